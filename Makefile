@@ -55,17 +55,20 @@ test test-all flakes: export TIDELINE_TEST_CACHE = $(CURDIR)/.test/cache
 # a change broke. A developer's run repeats nothing.
 ONCE_MORE = --rerun-fails=1 --rerun-fails-run-root-test --rerun-fails-abort-on-data-race --rerun-fails-report=.test/repeated
 
-# As many tests at once as Go chooses: four packages of four tests on two processors had a load of
-# 23, took up to seven times as long each, and tests of leases failed. The slowest packages are the
-# first, so that none runs alone in the end.
+# With the race detector as many tests at once as Go chooses: four packages of four tests on two
+# processors had a load of 23, took up to seven times as long each, and tests of leases failed.
+# The slowest packages are the first, so that none runs alone in the end. "make lint" vets, which
+# took 40 s more here.
 ALL = ./web/browsertest ./workers ./queue ./feed/... ./e2e/... ./...
 COUNT = 1
 RUN_TESTS = $(GOTESTSUM) --format-hide-empty-pkg --jsonfile-timing-events=.test/results.json --post-run-command='bash .ci/totals' \
-  $(if $(CI),$(ONCE_MORE)) --packages='$(or $(PKGS),$(ALL))' -- -count=$(COUNT) -timeout=15m $(if $(RUN),-run '$(value RUN)')
+  $(if $(CI),$(ONCE_MORE)) --packages='$(or $(PKGS),$(ALL))' -- -count=$(COUNT) $(PACKAGES) -vet=off -timeout=15m $(if $(RUN),-run '$(value RUN)')
 
 .PHONY: test
 # Without cgo the packages are those that "make run" has compiled.
 test: export CGO_ENABLED = 0
+# Tests mostly wait: four packages at once take three quarters of the time of two.
+test: PACKAGES = -p 4
 test: deps ## Run the tests that take minutes together, on all databases; some: PKGS=./live RUN=TestName COUNT=50
 	@mkdir -p .test; rm -f .test/repeated
 	@$(if $(RUN)$(PKGS),:,$(if $(NPM),$(MAKE) --no-print-directory kit,:))
@@ -133,17 +136,16 @@ upgrade: deps e2e-deps ## Upgrade the previous release under load for FOR=5m, on
 .PHONY: deps
 deps:
 	@bash .ci/deps
-	@$(if $(NPM),$(MAKE) --no-print-directory e2e/node_modules/.package-lock.json clients/typescript/build/.tsbuildinfo,:)
+	@$(if $(NPM),$(MAKE) --no-print-directory web/node_modules/.package-lock.json e2e/node_modules/.package-lock.json clients/typescript/build/.tsbuildinfo,:)
 
 .PHONY: lint
-lint: ## Check the format, go vet, and the rules of .golangci.yml
+lint: ## Check the format, and the rules of .golangci.yml, go vet among them
 	@files=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go' | while read -r f; do [ -f "$$f" ] && echo "$$f"; done)); \
 	  if [ -n "$$files" ]; then echo "not formatted (gofmt -w):"; echo "$$files"; exit 1; fi
-	@$(GO) vet ./...
-	@$(GO) -C bench/peers vet ./...
 	@echo "lint (the first time builds the linter, some minutes)"
 	@if ! $(LINT) version >/dev/null; then \
-	  echo "LINT SKIPPED: golangci-lint could not be built; only gofmt and go vet ran."; \
+	  echo "LINT SKIPPED: golangci-lint could not be built; only gofmt and go vet run."; \
+	  $(GO) vet ./... && $(GO) -C bench/peers vet ./...; \
 	else \
 	  $(LINT) run && linter=$$($(LINT:tool=tool -n)) && cd bench/peers && $$linter run; \
 	fi
@@ -164,10 +166,11 @@ vuln: ## Look for known vulnerabilities in what is called; VULNDB=URL asks anoth
 	else exit $$status; fi
 
 .PHONY: generate
-generate: ## Regenerate ent from ent/schema, the API and schema.graphql from graph/schema.graphqls
+generate: ## Regenerate ent, the API, schema.graphql, and the table of packages in docs/architecture.md
 	@$(GO) generate ./ent # first, for the API's code is written by what ent has
 	@$(GO) generate .
 	@$(GO) run .ci/schema.go
+	@$(GO) run .ci/packages.go
 
 .PHONY: migration
 migration: ## Write the migration that the changed schema needs, or sum what was edited by hand: NAME=add-something
@@ -175,7 +178,7 @@ migration: ## Write the migration that the changed schema needs, or sum what was
 	@TIDELINE_TEST_REQUIRE_REAL=1 $(GO) test -count=1 -v -run '^TestMigrations(LeaveNoDifferenceFromTheSchema|DropNoTableOfSQLite)$$' ./storage \
 	  -args -migration='$(NAME)' $(if $(FROM_SCRATCH),-from-scratch)
 
-GENERATED = ent graph/generated graph/model schema.graphql $(if $(NPM),web/dist web/app/schema.d.ts)
+GENERATED = ent graph/generated graph/model schema.graphql docs/architecture.md $(if $(NPM),web/dist web/app/schema.d.ts)
 NPM := $(shell command -v npm)
 
 .PHONY: verify

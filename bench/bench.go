@@ -1,56 +1,58 @@
-// Package bench is the load generator behind "tideline bench". It is a client of
-// a running Tideline: but for --model it knows the public API, and no package of the
-// server.
+// Package bench is the load generator behind "tideline bench". It is a client of a running Tideline. Except
+// for --model it uses only the public API and no package of the server.
 //
-// A run signs up users, has them follow each other (the user of rank k has 1/k of
-// the followers of the first), opens WebSocket subscriptions, and then, for a given
-// time, creates posts at a given rate while readers read timelines without a pause.
-// It measures, on the client's side of loopback or network:
+// # Load
 //
-//   - live latency: from the start of a createPost call until one subscriber has
-//     read the event, for every delivery; the call's own time is part of it;
-//   - the time of createPost and of reading the first 20 entries of a timeline;
-//   - deliveries, posts and reads per second over the time of the load;
-//   - errors: a live event that is missing, doubled, or for a user who does not
-//     follow the author.
+// A run signs up users and has them follow each other: the user of rank k has 1/k of the first user's
+// followers. It opens WebSocket subscriptions. Then, for a given time, it creates posts at a given rate while
+// readers read timelines without pause. It measures on the client's side:
 //
-// Beside it stands a measured floor, taken right after with the same client code:
-// an in-process WebSocket server that broadcasts a prepared message as large as an
-// event, each time to as many sockets as a post had recipients, and an HTTP server
-// that answers a page as large as a timeline's. The ratio to the floor says more
-// than the figures, which depend on the machine: client and server share it, and
-// the readers compete with the deliveries.
+//   - live latency: from the start of a createPost call until a subscriber has read the event, for every
+//     delivery, including the call's own time;
+//   - the time of createPost, and of reading the first 20 entries of a timeline;
+//   - deliveries, posts and reads per second of the load;
+//   - errors: live events that are missing, doubled, or sent to a user who does not follow the author.
 //
-// With --scenario, operations of one kind of day arrive in place of that load, at random
-// moments and --rate a second on the average, whether or not earlier ones have been
-// answered; an operation's time counts from the moment at which it was due. With --find,
-// steps of --duration at rising rates look for the highest one at which of each kind of
-// operation 99 in 100 are done within --p99; a failed one is done never. A --scenario is
+// # Floor
+//
+// The report compares the figures with a floor that is measured right afterwards with the same client
+// code. A WebSocket server in the same process broadcasts a prepared message of an event's size, each time
+// to as many sockets as a post had recipients. An HTTP server answers a page of a timeline's size. The
+// ratio to the floor says more than the figures, which depend on the machine: client and server share it,
+// and readers compete with deliveries.
+//
+// # Scenarios
+//
+// With --scenario, operations arrive instead of that load: at random moments, --rate per second on average,
+// whether or not earlier ones have been answered. An operation's time counts from the moment at which it was
+// due. With --find, steps of --duration at different rates look for the highest rate at which 99 of 100
+// operations of each kind are done within --p99. A failed operation counts as never done. The scenarios are:
 //
 //   - mixed: nine pages are read for each post of any user;
-//   - read-heavy: ninety-nine for each;
-//   - celebrity: nine for each post of the most followed user;
+//   - read-heavy: ninety-nine pages for each post;
+//   - celebrity: nine pages for each post of the most followed user;
 //   - login-storm: users log in, read a page and subscribe;
-//   - follow-storm: users follow and unfollow the most followed one, who posts beside,
-//     while others read;
-//   - hot-spot: so they do, and like a post of theirs, first; then the same is spread out over
-//     all users and a post of each. It compares the two.
+//   - follow-storm: users follow and unfollow the most followed user, who also posts, while others read;
+//   - hot-spot: the same, and users also like a post of the most followed user; then the same load is spread
+//     over all users and a post of each. It compares the two.
 //
-// With --clients, so many clients do the operations without a pause in place of --rate.
+// With --clients, that many clients do the operations without pause, instead of --rate. Except for the last
+// three scenarios, live deliveries count as operations too, from the moment at which their post was due.
 //
-// Except for the last three, live deliveries count as operations too, from the moment at
-// which their post was due.
+// # Model
 //
-// With --model it measures what things cost instead: what the processes of the server, of its
-// workers and stores use while users read, post, connect and are told, and the bytes that
-// they leave. From that it works out what --for so many users takes: see bench/capacity.
-// This alone looks past the API, at metrics and stores.
+// With --model it measures costs instead: what the processes of the server, the workers and the
+// stores use while users read, post, connect and receive events, and the bytes that they store.
+// From that it computes what --for that many users needs; see bench/capacity. Only this mode uses
+// metrics and stores besides the API.
 //
-// Bounds: the load ends by itself after Options.Duration, the run within half a
-// minute after that; --model has eight steps, each of at most Options.Duration; --find makes at most 30 steps, each with at most a minute to come to
-// rest; signing up takes as long as the server's rate limits make it. Memory grows by
-// about 10 bytes per delivery, post and read. A run leaves its users and posts behind,
-// under handles of their own, so use an instance whose data do not matter.
+// # Bounds
+//
+// The load ends after Options.Duration, and the run within half a minute after that. --model has eight steps,
+// each of at most Options.Duration. --find makes at most 30 steps, each with at most a minute for outstanding
+// deliveries. Signing up takes as long as the server's rate limits require. Memory grows by about 10 bytes
+// per delivery, post and read. A run leaves its users and posts behind, under handles of their own, so use an
+// instance whose data does not matter.
 package bench
 
 import (
@@ -69,7 +71,7 @@ import (
 	"tideline/bench/client"
 )
 
-// Options configure a run; the tags make them flags of the command line.
+// Options configure a run. The tags define flags of the command line.
 type Options struct {
 	URL         string        `name:"url" env:"-" default:"http://127.0.0.1:8080/graphql" help:"API of the Tideline to load; without a path, /graphql."`
 	AllowRemote bool          `env:"-" help:"Load a server on another machine. It must be yours."`
@@ -97,7 +99,7 @@ type Options struct {
 	Constants     string             `env:"-" placeholder:"FILE.json" help:"With --for: take the constants that --model kept by --save, and measure nothing."`
 }
 
-// openLoop reports whether operations arrive by themselves.
+// openLoop reports whether operations arrive independently of answers.
 func (o Options) openLoop() bool { return o.Find || o.Scenario != "" }
 
 // Validate names every option that is out of bounds, with its bounds.
@@ -144,18 +146,17 @@ func (o Options) Validate() error {
 	return errors.Join(errs...)
 }
 
-// isLoopback does not ask the resolver, because the address of a name may change.
+// isLoopback does not use the resolver, because the address of a name may change.
 func isLoopback(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// Run makes a run and prints its report to out, its progress to progress. When ctx
-// ends under load, the report covers the time until then, and says so. Errors:
-// options that are not allowed; a file that cannot be read or written, before the load; a
-// server that does not let the run begin; with --model, stores of another server, or a load
-// that fails; after the report, live events that were missing,
-// doubled or wrong, no post at all, or no rate that holds the latency.
+// Run makes a run and prints its report to out and its progress to progress. If ctx ends during the load, the
+// report covers the time until then and says so. Errors before the load: options that are not allowed; a file
+// that cannot be read or written; a server that does not let the run begin. With --model: stores of another
+// server, or a load that fails. After the report: live events that were missing, doubled or wrong; no post at
+// all; no rate that holds the latency.
 func Run(ctx context.Context, o Options, inside Inside, out, progress io.Writer) error {
 	if err := o.Validate(); err != nil {
 		return err
@@ -163,7 +164,7 @@ func Run(ctx context.Context, o Options, inside Inside, out, progress io.Writer)
 	if o.Find && o.Scenario == "" {
 		o.Scenario = "mixed"
 	}
-	if u, err := url.Parse(o.URL); err == nil && (u.Path == "" || u.Path == "/") { // it is a valid one
+	if u, err := url.Parse(o.URL); err == nil && (u.Path == "" || u.Path == "/") { // Validate has checked it
 		u.Path = "/graphql"
 		o.URL = u.String()
 	}
@@ -206,7 +207,7 @@ func (r *run) prepare(ctx context.Context, say func(string, ...any)) error {
 	return nil
 }
 
-// measureLoad is the load, with a scenario or without.
+// measureLoad runs the load, with or without a scenario.
 func (r *run) measureLoad(ctx context.Context, result *result, say func(string, ...any)) (err error) {
 	if err := r.prepare(ctx, say); err != nil {
 		return err
@@ -228,7 +229,7 @@ func (r *run) measureLoad(ctx context.Context, result *result, say func(string, 
 	return err
 }
 
-// measure is the load without a scenario.
+// measure runs the load without a scenario.
 func (r *run) measure(ctx context.Context, say func(string, ...any)) (*report, error) {
 	say("%g posts per second for %v. Ctrl-C ends it earlier.", r.options.PostRate, r.options.Duration)
 	r.load(ctx)

@@ -82,7 +82,7 @@ func TestOptions(t *testing.T) {
 	require.NoError(t, fine.Validate())
 	for name, c := range map[string]struct {
 		change func(*Options)
-		says   string // "" when it is allowed
+		says   string // "" if the options are allowed
 	}{
 		"localhost":          {func(o *Options) { o.URL = "http://localhost/graphql" }, ""},
 		"IPv6":               {func(o *Options) { o.URL = "http://[::1]:8080/graphql" }, ""},

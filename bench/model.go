@@ -19,20 +19,22 @@ import (
 	"tideline/storage"
 )
 
-// How often --model does what it measures, unless --duration ends it before.
+// How often --model repeats what it measures, unless --duration ends it earlier.
 const (
 	modelPages = 5000
 	modelSmall = 1500 // posts to one follower
-	modelLarge = 600  // posts to all; more than an inbox has room for
-	modelLive  = 150  // posts to all, one after the other, without and with subscribers
-	warmPosts  = 3    // of each user before
+	modelLarge = 600  // posts to all; more than fit into an inbox
+	modelLive  = 150  // posts to all, one at a time, without and with subscribers
+	warmPosts  = 3    // of each user, before measuring
 	modelIdle  = 4 * time.Second
-	modelHold  = 20 * time.Second // of open connections
+	modelHold  = 20 * time.Second // with open connections
 
-	// modelSettled is after what time the posts of the steps are in no cursor of a client that
-	// subscribes, which names those of the last two minutes: no user gets so many in so short a time.
+	// modelSettled is the time after which the posts of the earlier steps are in no cursor of a
+	// new subscription. A cursor names the posts of the last two minutes, and a real user does
+	// not get so many in that time.
 	modelSettled = 125 * time.Second
-	// modelTrial is the --duration below which a run only tries the command out, and does not wait.
+	// modelTrial is the --duration below which a run only tries out the command, and
+	// does not wait for modelSettled.
 	modelTrial = 5 * time.Second
 )
 
@@ -43,22 +45,21 @@ type model struct {
 	Breaks    []capacity.Break    `json:"breaks,omitempty"`
 }
 
-// Inside is what --model looks into beside the API: the stores of the server. They are nil
-// where they could not be opened; Why says so then.
+// Inside has the stores of the server, which --model examines besides the API. Stores is nil if they could
+// not be opened; Why then says why.
 type Inside struct {
 	Stores *storage.Stores
 	Why    string
 }
 
-// modeller measures constants with a run's users.
+// modeller measures constants with the users of a run.
 type modeller struct {
 	*run
 	*meter.Meter
 	c *capacity.Constants
 }
 
-// model takes the constants from a file of --save, or measures them, and works out the
-// sizing.
+// model reads the constants from a file of --save, or measures them, and computes the sizing.
 func (r *run) model(ctx context.Context, inside Inside, say func(string, ...any)) (*model, error) {
 	m := &model{}
 	if r.options.Constants != "" {
@@ -108,11 +109,11 @@ func (d *modeller) unknown(format string, args ...any) {
 	d.c.Unknown = append(d.c.Unknown, fmt.Sprintf(format, args...))
 }
 
-// measureConstants loads step by step. Each figure is what the processes used meanwhile,
-// less what they use when nothing happens, divided by how often it happened.
+// measureConstants generates load step by step. Each figure is what the processes used during a step, without
+// what they use when idle, divided by the number of operations.
 func (d *modeller) measureConstants(ctx context.Context, say func(string, ...any)) error {
 	d.c.Machine = fmt.Sprintf("%s/%s, %d processors, %s", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), time.Now().UTC().Format(time.DateOnly))
-	d.ledger = ledger.New(d.graph, 0) // nobody listens yet
+	d.ledger = ledger.New(d.graph, 0) // there are no subscriptions yet
 	d.subscription = uncounted(eventsQuery)
 	if err := d.prepare(ctx, say); err != nil {
 		return err
@@ -127,7 +128,7 @@ func (d *modeller) measureConstants(ctx context.Context, say func(string, ...any
 		do func(n int) error
 	}{
 		{warmPosts * len(d.users), func(n int) error { return d.create(ctx, n%len(d.users), time.Now()) }},
-		{len(d.users), func(n int) error { return d.page(ctx, n, timelineQuery) }}, // who reads is active from now on
+		{len(d.users), func(n int) error { return d.page(ctx, n, timelineQuery) }}, // a user who reads is active from now on
 		{len(d.users), func(n int) error { return d.mark(ctx, n) }},
 	} {
 		if _, err := d.times(ctx, preparing, step.n, step.do); err != nil {
@@ -157,7 +158,7 @@ func (d *modeller) measureConstants(ctx context.Context, say func(string, ...any
 	}
 	d.c.Page, d.c.PageBytes = d.known(page), new(float64(d.pageBytes)/float64(n))
 
-	// The authors of small posts have one follower each, the last ranks.
+	// Authors of small posts have the last ranks, with one follower each.
 	small := func(n int) error { return d.create(ctx, last-n%max(1, len(d.users)/2), time.Now()) }
 	large := func(int) error { return d.create(ctx, 0, time.Now()) }
 	say("Posts to one follower …")
@@ -173,12 +174,12 @@ func (d *modeller) measureConstants(ctx context.Context, say func(string, ...any
 	followers := func(p posted) float64 { return p.pushed / p.posts }
 	d.c.Push, d.c.Post = d.line(few, many, followers(pushedFew), followers(pushedMany))
 
-	say("Pages with the number of unread posts …") // of which there are many now
+	say("Pages with the number of unread posts …") // there are many now
 	counted, _, err := d.step(ctx, len(d.users), func(n int) error { return d.page(ctx, n, timelineQuery) })
 	if err != nil {
 		return fmt.Errorf("count unread posts: %w", err)
 	}
-	// In turn, for the difference is small. Whoever reads has asked before.
+	// Alternating, because the difference is small. All users have asked for the number before.
 	plain, kept, err := d.inTurn(ctx, modelPages/2, readBy(uncounted(timelineQuery)), readBy(timelineQuery))
 	if err != nil {
 		return fmt.Errorf("read kept numbers of unread posts: %w", err)
@@ -188,8 +189,8 @@ func (d *modeller) measureConstants(ctx context.Context, say func(string, ...any
 	return d.measureLive(ctx, say, small, large)
 }
 
-// measureLive opens the subscriptions, and repeats the posts: what they cost more is what the
-// deliveries cost.
+// measureLive opens the subscriptions and repeats the posts. The additional cost
+// is the cost of the deliveries.
 func (d *modeller) measureLive(ctx context.Context, say func(string, ...any), small, large func(int) error) error {
 	say("Posts one after the other …")
 	few, _, err := d.posts(ctx, 1, modelLive*3, small)
@@ -237,7 +238,7 @@ func (d *modeller) measureLive(ctx context.Context, say func(string, ...any), sm
 	if after, err = d.Rested(ctx, modelHold); err != nil {
 		return err
 	}
-	// What is lost among the ticks of both readings, and of idleness, is not seen.
+	// A result below the resolution of both readings and of Idle counts as 0.
 	seconds, n := after.At.Sub(before.At).Seconds(), float64(d.options.Subscribers)
 	d.c.Hold = capacity.Each(func(v []float64) float64 {
 		if v[0] < float64(meter.Tick.Microseconds())*(2+seconds/modelIdle.Seconds()) {
@@ -263,7 +264,7 @@ func (d *modeller) measureLive(ctx context.Context, say func(string, ...any), sm
 	minus := func(v []float64) float64 { return v[0] - v[1] }
 	one, all := capacity.Each(minus, fewLive, few), capacity.Each(minus, manyLive, many)
 	delivery, none := d.line(one, all, told.told/told.posts, toldAll.told/toldAll.posts)
-	// A first delivery is what is left without recipients, and one recipient.
+	// A first delivery costs the part that does not depend on the recipients, plus one recipient.
 	d.c.Delivery, d.c.Wake = delivery, d.known(capacity.Each(func(v []float64) float64 { return max(0, v[0]+v[1]) }, none, delivery))
 	if d.events > 0 {
 		d.c.EventBytes = new(float64(d.eventBytes) / float64(d.events))
@@ -280,7 +281,7 @@ func (d *modeller) measureLive(ctx context.Context, say func(string, ...any), sm
 	return err
 }
 
-// line returns the slope and the value at 0 of the line through two measurements at x and y.
+// line returns the slope of the line through two measurements at x and y, and its value at 0.
 func (d *modeller) line(first, second capacity.Work, x, y float64) (slope, start capacity.Work) {
 	if y-x < 0.5 {
 		d.unknown("what a follower costs: the most followed user has too few more than the others; give more --users and --subscribers")
@@ -291,13 +292,13 @@ func (d *modeller) line(first, second capacity.Work, x, y float64) (slope, start
 	return slope, start
 }
 
-// known is the work, none of it below 0: the difference of two measurements may be.
+// known replaces negative figures by 0. The difference of two measurements may be negative.
 func (d *modeller) known(w capacity.Work) capacity.Work {
 	return capacity.Each(func(v []float64) float64 { return max(0, v[0]) }, w)
 }
 
-// times does something n times, so many at once, for --duration at most. It returns how
-// often it was done.
+// times calls do up to n times, atOnce calls at a time, for at most --duration. It
+// returns the number of calls.
 func (d *modeller) times(ctx context.Context, atOnce, n int, do func(n int) error) (done int, err error) {
 	var calls errgroup.Group
 	calls.SetLimit(atOnce)
@@ -321,7 +322,7 @@ func (d *modeller) times(ctx context.Context, atOnce, n int, do func(n int) erro
 	return done, ctx.Err()
 }
 
-// step measures something that is done n times, and returns what it costs each time.
+// step measures n calls of do, and returns the cost of each.
 func (d *modeller) step(ctx context.Context, n int, do func(n int) error) (each capacity.Work, done int, err error) {
 	before, err := d.Read(ctx)
 	if err != nil {
@@ -334,11 +335,11 @@ func (d *modeller) step(ctx context.Context, n int, do func(n int) error) (each 
 	return d.Each(before, after, done), done, err
 }
 
-// modelTurns is how often two steps alternate.
+// modelTurns is how often two alternating steps are repeated.
 const modelTurns = 5
 
-// inTurn measures two steps of n operations a part at a time, so that a machine whose other
-// work changes meanwhile does the same to both.
+// inTurn measures two steps of n calls in alternating parts, so that changes of the machine's
+// other load affect both equally.
 func (d *modeller) inTurn(ctx context.Context, n int, one, other func(n int) error) (ofOne, ofOther capacity.Work, err error) {
 	var ones, others []capacity.Work
 	for range modelTurns {
@@ -361,10 +362,10 @@ func (d *modeller) inTurn(ctx context.Context, n int, one, other func(n int) err
 	return capacity.Each(mean, ones...), capacity.Each(mean, others...), nil
 }
 
-// posted is what a step of posts led to.
+// posted has the number of posts of a step, with the pushes and events that they caused.
 type posted struct{ posts, pushed, told float64 }
 
-// posts measures posts, until all of them have arrived.
+// posts measures the creation of posts until all of them have arrived.
 func (d *modeller) posts(ctx context.Context, atOnce, n int, do func(n int) error) (each capacity.Work, p posted, err error) {
 	first, told := len(d.postsMade()), d.events
 	before, err := d.Read(ctx)
@@ -393,7 +394,7 @@ func (d *modeller) posts(ctx context.Context, atOnce, n int, do func(n int) erro
 
 const receiptQuery = `query($id: ID!) { node(id: $id) { ... on Post { delivery { done pushed } } } }`
 
-// receipt returns how many followers a post was pushed to, and whether that was all.
+// receipt returns how many followers a post was pushed to, and whether the fan-out is done.
 func (d *modeller) receipt(ctx context.Context, post madePost) (pushed int, done bool, err error) {
 	var data struct {
 		Node struct {
@@ -412,7 +413,7 @@ func (d *modeller) receipt(ctx context.Context, post madePost) (pushed int, done
 	return data.Node.Delivery.Pushed, data.Node.Delivery.Done, nil
 }
 
-// arrived waits until the last posts are fanned out, and their events are there.
+// arrived waits until the last posts are fanned out and their events have arrived.
 func (d *modeller) arrived(ctx context.Context) error {
 	made := d.postsMade()
 	for _, post := range made[max(0, len(made)-2*preparing):] {
@@ -436,7 +437,7 @@ func (d *modeller) arrived(ctx context.Context) error {
 	return nil
 }
 
-// pushes adds up the receipts of the posts from a number on.
+// pushes returns the sum of the pushes of all posts from index first.
 func (d *modeller) pushes(ctx context.Context, first int) (total int, err error) {
 	for _, post := range d.postsMade()[first:] {
 		pushed, _, err := d.receipt(ctx, post)
@@ -448,7 +449,7 @@ func (d *modeller) pushes(ctx context.Context, first int) (total int, err error)
 	return total, nil
 }
 
-// mark has a user say that all is read.
+// mark marks a user's whole timeline as read.
 func (d *modeller) mark(ctx context.Context, user int) error {
 	var data struct {
 		Timeline struct{ Edges []struct{ Cursor string } }

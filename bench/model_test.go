@@ -10,8 +10,7 @@ import (
 	"tideline/bench/capacity"
 )
 
-// Constants that --save kept are worked out anew, and compared with others; nothing is
-// measured for that.
+// Constants that --save has kept are used for a new sizing and compared with others, without a measurement.
 func TestModelIsKeptAndWorkedOutAnew(t *testing.T) {
 	t.Parallel()
 	kept := filepath.Join(t.TempDir(), "model.json")

@@ -14,7 +14,7 @@ import (
 	"tideline/bench/floor"
 )
 
-// report is the result of a run; --json prints its JSON.
+// report is the result of a run without a scenario. --json prints it as JSON.
 type report struct {
 	URL         string  `json:"url"`
 	Users       int     `json:"users"`
@@ -25,7 +25,7 @@ type report struct {
 
 	Posts         series  `json:"posts"`
 	Deliveries    series  `json:"deliveries"`
-	DeliveryFloor *series `json:"deliveryFloor,omitempty"` // nil when not measured
+	DeliveryFloor *series `json:"deliveryFloor,omitempty"` // nil if it was not measured
 	Reads         series  `json:"reads"`
 	ReadFloor     *series `json:"readFloor,omitempty"`
 
@@ -40,10 +40,10 @@ type report struct {
 	Errors      map[string]int `json:"errors"`
 }
 
-// series sums up the samples of one kind. Latencies are in milliseconds.
+// series summarises the samples of one kind. Latencies are in milliseconds.
 type series struct {
 	Count     int     `json:"count"`
-	PerSecond float64 `json:"perSecond,omitempty"` // 0: has no meaning
+	PerSecond float64 `json:"perSecond,omitempty"` // 0: not meaningful
 	P50       float64 `json:"p50Ms"`
 	P90       float64 `json:"p90Ms"`
 	P99       float64 `json:"p99Ms"`
@@ -56,7 +56,7 @@ type ratio struct {
 	P99 float64 `json:"p99"`
 }
 
-// summarize sorts the samples. It leaves the rate out when elapsed is 0.
+// summarize sorts the samples and summarises them. It omits the rate if elapsed is 0.
 func summarize(samples []time.Duration, elapsed time.Duration) series {
 	slices.Sort(samples)
 	ms := func(q float64) float64 { return percentile(samples, q).Seconds() * 1000 }
@@ -67,8 +67,8 @@ func summarize(samples []time.Duration, elapsed time.Duration) series {
 	return s
 }
 
-// percentile returns the least sample that is not exceeded by at least the share q,
-// 0 < q <= 1, of all samples; 0 when there are none.
+// percentile returns the smallest sample that at least the share q of all samples does not exceed, 0 < q <=
+// 1. It returns 0 if there are no samples.
 func percentile(sorted []time.Duration, q float64) time.Duration {
 	if len(sorted) == 0 {
 		return 0
@@ -83,7 +83,7 @@ func over(s series, floor series) *ratio {
 	return &ratio{s.P50 / floor.P50, s.P90 / floor.P90, s.P99 / floor.P99}
 }
 
-// report sums up a run after its load.
+// report summarises a run after its load.
 func (r *run) report(interrupted bool) *report {
 	all := r.ledger.Totals()
 	r.mu.Lock()
@@ -96,7 +96,7 @@ func (r *run) report(interrupted bool) *report {
 		URL: r.options.URL, Users: len(r.users), Follows: follows, Subscribers: len(r.subs),
 		Seconds: r.loaded.Seconds(), Interrupted: interrupted,
 		Posts: summarize(all.Calls, r.loaded),
-		// When the rate is too high, deliveries go on after the load.
+		// If the rate is too high, deliveries continue after the load.
 		Deliveries: summarize(all.Latencies, max(r.loaded, all.Span)),
 		Reads:      summarize(r.reads, r.loaded),
 		Missing:    all.Missing, Doubled: all.Doubled, Strays: all.Strays, Invalidated: r.invalidated,
@@ -104,7 +104,7 @@ func (r *run) report(interrupted bool) *report {
 	}
 }
 
-// addFloor measures the floors of the figures.
+// addFloor measures and adds the floors.
 func (rep *report) addFloor(ctx context.Context, r *run) error {
 	if rep.Deliveries.Count > 0 {
 		latencies, err := floor.Broadcast(ctx, r.ledger.Recipients(), r.eventBytes/r.events)
@@ -125,7 +125,7 @@ func (rep *report) addFloor(ctx context.Context, r *run) error {
 	return nil
 }
 
-// verdict returns nil when the run found no error.
+// verdict returns an error if live events went wrong or no post was created.
 func (rep *report) verdict() error {
 	if rep.Missing+rep.Doubled+rep.Strays > 0 {
 		return fmt.Errorf("live events: %d missing, %d doubled, %d astray", rep.Missing, rep.Doubled, rep.Strays)

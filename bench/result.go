@@ -9,12 +9,12 @@ import (
 	"slices"
 )
 
-// result is what a run measured, and what --save keeps of it.
+// result is the result of a run. --save stores it as JSON.
 type result struct {
 	Scenario string  `json:"scenario,omitempty"`
-	Report   *report `json:"report,omitempty"` // without a scenario
-	Search   *search `json:"search,omitempty"` // with one
-	Model    *model  `json:"model,omitempty"`  // with --model
+	Report   *report `json:"report,omitempty"` // of a run without a scenario
+	Search   *search `json:"search,omitempty"` // of a run with a scenario
+	Model    *model  `json:"model,omitempty"`  // of --model
 }
 
 func (res *result) print(out io.Writer, asJSON bool) error {
@@ -44,8 +44,8 @@ func (res *result) verdict() error {
 	return res.Search.verdict()
 }
 
-// openFiles looks, before the load, whether the files of the options can be used. It
-// returns the result to compare with, nil without --compare.
+// openFiles checks before the load whether the files of the options can be used. It returns the result to
+// compare with, or nil without --compare.
 func openFiles(o Options) (*result, error) {
 	var earlier *result
 	if o.Compare != "" {
@@ -70,7 +70,7 @@ func openFiles(o Options) (*result, error) {
 	return earlier, nil
 }
 
-// readResult reads what --save kept.
+// readResult reads a file that --save has written.
 func readResult(path string) (*result, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -83,7 +83,7 @@ func readResult(path string) (*result, error) {
 	return res, nil
 }
 
-// kind says with which options such a result is made.
+// kind returns the options that make a result of this kind.
 func (res *result) kind() string {
 	switch {
 	case res.Model != nil:
@@ -127,14 +127,14 @@ func (res *result) keep(o Options, earlier *result, out io.Writer) error {
 	return nil
 }
 
-// named is a figure of a result.
+// named is a named figure of a result.
 type named struct {
 	name  string
 	value float64
 }
 
-// figures are what is compared: of a search, the rate that it found and the times at
-// the highest rate that held, or else at its only one.
+// figures returns the figures to compare. For a search they are the rate that it found, and the times at that
+// rate or, without --find, at the only one.
 func (res *result) figures() (all []named) {
 	add := func(kind string, s series) {
 		if s.Count > 0 {

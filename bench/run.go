@@ -22,35 +22,35 @@ import (
 )
 
 const (
-	tryAgainLater = 1013                                       // the close code of a server that asks to come back later
-	frame         = len(`{"id":"1","type":"next","payload":}`) // around a result
+	tryAgainLater = 1013                                       // close code of a server that asks the client to return later
+	frame         = len(`{"id":"1","type":"next","payload":}`) // bytes around a result
 
-	preparing = 8                      // calls at once before the load: a sign-up is costly on purpose
-	atOnce    = 64                     // createPost calls under way at once; the rate falls behind when all are
-	deaf      = 30 * time.Second       // when none gets its first event in this time, none does
+	preparing = 8                      // concurrent calls before the load: a sign-up is expensive by design
+	atOnce    = 64                     // most concurrent createPost calls; if all are in progress, the rate falls behind
+	deaf      = 30 * time.Second       // if no further subscription gets its first event in this time, the run fails
 	arrival   = 10 * time.Second       // an event that has not arrived this long after the load is missing
 	lateness  = 500 * time.Millisecond // how long the run waits for events that must not arrive
 )
 
-// run is a run under way.
+// run is a run in progress.
 type run struct {
 	options Options
 	client  *client.Client
-	name    string // in its users' handles and its posts' texts
+	name    string // part of its users' handles and its posts' texts
 	users   []account
-	graph   [][]int // followers of each user
+	graph   [][]int // followers by user
 	ledger  *ledger.Ledger
 	subs    []*tideline.Subscription
-	heard   []atomic.Bool // which of them have received an event
-	broken  atomic.Int64  // subscriptions that ended by themselves
+	heard   []atomic.Bool // which subscriptions have received an event
+	broken  atomic.Int64  // subscriptions that ended unexpectedly
 	closing atomic.Bool
 
-	subscription string         // the query of the subscriptions
-	hearing      sync.WaitGroup // the goroutines that read them
+	subscription string         // query of the subscriptions
+	hearing      sync.WaitGroup // goroutines that read the subscriptions
 
-	loaded time.Duration // how long the load lasted
-	liked  []string      // a post of each user, in a hot-spot
-	spread bool          // what goes to the first user in a hot-spot goes to any
+	loaded time.Duration // duration of the load
+	liked  []string      // id of each user's post to like, in a hot-spot
+	spread bool          // in a hot-spot: the load goes to all users and not only to the first
 
 	mu          sync.Mutex
 	reads       []time.Duration
@@ -63,7 +63,7 @@ type run struct {
 	made        []madePost // with --model
 }
 
-// madePost is a post whose receipt may be asked for.
+// madePost is a post whose receipt can be requested.
 type madePost struct {
 	author int
 	id     string
@@ -86,8 +86,8 @@ func newRun(o Options) *run {
 	}
 }
 
-// followGraph chooses the followers of each user: the first has the most, the k-th
-// a k-th of that, each at least one. It is the same for every run.
+// followGraph chooses the followers of each user: the first user has the most, the k-th user 1/k of that, and
+// each at least one. It is the same for every run.
 func followGraph(users, most int) [][]int {
 	random := rand.New(rand.NewPCG(1, 2))
 	graph := make([][]int, users)
@@ -105,7 +105,7 @@ func followGraph(users, most int) [][]int {
 func (r *run) handle(user int) string { return fmt.Sprintf("b%s_%d", r.name, user) }
 func (r *run) password() string       { return r.name + "-password" }
 
-// populate signs up the users and has them follow each other.
+// populate signs up the users and makes them follow each other.
 func (r *run) populate(ctx context.Context) error {
 	signUps, signUpCtx := errgroup.WithContext(ctx)
 	signUps.SetLimit(preparing)
@@ -177,8 +177,8 @@ func (r *run) dial(ctx context.Context) error {
 	return opening.Wait()
 }
 
-// awaitHeard waits until the server is known to serve each subscription. The protocol
-// does not tell, so their users post until all of them have received an event.
+// awaitHeard waits until the server serves each subscription. The protocol does not tell, so the users of
+// silent subscriptions post until each subscription has received an event.
 func (r *run) awaitHeard(ctx context.Context) error {
 	var deadline time.Time
 	for fewest := len(r.users) + 1; ; {
@@ -234,7 +234,7 @@ func (r *run) hangUp() {
 	r.hearing.Wait()
 }
 
-// connected notes an open subscription, or closes it when all are closed.
+// connected records an open subscription, or closes it if the run is closing.
 func (r *run) connected(sub int, open *tideline.Subscription) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -244,8 +244,8 @@ func (r *run) connected(sub int, open *tideline.Subscription) {
 	}
 }
 
-// reopen opens a subscription again that the server asked to come back later, before
-// anything has arrived by it.
+// reopen opens a subscription again if the server has asked the client to return later, before
+// the first event has arrived.
 func (r *run) reopen(ctx context.Context, sub int, err error) *tideline.Subscription {
 	var closed *tideline.CloseError
 	if !errors.As(err, &closed) || closed.Code != tryAgainLater || r.heard[sub].Load() || r.closing.Load() {
@@ -265,7 +265,7 @@ func (r *run) reopen(ctx context.Context, sub int, err error) *tideline.Subscrip
 // listen reads a subscription until it ends.
 func (r *run) listen(ctx context.Context, sub int, open *tideline.Subscription) {
 	for {
-		result, err := open.Next()
+		result, err := open.Next(ctx)
 		at := time.Now()
 		if err == nil {
 			err = r.event(sub, result, at)
@@ -320,7 +320,7 @@ func (r *run) event(sub int, payload []byte, at time.Time) error {
 		number, ours := strings.CutPrefix(event.Edge.Node.Text, r.text(""))
 		n, err := strconv.Atoi(number)
 		if !ours || err != nil {
-			return nil // the warm-up
+			return nil // a warm-up post
 		}
 		r.ledger.Delivered(sub, n, at)
 		r.mu.Lock()
@@ -338,7 +338,7 @@ const (
 		... on TimelinePostAdded { unreadCount edge { cursor score node { id text createdAt author { id handle name } } } }
 	}
 }`
-	unreadCount = "unreadCount" // in it and in timelineQuery; --model measures it apart
+	unreadCount = "unreadCount" // a field of eventsQuery and timelineQuery; --model measures it separately
 )
 
 func uncounted(query string) string { return strings.Replace(query, unreadCount, "", 1) }
@@ -351,9 +351,8 @@ func (r *run) post(what string) map[string]any {
 	return map[string]any{"input": map[string]string{"text": r.text(what), "visibility": "FOLLOWERS"}}
 }
 
-// load posts and reads for the given time, or until ctx ends. Then it finishes the
-// calls under way: after a call that is cut off, nobody knows whether its post
-// exists.
+// load posts and reads for the given time, or until ctx ends. Then it waits for the calls in progress, since
+// it is unknown whether the post of a cancelled call exists.
 func (r *run) load(ctx context.Context) {
 	began := time.Now()
 	calls := context.WithoutCancel(ctx)
@@ -382,7 +381,7 @@ func (r *run) load(ctx context.Context) {
 	r.loaded = time.Since(began)
 }
 
-// create makes a post with a number. Its times count from the moment at which it was due.
+// create creates a numbered post. Its times count from the moment at which it was due.
 func (r *run) create(ctx context.Context, author int, due time.Time) error {
 	n := r.ledger.Begin(author, due)
 	var data struct {
@@ -434,15 +433,15 @@ func (r *run) failed(err error) {
 	r.errs[client.CodeOf(err)]++
 }
 
-// settle waits for the events that must still arrive, then shortly for those that
-// must not, and closes the subscriptions.
+// settle waits for the events that must still arrive, then briefly for events that must not,
+// and closes the subscriptions.
 func (r *run) settle() {
 	r.drain(arrival)
 	<-time.After(lateness)
 	r.hangUp()
 }
 
-// drain waits for the events that must still arrive, at most so long.
+// drain waits for the events that must still arrive, at most for patience.
 func (r *run) drain(patience time.Duration) {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// scenarios are how often each kind of operation arrives among the others.
+// scenarios has the relative frequency of each kind of operation in each scenario.
 var scenarios = map[string]map[string]int{
 	"mixed":        {reads: 9, posts: 1},
 	"read-heavy":   {reads: 99, posts: 1},
@@ -23,38 +23,38 @@ var scenarios = map[string]map[string]int{
 // hotSpot is the scenario whose load goes to one author first, and then to all.
 const hotSpot = "hot-spot"
 
-// The kinds of operations.
+// Kinds of operations.
 const (
 	reads          = "timeline reads"  // the first page of any user
 	posts          = "posts"           // of any user
 	celebrityPosts = "celebrity posts" // of the most followed user
-	untrackedPosts = "author's posts"  // the same; nobody counts who gets them, for followers come and go
-	logIns         = "log-ins"         // then a page and a subscription, which ends at once
-	follows        = "follows"         // of the most followed user, by one who does not; else that ends
-	likes          = "likes"           // of a post of the most followed user, by one who does not; else that ends
-	liveDeliveries = "live deliveries" // not an operation: what posts lead to
+	untrackedPosts = "author's posts"  // the same, but deliveries are not checked, since followers come and go
+	logIns         = "log-ins"         // followed by a page and a subscription that ends at once
+	follows        = "follows"         // follow the most followed user, or unfollow if the user already follows
+	likes          = "likes"           // like a post of the most followed user, or unlike it if the user already likes it
+	liveDeliveries = "live deliveries" // not an operation: the deliveries of posts
 )
 
 const (
-	underWay = 2000        // operations at once; one more fails
-	rest     = time.Minute // for the deliveries of a step
+	underWay = 2000        // most concurrent operations; any more fail
+	rest     = time.Minute // longest wait for the deliveries of a step
 )
 
-// drawn returns the kinds of a scenario, as often as they arrive.
+// drawn returns the kinds of a scenario, each repeated by its frequency.
 func drawn(scenario string) (kinds []string) {
 	for kind, times := range scenarios[scenario] {
 		for range times {
 			kinds = append(kinds, kind)
 		}
 	}
-	slices.Sort(kinds) // the same order in each run
+	slices.Sort(kinds) // for the same order in each run
 	return kinds
 }
 
-// arrive begins operations at random moments, rate a second on the average, and returns
-// when the last has ended. It does not wait for one before it begins the next: do gets
-// the moment at which its operation was due, which may have passed. It returns how many
-// it did not begin, because underWay others were.
+// arrive starts operations at random moments, rate per second on average, and returns after the last has
+// ended. It does not wait for one operation before it starts the next. do gets the moment at which its
+// operation was due, which may be in the past. refused is the number of operations that were not started,
+// because underWay others were in progress.
 func arrive(ctx context.Context, rate float64, length time.Duration, do func(due time.Time)) (refused int) {
 	random := rand.New(rand.NewPCG(3, 4))
 	slots := make(chan struct{}, underWay)
@@ -87,7 +87,7 @@ func arrive(ctx context.Context, rate float64, length time.Duration, do func(due
 	}
 }
 
-// samples are what operations took, by their kinds.
+// samples has the durations and failures of operations by kind.
 type samples struct {
 	mu     sync.Mutex
 	took   map[string][]time.Duration
@@ -108,8 +108,8 @@ func (s *samples) add(kind string, took time.Duration, err error) {
 	s.took[kind] = append(s.took[kind], took)
 }
 
-// crowd has so many clients do operations without a pause, each one after the other, and
-// returns when the last has ended.
+// crowd makes that many clients do operations without pause for the given time, each one after the other, and
+// returns after the last has ended.
 func crowd(ctx context.Context, clients int, length time.Duration, do func(due time.Time)) {
 	ctx, cancel := context.WithTimeout(ctx, length)
 	defer cancel()
@@ -124,7 +124,7 @@ func crowd(ctx context.Context, clients int, length time.Duration, do func(due t
 	}
 }
 
-// step loads by the scenario at a rate, and waits until the posts have been delivered.
+// step runs the scenario at a rate, and waits until the posts have been delivered.
 func (r *run) step(ctx context.Context, rate float64) *step {
 	kinds, s := drawn(r.options.Scenario), newSamples()
 	calls := context.WithoutCancel(ctx)
@@ -181,7 +181,7 @@ func (r *run) operate(ctx context.Context, kind string, due time.Time) error {
 	return err
 }
 
-// logIn does what an app does in the morning.
+// logIn logs in, reads a page and subscribes, as an app does when it starts.
 func (r *run) logIn(ctx context.Context, user int) error {
 	var data struct{ LogIn struct{ Token string } }
 	_, err := r.client.Call(ctx, "", `mutation($input: LogInInput!) { logIn(input: $input) { token } }`,
@@ -199,12 +199,12 @@ func (r *run) logIn(ctx context.Context, user int) error {
 	return open.Close()
 }
 
-// anyBut is a user, but not this one.
+// anyBut returns a random user other than the given one.
 func (r *run) anyBut(user int) int {
 	return (user + 1 + rand.IntN(len(r.users)-1)) % len(r.users)
 }
 
-// toggle has the user follow another one, or no longer.
+// toggle makes the user follow another one, or unfollow.
 func (r *run) toggle(ctx context.Context, user, other int) error {
 	verb := "follow"
 	if r.flip(toggled{follows, user, other}, slices.Contains(r.graph[other], user)) {
@@ -215,7 +215,7 @@ func (r *run) toggle(ctx context.Context, user, other int) error {
 	return err
 }
 
-// toggleLike has the user like the author's post, or no longer.
+// toggleLike makes the user like the author's post, or unlike it.
 func (r *run) toggleLike(ctx context.Context, user, author int) error {
 	verb := "likePost"
 	if r.flip(toggled{likes, user, author}, false) {
@@ -226,13 +226,13 @@ func (r *run) toggleLike(ctx context.Context, user, author int) error {
 	return err
 }
 
-// toggled is what users do and undo.
+// toggled identifies a follow or like that users switch on and off.
 type toggled struct {
 	kind        string
 	user, other int
 }
 
-// flip reports whether it was done last, and if it never was, first; then it is the other way.
+// flip returns the previous state and inverts it. The initial state is first.
 func (r *run) flip(t toggled, first bool) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -244,7 +244,7 @@ func (r *run) flip(t toggled, first bool) bool {
 	return was
 }
 
-// postToLike makes a post of each user, which others like.
+// postToLike creates a post of each user for others to like.
 func (r *run) postToLike(ctx context.Context) error {
 	r.liked = make([]string, len(r.users))
 	var all errgroup.Group

@@ -19,41 +19,41 @@ const (
 	minRate  = 1
 	maxRate  = 100_000
 	maxSteps = 30
-	near     = 1.05 // the rates that hold and that do not are as near to each other when the search ends
+	near     = 1.05 // a search ends when the highest rate that holds and the lowest that does not are within this factor
 )
 
-// search is the result of a scenario, at one rate or at those that --find tried.
+// search is the result of a scenario, at one rate or at the rates that --find tried.
 type search struct {
 	URL         string  `json:"url"`
-	Limit       float64 `json:"limitMs,omitempty"` // of --p99; 0 without --find
-	Highest     float64 `json:"highest,omitempty"` // rate that held it; 0: none
-	Steps       []*step `json:"steps"`             // as they were tried
+	Limit       float64 `json:"limitMs,omitempty"` // --p99 in ms; 0 without --find
+	Highest     float64 `json:"highest,omitempty"` // highest rate that held the limit; 0: none
+	Steps       []*step `json:"steps"`             // in the order in which they were tried
 	Interrupted bool    `json:"interrupted"`
-	Broken      int     `json:"broken"`  // subscriptions that ended by themselves, which ends a search
-	Missing     int     `json:"missing"` // a minute after their step
+	Broken      int     `json:"broken"`  // subscriptions that ended unexpectedly, which ends a search
+	Missing     int     `json:"missing"` // events still missing a minute after their step
 	Invalidated int     `json:"invalidated"`
 	Doubled     int     `json:"doubled"`
 	Strays      int     `json:"strays"`
 }
 
-// step is what one rate led to.
+// step is the result at one rate.
 type step struct {
-	Rate   float64        `json:"rate"`           // of arrivals a second
-	Load   string         `json:"load,omitempty"` // of a hot-spot: on one, or on all
+	Rate   float64        `json:"rate"`           // arrivals per second
+	Load   string         `json:"load,omitempty"` // in a hot-spot: onOne or onAll
 	Kinds  []kindOf       `json:"kinds"`
-	P99    *float64       `json:"p99Ms"` // of the kind with the highest; nil: more than one in a hundred failed
+	P99    *float64       `json:"p99Ms"` // of the slowest kind; nil: more than one in a hundred failed
 	Held   bool           `json:"held"`
 	Errors map[string]int `json:"errors"`
 }
 
-// kindOf sums up the operations of a kind. The times are those that did not fail.
+// kindOf summarises the operations of one kind. The times exclude failures.
 type kindOf struct {
 	Kind   string `json:"kind"`
 	Failed int    `json:"failed"`
 	series
 }
 
-// newStep decides whether the samples hold the limit. A failure took forever.
+// newStep decides whether the samples hold the limit. A failure counts as infinitely slow.
 func newStep(rate float64, elapsed time.Duration, s *samples, limit time.Duration) *step {
 	st := &step{Rate: rate, Errors: map[string]int{}}
 	worst := time.Duration(0)
@@ -77,18 +77,17 @@ func newStep(rate float64, elapsed time.Duration, s *samples, limit time.Duratio
 	return st
 }
 
-// miss makes the step one that did not hold.
+// miss makes the step one that does not hold the limit.
 func (st *step) miss() { st.P99, st.Held = nil, false }
 
-// The loads of a hot-spot: everybody follows and likes one author, who posts; or any.
+// The loads of a hot-spot: users follow and like one author, who also posts, or any author.
 const (
 	onOne = "on one"
 	onAll = "on all"
 )
 
-// find doubles the rate until it does not hold, or halves it until it does, and then
-// narrows down between the two. It returns the highest rate that held, 0 if none did. It
-// ends early when ctx does, or when try returns nil.
+// find doubles the rate until it does not hold, or halves it until it does, and then narrows down the range
+// between the two. It returns the highest rate that held, or 0. It ends early if ctx ends or try returns nil.
 func find(ctx context.Context, start float64, try func(rate float64) *step) (highest float64) {
 	lowest := math.Inf(1) // rate that did not hold
 	for rate, n := start, 0; n < maxSteps && ctx.Err() == nil; n++ {
@@ -116,7 +115,7 @@ func find(ctx context.Context, start float64, try func(rate float64) *step) (hig
 	return highest
 }
 
-// search makes one step, or those of --find.
+// search runs one step, or the steps of --find.
 func (r *run) search(ctx context.Context, say func(string, ...any)) *search {
 	s := &search{URL: r.options.URL, Limit: r.options.P99.Seconds() * 1000}
 	try := func(rate float64) *step {
@@ -133,7 +132,7 @@ func (r *run) search(ctx context.Context, say func(string, ...any)) *search {
 			}
 		}
 		if s.Broken = int(r.broken.Load()); s.Broken > 0 {
-			return nil // what these miss is not the next rate's fault
+			return nil // events missing after this would be blamed on the next rate
 		}
 		return st
 	}
@@ -158,7 +157,7 @@ func (r *run) search(ctx context.Context, say func(string, ...any)) *search {
 	return s
 }
 
-// verdict returns nil when the search found no error.
+// verdict returns nil if the search found no error.
 func (s *search) verdict() error {
 	if s.Broken > 0 {
 		return fmt.Errorf("%d subscriptions ended by themselves", s.Broken)
@@ -181,12 +180,12 @@ func (s *search) verdict() error {
 	return nil
 }
 
-// byRate returns the steps, the lowest rate first.
+// byRate returns the steps, lowest rate first.
 func (s *search) byRate() []*step {
 	return slices.SortedStableFunc(slices.Values(s.Steps), func(a, b *step) int { return cmp.Compare(a.Rate, b.Rate) })
 }
 
-// plotted are the steps as they are drawn, the lowest rate first.
+// plotted returns the steps for plotting, lowest rate first.
 func (s *search) plotted() (steps []plot.Step) {
 	for _, st := range s.byRate() {
 		steps = append(steps, plot.Step{Rate: st.Rate, P99: st.P99, Held: st.Held})
@@ -229,8 +228,8 @@ func (s *search) print(out io.Writer, scenario string) error {
 	return err
 }
 
-// printFactors prints, of a hot-spot, how many times as long the operations on one author
-// take as those that are spread out.
+// printFactors prints, for a hot-spot, how many times as long operations on one author take
+// as operations spread over all.
 func (s *search) printFactors(out io.Writer) {
 	if len(s.Steps) != 2 || s.Steps[0].Load != onOne {
 		return
@@ -246,7 +245,7 @@ func (s *search) printFactors(out io.Writer) {
 	fmt.Fprintln(out)
 }
 
-// counts prints numbers by their codes.
+// counts formats counts by their codes.
 func counts(of map[string]int) string {
 	var all []string
 	for _, code := range slices.Sorted(maps.Keys(of)) {

@@ -19,7 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// holdsUpTo is a target that holds every rate up to a capacity. It records the rates.
+// holdsUpTo returns a target that holds every rate up to a capacity, and records the rates tried.
 func holdsUpTo(capacity float64, tried *[]float64) func(float64) *step {
 	return func(rate float64) *step {
 		*tried = append(*tried, rate)
@@ -57,7 +57,7 @@ func TestFind(t *testing.T) {
 	var tried []float64
 	find(t.Context(), 64, holdsUpTo(100, &tried))
 	require.Equal(t, []float64{64, 128}, tried[:2])
-	require.InDelta(t, 90.5, tried[2], 0.1) // as far from both, by their ratio
+	require.InDelta(t, 90.5, tried[2], 0.1) // the geometric mean of both
 }
 
 func TestFindEndsEarly(t *testing.T) {
@@ -79,8 +79,8 @@ func TestFindEndsEarly(t *testing.T) {
 	}))
 }
 
-// A target that stops for a second is late for all operations that were due meanwhile,
-// not only for those that it had begun.
+// A target that stops for a second is late for all operations that were due in that second,
+// not only for those in progress.
 func TestTimesCountFromTheMomentOfArrival(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -103,7 +103,7 @@ func TestTimesCountFromTheMomentOfArrival(t *testing.T) {
 			}
 		}
 		require.InDelta(t, 100, late, 30)
-		require.False(t, newStep(100, 10*time.Second, s, 500*time.Millisecond).Held) // a twentieth was later
+		require.False(t, newStep(100, 10*time.Second, s, 500*time.Millisecond).Held) // a twentieth of the operations took longer
 		require.True(t, newStep(100, 10*time.Second, s, time.Second).Held)
 	})
 }
@@ -160,7 +160,7 @@ func TestScenarios(t *testing.T) {
 	require.Len(t, drawn("read-heavy"), 100)
 }
 
-// exampleSearch is of a target that holds 60 a second.
+// exampleSearch is a search of a target that holds 60 operations a second.
 func exampleSearch() *search {
 	s := &search{URL: "http://127.0.0.1/graphql", Limit: 10, Highest: 60}
 	for _, rate := range []float64{40, 80, 60} {

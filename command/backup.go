@@ -22,8 +22,8 @@ const pgDump = `PostgreSQL has its own tools, which know the database and its us
 Redis needs no backup: empty it after a restore, and feeds are built again as they are read.
 `
 
-// Run writes the file. It fails for PostgreSQL, after saying what to do, so that nobody
-// takes that for a backup.
+// Run writes the backup. For PostgreSQL it prints which tools to use and fails, so that
+// nobody mistakes that for a backup.
 func (b Backup) Run(ctx context.Context, c server.Config, console server.Console) error {
 	return c.WithSchema(ctx, console, false, func(stores *storage.Stores, _ *slog.Logger) error {
 		err := stores.Backup(ctx, b.File)
@@ -42,8 +42,8 @@ func (b Backup) Run(ctx context.Context, c server.Config, console server.Console
 	})
 }
 
-// databaseURL is the URL of the database in a shell that has the environment of this
-// process: from where this process has it.
+// databaseURL returns the database URL as a shell expression: a reference to the environment variable or the
+// file that this process reads it from.
 func databaseURL() string {
 	const setting = server.EnvPrefix + "_DATABASE_URL"
 	switch {

@@ -10,7 +10,7 @@ import (
 	"tideline/storage/migration"
 )
 
-// Vars has what the tags of commands tell of their packages.
+// Vars returns values that the tags of commands refer to as ${...}.
 func Vars() map[string]string {
 	return map[string]string{
 		"assumptions":  capacity.Help(),
@@ -18,12 +18,11 @@ func Vars() map[string]string {
 	}
 }
 
-// Bench loads a running Tideline as its users do.
+// Bench generates load on a running Tideline.
 type Bench struct{ bench.Options }
 
-// Run prints a report of its measurements. To measure a model it opens the stores of the
-// settings. Those that are named must open; a SQLite file in the data directory, which is
-// the default, need not be there.
+// Run prints a report of the measurements. To measure a model it opens the stores of the settings. Configured
+// stores must open; the default, a SQLite file in the data directory, may be missing.
 func (b Bench) Run(ctx context.Context, c server.Config, console server.Console) error {
 	var inside bench.Inside
 	if b.Model && b.Constants == "" {

@@ -7,7 +7,7 @@ import (
 	"tideline/server"
 )
 
-// Config looks at the settings.
+// Config examines the settings.
 type Config struct {
 	Check configCheck `cmd:"" help:"Say what would run with these settings, and what of it is unsafe for production."`
 }

@@ -28,12 +28,12 @@ type Feeds struct {
 	Rebuild feedsRebuild `cmd:"" help:"Make timelines in Redis anew from SQL."`
 }
 
-// withAudit is Config.WithAudit, with a short error for a command that was interrupted.
+// withAudit is Config.WithAudit with a short error for an interrupted command.
 func withAudit(ctx context.Context, c server.Config, console server.Console, fn func(*audit.Audit, *account.Directory) error) error {
 	return unlessInterrupted(ctx, c.WithAudit(ctx, console, fn))
 }
 
-// unlessInterrupted is err, or a short error for a command that was interrupted.
+// unlessInterrupted returns err, or a short error if the command was interrupted.
 func unlessInterrupted(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil {
 		return errors.New("interrupted")
@@ -41,7 +41,7 @@ func unlessInterrupted(ctx context.Context, err error) error {
 	return err
 }
 
-// userNamed is Directory.Named with an error that says which name it was.
+// userNamed is Directory.Named with the name in the error.
 func userNamed(ctx context.Context, people *account.Directory, name string) (*ent.User, error) {
 	u, err := people.Named(ctx, name)
 	if err != nil {
@@ -84,7 +84,7 @@ func (i feedsInspect) Run(ctx context.Context, c server.Config, console server.C
 	})
 }
 
-// moment prints a post's id with its time, or none without a post.
+// moment formats a post's id with its time. It returns none for post 0.
 func moment(post int64, none string) string {
 	if post == 0 {
 		return none
@@ -134,10 +134,10 @@ func (e feedsExplain) Run(ctx context.Context, c server.Config, console server.C
 	})
 }
 
-// decimal prints a score or a signal to twelve digits. JSON has all of them.
+// decimal formats a score or a signal with twelve digits. The JSON output has all digits.
 func decimal(x float64) string { return strconv.FormatFloat(x, 'g', 12, 64) }
 
-// selection names the users whose timelines a command visits.
+// selection selects the users whose timelines a command visits.
 type selection struct {
 	Users []string `arg:"" optional:"" name:"user" help:"Handles, ids or numbers of the users."`
 	All   bool     `env:"-" help:"All users."`
@@ -156,8 +156,7 @@ func (s selection) check() error {
 	return nil
 }
 
-// each calls do for every selected user. A named user that does not exist fails the
-// command before the first call.
+// each calls do for every selected user. If a named user does not exist, it fails before the first call.
 func (s selection) each(ctx context.Context, people *account.Directory, console server.Console, do func(name string, user int64, p *bar) error) error {
 	var named []int64
 	for _, name := range s.Users {
@@ -209,10 +208,10 @@ func (s selection) each(ctx context.Context, people *account.Directory, console 
 	return nil
 }
 
-// bar shows how far a command has come, on a terminal. Elsewhere it shows nothing: the
-// totals at the end are enough for a file.
+// bar shows the progress of a command on a terminal. Otherwise it shows nothing, since the totals
+// at the end are enough for a file.
 type bar struct {
-	shown   *progress.Progress // nil elsewhere
+	shown   *progress.Progress // nil if the log is not a terminal
 	done    int
 	console server.Console
 }
@@ -225,14 +224,14 @@ func startBar(console server.Console, what string, total int, unit string) *bar 
 	return b
 }
 
-// step counts n units.
+// step advances the bar by n units.
 func (b *bar) step(n int) {
 	if b.done += n; b.shown != nil {
 		b.shown.At(int64(b.done), b.done)
 	}
 }
 
-// say prints a line in place of the bar; the bar is drawn again below it.
+// say prints a line above the bar.
 func (b *bar) say(format string, args ...any) {
 	if b.shown != nil {
 		b.shown.Clear()
@@ -246,7 +245,7 @@ func (b *bar) stop() {
 	}
 }
 
-// count prints a number with its noun, in the singular or the plural.
+// count formats a number with its noun in the singular or the plural.
 func count(n int, one, many string) string {
 	if n == 1 {
 		return "1 " + one
@@ -260,7 +259,7 @@ type feedsVerify struct {
 	Grace  time.Duration `env:"-" default:"30s" help:"Posts younger than this may still be on their way."`
 }
 
-// Run fails when timelines or outboxes differ and were not repaired.
+// Run fails if timelines or outboxes differ and were not repaired.
 func (v feedsVerify) Run(ctx context.Context, c server.Config, console server.Console) error {
 	if err := v.check(); err != nil {
 		return err

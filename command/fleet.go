@@ -23,7 +23,7 @@ type Ps struct {
 	JSON bool `env:"-" name:"json" help:"One JSON object per line."`
 }
 
-// listed is a process as --json has it.
+// listed is a process in the JSON output.
 type listed struct {
 	ID            int64       `json:"id"`
 	Host          string      `json:"host"`
@@ -35,18 +35,9 @@ type listed struct {
 	Subscriptions int         `json:"subscriptions"`
 	Jobs          int         `json:"jobs"`
 	State         fleet.State `json:"state"`
-	// Sizes are none of a process that is too old to tell.
-	Sizes map[fleet.Size]listedSize `json:"sizes"`
 }
 
-// listedSize is a size of a process: what it is, and shall be.
-type listedSize struct {
-	Now        int `json:"now"`
-	Configured int `json:"configured"`
-	Wanted     int `json:"wanted"`
-}
-
-// Run lists them, those that were started first at the beginning.
+// Run lists the processes in the order of their start.
 func (p Ps) Run(ctx context.Context, c server.Config, console server.Console) error {
 	return c.WithFleet(ctx, console, func(f *fleet.Fleet, q *queue.Queue) error {
 		list, err := f.List(ctx)
@@ -56,18 +47,21 @@ func (p Ps) Run(ctx context.Context, c server.Config, console server.Console) er
 		if p.JSON {
 			out := json.NewEncoder(console.Out)
 			for _, p := range list {
-				if err := out.Encode(listed{p.ID, p.Host, p.Pid, p.Version, p.Roles, p.StartedAt, p.SeenAt, p.Subscriptions, p.Jobs, f.State(p), listSizes(p)}); err != nil {
+				if err := out.Encode(listed{
+					ID: p.ID, Host: p.Host, PID: p.Pid, Version: p.Version,
+					Roles: p.Roles, StartedAt: p.StartedAt, SeenAt: p.SeenAt, Subscriptions: p.Subscriptions,
+					Jobs: p.Jobs, State: f.State(p),
+				}); err != nil {
 					return err
 				}
 			}
 			return nil
 		}
 		table := tabwriter.NewWriter(console.Out, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(table, "ID\tHOST\tPID\tVERSION\tROLES\tSTARTED\tLAST SEEN\tSUBSCRIPTIONS\tJOBS\tWORKERS\tPAGE\tLARGE FROM\tSTATE")
+		fmt.Fprintln(table, "ID\tHOST\tPID\tVERSION\tROLES\tSTARTED\tLAST SEEN\tSUBSCRIPTIONS\tJOBS\tSTATE")
 		for _, p := range list {
-			fmt.Fprintf(table, "%d\t%s\t%d\t%s\t%s\t%s\t%s\t%d\t%d\t%s\t%s\t%s\t%s\n", p.ID, p.Host, p.Pid, p.Version, p.Roles,
-				ifEver(&p.StartedAt), ifEver(&p.SeenAt), p.Subscriptions, p.Jobs,
-				showSizes(p, fleet.SmallWorkers, fleet.LargeWorkers, fleet.RelationWorkers), showSizes(p, fleet.FanOutPage), showSizes(p, fleet.LargeAudience), f.State(p))
+			fmt.Fprintf(table, "%d\t%s\t%d\t%s\t%s\t%s\t%s\t%d\t%d\t%s\n", p.ID, p.Host, p.Pid, p.Version, p.Roles,
+				ifEver(&p.StartedAt), ifEver(&p.SeenAt), p.Subscriptions, p.Jobs, f.State(p))
 		}
 		if err := table.Flush(); err != nil {
 			return err
@@ -85,15 +79,14 @@ func (p Ps) Run(ctx context.Context, c server.Config, console server.Console) er
 	})
 }
 
-// Workers pauses the workers of running processes, resumes them, and changes their sizes.
+// Workers pauses and resumes the workers of running processes.
 type Workers struct {
 	Pause  workersPause  `cmd:"" help:"Have processes take no new job. They finish those under way; the others go on."`
 	Drain  workersDrain  `cmd:"" help:"Pause processes, and wait until no job is under way in them."`
 	Resume workersResume `cmd:"" help:"End a pause."`
-	Scale  workersScale  `cmd:"" help:"Change how many jobs processes run at once, the pages of their fan-outs, and which fan-outs are large."`
 }
 
-// chosen are processes whose workers something is done to.
+// chosen selects processes with workers.
 type chosen struct {
 	IDs  []int64 `arg:"" optional:"" name:"id" help:"Ids of processes, as 'tideline ps' lists them; one that is not there is an error, after the others were told."`
 	All  bool    `env:"-" help:"All processes that it concerns."`
@@ -145,7 +138,8 @@ func (w workersResume) Run(ctx context.Context, c server.Config, console server.
 	})
 }
 
-// want has the workers of the chosen processes paused or resumed, until reached is true.
+// want asks the chosen processes to pause or resume their workers, and waits until
+// reached is true for all of them.
 func (c chosen) want(ctx context.Context, config server.Config, console server.Console, wanted process.Wanted, wait time.Duration,
 	reached func(*ent.Process) (string, bool),
 ) error {
@@ -158,17 +152,17 @@ func (c chosen) want(ctx context.Context, config server.Config, console server.C
 	})
 }
 
-// deed is something that is done to processes.
+// deed is an action on processes.
 type deed struct {
 	wait     time.Duration
-	nobody   string                  // is said when --all concerns none
-	concerns func(*ent.Process) bool // with --all
+	nobody   string                  // printed if --all selects no process
+	concerns func(*ent.Process) bool // whether --all selects the process
 	tell     func(ctx context.Context, f *fleet.Fleet, id int64, p *ent.Process) (changed bool, err error)
 	reached  func(*ent.Process) (string, bool)
 }
 
-// act tells the chosen processes, and waits until reached is true of each that has not
-// ended. It prints what reached says, as often as that is something new.
+// act runs the action on the chosen processes, and waits until reached is true for each that has not ended.
+// It prints the text of reached whenever it changes.
 func (c chosen) act(ctx context.Context, config server.Config, console server.Console, d deed) error {
 	if c.All == (len(c.IDs) > 0) {
 		return errors.New("which processes? Give their ids, as 'tideline ps' lists them, or --all")
@@ -191,7 +185,7 @@ func (c chosen) act(ctx context.Context, config server.Config, console server.Co
 		for _, id := range ids {
 			changed, err := d.tell(ctx, f, id, listed[id])
 			switch {
-			case errors.Is(err, fleet.ErrNoProcess) && c.All: // it has just ended
+			case errors.Is(err, fleet.ErrNoProcess) && c.All: // the process has just ended
 			case err != nil:
 				refused = errors.Join(refused, err)
 			default:
@@ -208,7 +202,7 @@ func (c chosen) act(ctx context.Context, config server.Config, console server.Co
 	})
 }
 
-// awaitWorkers waits for what act does.
+// awaitWorkers waits until reached is true for all processes, and prints its texts.
 func awaitWorkers(ctx context.Context, out io.Writer, f *fleet.Fleet, ids []int64, wait time.Duration, reached func(*ent.Process) (string, bool)) error {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()

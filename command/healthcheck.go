@@ -12,15 +12,14 @@ import (
 	"tideline/server"
 )
 
-// Healthcheck asks a running process whether it is well, for containers that have
-// neither a shell nor curl.
+// Healthcheck checks a running process. It is for containers without a shell and curl.
 type Healthcheck struct {
 	URL     string        `arg:"" optional:"" help:"Where the process answers, such as http://127.0.0.1:8080. Default: --admin-addr, or else --addr."`
 	Ready   bool          `env:"-" help:"Ask /readyz, whether it can serve, instead of /livez."`
 	Timeout time.Duration `env:"-" default:"5s" help:"Wait for the answer this long at most."`
 }
 
-// Run prints the answer. It fails unless the process says that it is well.
+// Run prints the answer. It fails unless the process reports that it is healthy.
 func (h Healthcheck) Run(ctx context.Context, c server.Config, console server.Console) error {
 	if err := c.Validate(); err != nil {
 		return err
@@ -38,7 +37,7 @@ func (h Healthcheck) Run(ctx context.Context, c server.Config, console server.Co
 	if err != nil {
 		return err
 	}
-	// It asks its own machine, by an address that no certificate has.
+	// It calls its own machine by an address that is in no certificate.
 	client := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}}
 	response, err := client.Do(request)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"tideline/server"
 )
 
-// Jobs lists jobs, and retries or discards those that were given up.
+// Jobs lists jobs, and retries or discards dead ones.
 type Jobs struct {
 	List    jobsList    `cmd:"" help:"List jobs, oldest first."`
 	Retry   jobsRetry   `cmd:"" help:"Give jobs that were given up another full set of attempts."`
@@ -83,7 +83,7 @@ func (r jobsRetry) Run(ctx context.Context, c server.Config, console server.Cons
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(console.Out, "%d jobs will be tried again.\n", len(found))
+		fmt.Fprintf(console.Out, "%s will be tried again.\n", count(len(found), "job", "jobs"))
 		if len(r.IDs) == 0 {
 			return nil
 		}

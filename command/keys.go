@@ -12,7 +12,7 @@ import (
 	"tideline/server"
 )
 
-// Keys manages the API keys by which other servers make calls.
+// Keys manages the API keys of other servers.
 type Keys struct {
 	Create keysCreate `cmd:"" help:"Make a key and print it, once."`
 	List   keysList   `cmd:"" help:"List all keys, newest first."`
@@ -65,7 +65,7 @@ func (keysList) Run(ctx context.Context, c server.Config, console server.Console
 	})
 }
 
-// ifEver is a time as tables have it.
+// ifEver formats a time for a table, or "-" for nil.
 func ifEver(at *time.Time) string {
 	if at == nil {
 		return "-"

@@ -17,7 +17,7 @@ import (
 	"tideline/storage/migration"
 )
 
-// Migrate changes the schema of the database, or says how it would.
+// Migrate changes the schema of the database, or shows the plan.
 type Migrate struct {
 	Plan        bool          `env:"-" help:"Say what would be done, statement by statement, what it locks and for how long, and do nothing."`
 	Phase       string        `env:"-" enum:"expand,contract" default:"expand" help:"expand: what processes of the version before do not notice; contract: what only they need goes. Where there are no tables yet, both."`
@@ -26,8 +26,8 @@ type Migrate struct {
 	Wait        time.Duration `env:"-" default:"${lock_patience}" help:"Try for this long to get a lock."`
 }
 
-// Run applies the migrations of a phase that the database lacks, and tells what it did.
-// Errors: as of migration.Apply; to contract, a process of another version runs.
+// Run applies the pending migrations of a phase, and reports them. Errors: the errors of migration.Apply; for
+// the phase contract, a process of another version is running.
 func (m Migrate) Run(ctx context.Context, c server.Config, console server.Console) error {
 	if m.LockTimeout < time.Millisecond || m.LockTimeout > time.Minute || m.Wait <= 0 {
 		return errors.New("--lock-timeout must be 1ms to 1m, and --wait above 0s")
@@ -72,11 +72,11 @@ func (m Migrate) apply(ctx context.Context, stores *storage.Stores, out io.Write
 	return nil
 }
 
-// noOtherVersion is an error while a process of another version than this gives signs of
-// life. Builds that are no releases look all alike.
+// noOtherVersion returns an error while a process of another version is running. Development
+// builds cannot be told apart.
 func noOtherVersion(ctx context.Context, stores *storage.Stores, now func() time.Time) error {
 	plan, err := stores.Pending(ctx)
-	if err != nil || plan.Fresh || len(plan.Of(migration.Expand)) > 0 { // processes may have no table yet
+	if err != nil || plan.Fresh || len(plan.Of(migration.Expand)) > 0 { // the table of processes may not exist yet
 		return err
 	}
 	all := fleet.New(stores.DB, now)
@@ -97,7 +97,7 @@ func noOtherVersion(ctx context.Context, stores *storage.Stores, now func() time
 		"Replace them first ('tideline ps' lists them), or say --force", server.ThisBuild().Version, strings.Join(others, ", "))
 }
 
-// tell says what each migration would do, and to whom.
+// tell prints the effect and the locks of each migration.
 func (m Migrate) tell(ctx context.Context, stores *storage.Stores, out io.Writer) error {
 	plan, err := stores.Pending(ctx)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 )
 
 // Recount compares the counters of users and posts with the rows that they count, and the
-// tags by which posts are found with their texts.
+// tags of posts with their texts.
 type Recount struct {
 	Repair bool `env:"-" help:"Set the counters and the tags that are wrong."`
 }
@@ -18,7 +18,7 @@ type Recount struct {
 // recountPage is how many rows one statement compares.
 const recountPage = 500
 
-// Run fails when counters are wrong and were not repaired.
+// Run fails if counters are wrong and were not repaired.
 func (r Recount) Run(ctx context.Context, c server.Config, console server.Console) error {
 	return unlessInterrupted(ctx, c.WithCounters(ctx, console, func(counters *audit.Counters) error {
 		checked, wrong, mistagged, err := r.all(ctx, counters, console)
@@ -42,7 +42,7 @@ func (r Recount) Run(ctx context.Context, c server.Config, console server.Consol
 	}))
 }
 
-// all goes through all users and posts.
+// all checks all users and posts.
 func (r Recount) all(ctx context.Context, counters *audit.Counters, console server.Console) (checked, wrong, mistagged int, err error) {
 	total, err := counters.Count(ctx)
 	if err != nil {

@@ -21,7 +21,7 @@ type feedsReplay struct {
 	JSON    bool   `env:"-" name:"json" help:"As a JSON object."`
 }
 
-// replayed is a post of a replay as --json has it.
+// replayed is a post of a replay in the JSON output.
 type replayed struct {
 	Post         int64   `json:"post"`
 	At           int     `json:"at"`
@@ -71,12 +71,15 @@ func (f feedsReplay) Run(ctx context.Context, c server.Config, console server.Co
 	})
 }
 
-// list are the posts that are among the first of one of the rankings.
+// list returns the posts that are among the first of one of the two rankings.
 func (f feedsReplay) list(ctx context.Context, people *account.Directory, r *audit.Replay) ([]replayed, error) {
 	list, authors := []replayed{}, []int64{}
 	for _, p := range r.Posts {
 		if min(p.At, p.AtAgainst) <= f.First {
-			list = append(list, replayed{p.Post.ID, p.At, p.AtAgainst, p.AtAgainst - p.At, p.Score, p.ScoreAgainst, "", excerpt(p.Post.Text)})
+			list = append(list, replayed{
+				Post: p.Post.ID, At: p.At, AtAgainst: p.AtAgainst, Moved: p.AtAgainst - p.At,
+				Score: p.Score, ScoreAgainst: p.ScoreAgainst, Author: "", Excerpt: excerpt(p.Post.Text),
+			})
 			authors = append(authors, p.Post.AuthorID)
 		}
 	}
@@ -85,17 +88,17 @@ func (f feedsReplay) list(ctx context.Context, people *account.Directory, r *aud
 		return nil, err
 	}
 	for i, u := range users {
-		if u != nil { // the author may have left since
+		if u != nil { // nil if the author's account has been deleted since
 			list[i].Author = u.Handle
 		}
 	}
 	return list, nil
 }
 
-// maxExcerpt is how many characters of a text are printed.
+// maxExcerpt is the number of characters that are printed of a text.
 const maxExcerpt = 40
 
-// excerpt is the beginning of a text in one line, without what a terminal would obey.
+// excerpt returns the beginning of a text in one line, without control characters.
 func excerpt(text string) string {
 	words := strings.FieldsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsGraphic(r) })
 	line := []rune(strings.Join(words, " "))

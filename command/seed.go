@@ -9,10 +9,10 @@ import (
 	"tideline/storage"
 )
 
-// Seed makes a demo network, or imports a follow graph.
+// Seed generates a demo network, or imports a follow graph.
 type Seed struct{ seed.Options }
 
-// Run writes to the database, which it migrates first unless the settings forbid it.
+// Run writes to the database. It migrates the database first, unless the settings forbid it.
 func (s Seed) Run(ctx context.Context, c server.Config, console server.Console) error {
 	return c.WithStores(ctx, console, func(stores *storage.Stores, _ *slog.Logger) error {
 		if c.Migrate == "on" {

@@ -1,5 +1,5 @@
-// Package command runs what the command line asks for: each command is a type, its
-// flags are the fields. The table of commands is main.go.
+// Package command runs the commands of the command line. Each command is a type whose fields are its flags.
+// main.go has the table of commands.
 package command
 
 import (

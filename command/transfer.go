@@ -21,14 +21,14 @@ import (
 )
 
 const (
-	badShown  = 20 // bad lines told on a terminal
+	badShown  = 20 // bad lines that are printed without --bad
 	saveEvery = time.Second
-	// someBad is the exit code of an import that has refused lines, and interrupted
-	// the one that shells expect of a process that SIGINT stopped.
+	// someBad is the exit code of an import with refused lines. interrupted is the exit code that shells
+	// expect of a process that SIGINT has stopped.
 	someBad, interrupted = 3, 130
 )
 
-// exit ends the process with a code of its own.
+// exit is an error with its own exit code.
 type exit struct {
 	code int
 	says string
@@ -36,17 +36,17 @@ type exit struct {
 
 func (e exit) Error() string { return e.says }
 
-// ExitCode is the code.
+// ExitCode returns the exit code of the process.
 func (e exit) ExitCode() int { return e.code }
 
-// Import takes users, follows, blocks, posts and likes from a file.
+// Import imports users, follows, blocks, posts and likes from a file.
 type Import struct {
 	File   string `arg:"" help:"Lines of JSON, plain or gzip; - is standard input. docs/import.md describes them."`
 	Issuer string `env:"-" help:"Whose ids of users the file has: the issuer of your tokens, or as that of your API key."`
 	Bad    string `env:"-" placeholder:"FILE" help:"Write the lines that are refused there, each with its number and the reason. Default: the first 20, to standard error."`
 }
 
-// Run imports, from where an import of the same file was interrupted.
+// Run imports the file. It continues where an import of the same file was interrupted.
 func (i Import) Run(ctx context.Context, c server.Config, console server.Console) error {
 	in, size, err := i.open()
 	if err != nil {
@@ -70,7 +70,7 @@ func (i Import) Run(ctx context.Context, c server.Config, console server.Console
 		last, next := time.Now(), 10_000
 		im := &transfer.Import{Bulk: b, Issuer: i.Issuer, Bad: bad.tell, Written: func(ctx context.Context, s transfer.State) error {
 			shown.At(counted.n.Load(), s.Lines-from.Lines)
-			if s.Created >= next { // PostgreSQL plans for small tables until then
+			if s.Created >= next { // until then PostgreSQL plans for small tables
 				next = 4 * s.Created
 				if err := analyze(ctx); err != nil {
 					return err
@@ -112,7 +112,7 @@ func (i Import) Run(ctx context.Context, c server.Config, console server.Console
 	return nil
 }
 
-// goesOn says what a second run does.
+// goesOn says what the next run does.
 func (i Import) goesOn() string {
 	if i.File == "-" {
 		return "what is there already stays so."
@@ -136,7 +136,7 @@ func (i Import) open() (in io.ReadCloser, size int64, err error) {
 
 func (i Import) stateFile() string { return i.File + ".progress" }
 
-// saved returns how far an import of the file was.
+// saved returns the progress of an interrupted import of the file.
 func (i Import) saved() (s transfer.State, err error) {
 	if i.File == "-" {
 		return s, nil
@@ -154,7 +154,7 @@ func (i Import) saved() (s transfer.State, err error) {
 	return s, nil
 }
 
-// save notes how far the import is. A process that dies leaves the note before.
+// save records the progress. If the process dies while writing, the previous record stays.
 func (i Import) save(s transfer.State) error {
 	if i.File == "-" {
 		return nil
@@ -169,11 +169,11 @@ func (i Import) save(s transfer.State) error {
 	return err
 }
 
-// badLines tells of bad lines.
+// badLines reports refused lines.
 type badLines struct {
-	file  *os.File // nil when they go to out
+	file  *os.File // nil if they are printed to the log
 	to    *bufio.Writer
-	left  int // of those that are still shown there
+	left  int // how many more are printed to the log
 	clear func()
 }
 
@@ -236,7 +236,7 @@ type Export struct {
 	PasswordHashes bool   `env:"-" help:"With the hashes of passwords. Keep the file as you keep the database."`
 }
 
-// Run exports. A file is there when it is complete only.
+// Run exports. The file appears only when it is complete.
 func (e Export) Run(ctx context.Context, c server.Config, console server.Console) error {
 	return c.WithSchema(ctx, console, false, func(stores *storage.Stores, _ *slog.Logger) error {
 		out, name := console.Out, ""

@@ -14,7 +14,7 @@ import (
 	"tideline/server"
 )
 
-// Users acts on people's accounts.
+// Users manages the accounts of users.
 type Users struct {
 	SignOut   usersSignOut   `cmd:"" help:"End all sessions of a user at once, and refuse the tokens that an issuer gave the user until now."`
 	Delete    usersDelete    `cmd:"" help:"Hide a user from everybody at once, and have everything of the user deleted."`
@@ -39,7 +39,7 @@ func (s usersSignOut) Run(ctx context.Context, c server.Config, console server.C
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(console.Out, "@%s is signed out: %d sessions ended.\n", who.Handle, n)
+		fmt.Fprintf(console.Out, "@%s is signed out: %s ended.\n", who.Handle, count(n, "session", "sessions"))
 		return nil
 	})
 }

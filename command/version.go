@@ -7,7 +7,7 @@ import (
 	"tideline/server"
 )
 
-// Version says which program this is.
+// Version prints the version of the program.
 type Version struct {
 	JSON bool `env:"-" name:"json" help:"As a JSON object."`
 }

@@ -13,7 +13,7 @@ import (
 	"tideline/server"
 )
 
-// Webhooks manages the endpoints of other servers that are told what happens here.
+// Webhooks manages the endpoints that receive events.
 type Webhooks struct {
 	List       webhooksList       `cmd:"" help:"List endpoints, with what is on its way to them."`
 	Add        webhooksAdd        `cmd:"" help:"Add an endpoint and print its secret, once."`

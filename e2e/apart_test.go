@@ -38,7 +38,7 @@ func newHouse(t *testing.T, stores *storage.Stores) *house {
 	h.ann, h.ben = signUp(t, h.a, "ann"), signUp(t, h.b, "ben")
 	h.ben.follow(t, h.b, h.ann)
 	for _, server := range []*process{h.a, h.b} {
-		h.clients = append(h.clients, h.ben.subscribe(t, server, modern))
+		h.clients = append(h.clients, h.ben.subscribe(t, server))
 		server.subscribed(1)
 	}
 	return h
@@ -65,6 +65,7 @@ func (h *house) stop(t *testing.T) {
 // A worker is killed in the middle of a fan-out. The next worker does the rest, and
 // nobody gets a post twice.
 func TestWorkerKilled(t *testing.T) {
+	storagetest.Long(t)
 	t.Parallel()
 	h := newHouse(t, storagetest.Real(t))
 	h.ann.post(t, h.a, "one")

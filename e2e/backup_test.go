@@ -9,12 +9,15 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"tideline/storage/storagetest"
 )
 
 // A backup that is taken while somebody posts is put into an empty place. What was
 // acknowledged before it began is there, nothing is missing in between, timelines are
 // built again, and posts go on.
 func TestBackupUnderLoadIsRestored(t *testing.T) {
+	storagetest.Long(t)
 	t.Parallel()
 	data, file := t.TempDir(), filepath.Join(t.TempDir(), "backup.db")
 	settings := []string{"TIDELINE_DATA_DIR=" + data, "TIDELINE_RATE_LIMIT=off"}

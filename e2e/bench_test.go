@@ -7,10 +7,13 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"tideline/storage/storagetest"
 )
 
 // The load generator measures a real server, and no event is missing without a word.
 func TestBench(t *testing.T) {
+	storagetest.Long(t)
 	t.Parallel()
 	p := start(t, nil, "--data-dir="+t.TempDir(), "--addr=127.0.0.1:0")
 	load := command(t.Context(), nil, "bench", "--json", "--url="+p.url, "--duration=2s",
@@ -39,6 +42,7 @@ func TestBench(t *testing.T) {
 // The operations of each scenario succeed, a result is kept to compare with, and a
 // search says when no rate holds.
 func TestBenchScenarios(t *testing.T) {
+	storagetest.Long(t)
 	t.Parallel()
 	p := start(t, []string{"TIDELINE_RATE_LIMIT=off"}, "--data-dir="+t.TempDir(), "--addr=127.0.0.1:0")
 	kept := filepath.Join(t.TempDir(), "run.json")
@@ -73,6 +77,7 @@ func TestBenchScenarios(t *testing.T) {
 // A model of an embedded server has what the server's processes and the file tell, says what
 // they do not, and is worked out again from the file that keeps it.
 func TestBenchModel(t *testing.T) {
+	storagetest.Long(t)
 	t.Parallel()
 	dir := t.TempDir()
 	p := start(t, []string{"TIDELINE_RATE_LIMIT=off"}, "--data-dir="+dir, "--addr=127.0.0.1:0")

@@ -9,11 +9,14 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"tideline/storage/storagetest"
 )
 
 // An operator's commands work beside a server that has everything inside, which shows what
 // they did.
 func TestCommandsBesideAnEmbeddedServer(t *testing.T) {
+	storagetest.Long(t)
 	t.Parallel()
 	dir := t.TempDir()
 	settings := []string{"TIDELINE_DATA_DIR=" + dir}

@@ -3,11 +3,14 @@ package e2e
 import (
 	"regexp"
 	"testing"
+
+	"tideline/storage/storagetest"
 )
 
 // A process with everything inside says how long a canary takes to its workers and to its
 // subscriber.
 func TestCanary(t *testing.T) {
+	storagetest.Long(t)
 	t.Parallel()
 	p := start(t, []string{"TIDELINE_DATA_DIR=" + t.TempDir()}, "--addr=127.0.0.1:0")
 	for _, to := range []string{"worker", "subscriber"} {

@@ -7,18 +7,15 @@
 //   {"event":"error","error":"…"}               the subscription could not be had
 //   {"event":"complete"}                        the server has ended it
 //
-// usage: node client.mjs URL TOKEN PROTOCOL [POSITION]
+// usage: node client.mjs URL TOKEN [POSITION]
 //
-// PROTOCOL is graphql-transport-ws, which the npm package graphql-ws speaks, or
-// graphql-ws, which subscriptions-transport-ws does. Both reconnect by themselves
-// as far as the package thinks it right. The subscription resumes after POSITION,
+// The npm package graphql-ws reconnects by itself as far as it thinks it right. The subscription resumes after POSITION,
 // if any. The process ends when its standard input does, so that it never outlives
 // who started it.
 import { createClient } from 'graphql-ws';
-import { SubscriptionClient } from 'subscriptions-transport-ws';
 import WebSocket from 'ws';
 
-const [url, token, protocol, after] = process.argv.slice(2);
+const [url, token, after] = process.argv.slice(2);
 const request = {
   query: `subscription ($after: Cursor) {
     timelineEvents(after: $after) {
@@ -40,35 +37,17 @@ const results = {
   complete: () => print('complete'),
 };
 
-const clients = {
-  'graphql-transport-ws'() {
-    const client = createClient({
-      url,
-      connectionParams,
-      webSocketImpl: WebSocket,
-      retryAttempts: 1000,
-      // A browser tells of a refused connection by a close event, on which the
-      // package retries by default; ws does it by an error.
-      shouldRetry: (reason) => !('code' in reason) || reason.code < 4400,
-      retryWait: () => new Promise((resolve) => setTimeout(resolve, 100)),
-      on: { connected: () => print('connected'), closed },
-    });
-    client.subscribe(request, results);
-  },
-  'graphql-ws'() {
-    // The package keeps the close event to itself.
-    class Socket extends WebSocket {
-      constructor(...args) {
-        super(...args);
-        this.addEventListener('close', closed);
-      }
-    }
-    const client = new SubscriptionClient(url, { connectionParams, reconnect: true }, Socket);
-    client.onConnected(() => print('connected'));
-    client.onReconnected(() => print('connected'));
-    client.request(request).subscribe(results);
-  },
-};
+const client = createClient({
+  url,
+  connectionParams,
+  webSocketImpl: WebSocket,
+  retryAttempts: 1000,
+  // A browser tells of a refused connection by a close event, on which the
+  // package retries by default; ws does it by an error.
+  shouldRetry: (reason) => !('code' in reason) || reason.code < 4400,
+  retryWait: () => new Promise((resolve) => setTimeout(resolve, 100)),
+  on: { connected: () => print('connected'), closed },
+});
 
 process.stdin.resume().on('end', () => process.exit());
-clients[protocol]();
+client.subscribe(request, results);

@@ -25,27 +25,21 @@ func TestEmbedded(t *testing.T) {
 	require.Equal(t, []string{"one"}, ann.timeline(t, p))
 	ben.arrived(t, p, "one")
 
-	clients := []*subscriber{ben.subscribe(t, p, modern), ben.subscribe(t, p, legacy)}
-	p.subscribed(2)
+	client := ben.subscribe(t, p)
+	p.subscribed(1)
 	ann.post(t, p, "two")
-	for _, client := range clients {
-		client.received("two")
-	}
+	client.received("two")
 	ben.arrived(t, p, "two", "one")
 
 	require.Zero(t, p.stop())
-	for _, client := range clients {
-		require.Contains(t, []int{1001, 1012}, client.closed())
-	}
+	require.Contains(t, []int{1001, 1012}, client.closed())
 	p = start(t, settings, "--addr="+strings.TrimPrefix(p.url, "http://"))
 	require.Equal(t, []string{"two", "one"}, ben.timeline(t, p))
 	require.Equal(t, []string{"two", "one"}, ann.timeline(t, p))
-	// The clients have reconnected by themselves.
-	p.subscribed(2)
+	// The client has reconnected by itself.
+	p.subscribed(1)
 	ann.post(t, p, "three")
-	for _, client := range clients {
-		client.received("two", "three")
-	}
+	client.received("two", "three")
 	ben.arrived(t, p, "three", "two", "one")
 	require.Zero(t, p.stop())
 }
@@ -70,16 +64,12 @@ func TestEmptyTimelineIsResumed(t *testing.T) {
 	ann.post(t, p, "two")
 	ben.arrived(t, p, "two", "one")
 
-	clients := []*subscriber{
-		ben.subscribe(t, p, modern, read.Timeline.Position), ben.subscribe(t, p, legacy, read.Timeline.Position),
-	}
-	p.subscribed(2)
+	client := ben.subscribe(t, p, read.Timeline.Position)
+	p.subscribed(1)
 	ann.post(t, p, "three")
-	for _, client := range clients {
-		client.received("one", "two", "three")
-		for _, e := range client.seen() {
-			require.NotEqual(t, "TimelineInvalidated", e.Data.TimelineEvents.Typename)
-		}
+	client.received("one", "two", "three")
+	for _, e := range client.seen() {
+		require.NotEqual(t, "TimelineInvalidated", e.Data.TimelineEvents.Typename)
 	}
 	require.Zero(t, p.stop())
 }

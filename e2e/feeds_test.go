@@ -18,6 +18,7 @@ import (
 
 // The commands that examine timelines run beside a server and a worker.
 func TestFeeds(t *testing.T) {
+	storagetest.Long(t)
 	t.Parallel()
 	stores := storagetest.Real(t)
 	settings := append(shared(stores), `TIDELINE_RANKINGS={"late":"-age"}`)

@@ -6,11 +6,14 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"tideline/storage/storagetest"
 )
 
 // A file with a bad line is imported but for that line, and the exit code says so; what is
 // exported is imported elsewhere, and is the same there.
 func TestImportAndExport(t *testing.T) {
+	storagetest.Long(t)
 	t.Parallel()
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }

@@ -10,6 +10,7 @@ import (
 
 // Counters are compared, and repaired, beside a server.
 func TestRecount(t *testing.T) {
+	storagetest.Long(t)
 	t.Parallel()
 	stores := storagetest.Real(t)
 	settings := shared(stores)

@@ -138,6 +138,7 @@ func testRemovals(t *testing.T, p *process) {
 }
 
 func TestRemovals(t *testing.T) {
+	storagetest.Long(t)
 	t.Parallel()
 	t.Run("embedded", func(t *testing.T) {
 		testRemovals(t, start(t, []string{"TIDELINE_RATE_LIMIT=off"}, "--data-dir="+t.TempDir(), "--addr=127.0.0.1:0"))
@@ -153,6 +154,7 @@ func TestRemovals(t *testing.T) {
 // After a block the blocked user gets no event about the other's posts, however
 // late the worker handles the posts before and after the block.
 func TestNothingAfterABlock(t *testing.T) {
+	storagetest.Long(t)
 	t.Parallel()
 	env := settings(storagetest.Config(storagetest.Real(t)))
 	p := start(t, env, "server", "--addr=127.0.0.1:0")

@@ -16,6 +16,7 @@ import (
 // one, posts are taken and pages are read from SQL. Then live delivery goes on, no
 // event is lost, and the process says that it is over.
 func TestSentinelFailover(t *testing.T) {
+	storagetest.Long(t)
 	t.Parallel()
 	sentinel := storagetest.StartSentinel(t)
 	config := storage.Config{DatabaseURL: storagetest.PostgresURL(t), RedisURL: sentinel.URL()}

@@ -2,10 +2,7 @@ package e2e
 
 import (
 	"bytes"
-	"net"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,94 +11,14 @@ import (
 	"tideline/storage/storagetest"
 )
 
-// proxy stands between a process and its Redis, and can fall silent.
-type proxy struct {
-	to    string
-	links sync.WaitGroup
+// pubsub is the owner of the connections that have subscribed.
+const pubsub = "pub/sub"
 
-	mu    sync.Mutex
-	conns []net.Conn
-	all   []*link
-}
-
-// link is a connection through the proxy.
-type link struct{ pubsub, silent atomic.Bool }
-
-// newProxy returns a proxy of the server behind a socket file, and its address.
-func newProxy(t *testing.T, to string) (*proxy, string) {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	p := &proxy{to: to}
-	p.links.Go(func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			p.serve(conn)
-		}
-	})
-	t.Cleanup(func() {
-		l.Close()
-		p.mu.Lock()
-		for _, c := range p.conns {
-			c.Close()
-		}
-		p.mu.Unlock()
-		p.links.Wait()
-	})
-	return p, l.Addr().String()
-}
-
-func (p *proxy) serve(client net.Conn) {
-	server, err := net.Dial("unix", p.to)
-	if err != nil {
-		client.Close()
-		return
+func subscriberOrNot(owner string, sent []byte) string {
+	if owner == pubsub || bytes.Contains(sent, []byte("\r\nsubscribe\r\n")) {
+		return pubsub
 	}
-	p.mu.Lock()
-	k := new(link)
-	p.conns, p.all = append(p.conns, client, server), append(p.all, k)
-	p.mu.Unlock()
-	p.links.Go(func() { k.pass(server, client) })
-	p.links.Go(func() { k.pass(client, server) })
-}
-
-// pass copies until one of the two ends. It takes and drops data for a silent one.
-func (k *link) pass(to, from net.Conn) {
-	defer to.Close()
-	defer from.Close()
-	buffer := make([]byte, 64<<10)
-	for {
-		n, err := from.Read(buffer)
-		if err != nil {
-			return
-		}
-		if bytes.Contains(buffer[:n], []byte("\r\nsubscribe\r\n")) {
-			k.pubsub.Store(true)
-		}
-		if k.silent.Load() {
-			continue
-		}
-		if _, err := to.Write(buffer[:n]); err != nil {
-			return
-		}
-	}
-}
-
-// silence stops all data of the present connections, or of those for pub/sub alone.
-// They stay open, and new ones work.
-func (p *proxy) silence(all bool) (silent int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, k := range p.all {
-		if all || k.pubsub.Load() {
-			k.silent.Store(true)
-			silent++
-		}
-	}
-	return silent
+	return "commands"
 }
 
 // The connection for pub/sub, or every connection to Redis, falls silent, as behind
@@ -109,15 +26,16 @@ func (p *proxy) silence(all bool) (silent int) {
 // of that time is lost.
 func TestSilentRedis(t *testing.T) {
 	t.Parallel()
-	for name, all := range map[string]bool{"pub/sub": false, "everything": true} {
+	for name, silenced := range map[string]string{"pub/sub": pubsub, "everything": ""} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			stores := storagetest.Real(t)
 			config := storagetest.Config(stores)
-			between, address := newProxy(t, strings.TrimPrefix(config.RedisURL, "unix://"))
+			socket := strings.TrimPrefix(config.RedisURL, "unix://")
+			between := storagetest.StartProxyWithOwners(t, func() (string, string) { return "unix", socket }, subscriberOrNot)
 			start(t, settings(config), "worker", "--worker-addr=127.0.0.1:0")
 			other := start(t, settings(config), "server", "--addr=127.0.0.1:0")
-			config.RedisURL = "redis://" + address
+			config.RedisURL = "redis://" + between.Addr
 			p := start(t, settings(config), "server", "--addr=127.0.0.1:0")
 			ann, ben := signUp(t, p, "ann"), signUp(t, p, "ben")
 			ben.follow(t, p, ann)
@@ -129,7 +47,7 @@ func TestSilentRedis(t *testing.T) {
 			ann.post(t, other, "one")
 			f.added("one")
 
-			require.NotZero(t, between.silence(all))
+			require.NotZero(t, between.SilencePresent(silenced))
 			begun := time.Now()
 			ann.post(t, other, "two")
 			events := f.added("two")
@@ -137,7 +55,7 @@ func TestSilentRedis(t *testing.T) {
 			require.Contains(t, p.out.String(), "lost the pub/sub connection")
 			ann.post(t, other, "three")
 			events = append(events, f.added("three")...)
-			if !all {
+			if silenced == pubsub {
 				require.Len(t, events, 2, "nothing twice, and nothing to read again")
 			}
 		})

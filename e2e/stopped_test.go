@@ -21,6 +21,7 @@ import (
 // then of what nobody sent to it. The first of these posts is older than the arrival
 // grace by then: the client is not taken to have it only because time has passed.
 func TestStoppedServerGoesOn(t *testing.T) {
+	storagetest.Long(t)
 	t.Parallel()
 	const grace = 120 * time.Second
 	stores := storagetest.Real(t)

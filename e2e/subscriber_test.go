@@ -14,11 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The subprotocols, each spoken by an npm package of its own.
-const (
-	modern = "graphql-transport-ws"
-	legacy = "graphql-ws"
-)
+// modern is the subprotocol.
+const modern = "graphql-transport-ws"
 
 // subscriber is client.mjs, following a user's timeline in a process of its own.
 type subscriber struct {
@@ -62,10 +59,10 @@ func needClients(t *testing.T) {
 
 // subscribe starts a client that ends with the test. It subscribes after the
 // position, if any.
-func (u user) subscribe(t *testing.T, p *process, protocol string, after ...string) *subscriber {
+func (u user) subscribe(t *testing.T, p *process, after ...string) *subscriber {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "node",
-		append([]string{"client.mjs", "ws" + strings.TrimPrefix(p.url, "http") + "/graphql", u.token, protocol}, after...)...)
+		append([]string{"client.mjs", "ws" + strings.TrimPrefix(p.url, "http") + "/graphql", u.token}, after...)...)
 	_, err := cmd.StdinPipe() // the client ends when its standard input ends, at the latest with this process
 	require.NoError(t, err)
 	stdout, err := cmd.StdoutPipe()

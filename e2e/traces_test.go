@@ -34,6 +34,7 @@ func journeyTo(t *testing.T, collector *tracetest.Collector, name string, not ..
 
 // The journey of a post is one trace, from the mutation to the sockets of followers, through a server and a worker.
 func TestJourneyOfAPostIsOneTrace(t *testing.T) {
+	storagetest.Long(t)
 	t.Parallel()
 	needClients(t)
 	collector := tracetest.New(t)
@@ -43,7 +44,7 @@ func TestJourneyOfAPostIsOneTrace(t *testing.T) {
 	ann, ben, cid := signUp(t, server, "ann"), signUp(t, server, "ben"), signUp(t, server, "cid")
 	ben.follow(t, server, ann)
 	cid.follow(t, server, ann)
-	one := ben.subscribe(t, server, modern)
+	one := ben.subscribe(t, server)
 	server.subscribed(1)
 	ann.post(t, server, "for one")
 	one.received("for one")
@@ -76,7 +77,7 @@ func TestJourneyOfAPostIsOneTrace(t *testing.T) {
 	}
 
 	// Several followers at one server are told in one span.
-	two := cid.subscribe(t, server, modern)
+	two := cid.subscribe(t, server)
 	server.subscribed(2)
 	ann.post(t, server, "for two")
 	one.received("for one", "for two")
@@ -115,6 +116,7 @@ func TestCollectorThatHangsHoldsUpNothing(t *testing.T) {
 // A fleet of which only some processes trace delivers all the same: a process that does not trace, or of a version before this one,
 // ignores what jobs and events bring.
 func TestTracedAndUntracedProcessesTogether(t *testing.T) {
+	storagetest.Long(t)
 	t.Parallel()
 	needClients(t)
 	collector := tracetest.New(t)
@@ -124,7 +126,7 @@ func TestTracedAndUntracedProcessesTogether(t *testing.T) {
 	worker := start(t, settings, "worker", "--worker-addr=127.0.0.1:0")
 	ann, ben := signUp(t, server, "ann"), signUp(t, server, "ben")
 	ben.follow(t, server, ann)
-	clients := []*subscriber{ben.subscribe(t, server, modern), ben.subscribe(t, plain, modern)}
+	clients := []*subscriber{ben.subscribe(t, server), ben.subscribe(t, plain)}
 	server.subscribed(1)
 	plain.subscribed(1)
 	ann.post(t, server, "to an untraced worker")

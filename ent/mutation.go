@@ -7584,8 +7584,6 @@ type MutedWordMutation struct {
 	id            *int64
 	word          *string
 	head          *string
-	form          *int
-	addform       *int
 	created_at    *time.Time
 	clearedFields map[string]struct{}
 	user          *int64
@@ -7807,62 +7805,6 @@ func (m *MutedWordMutation) ResetHead() {
 	m.head = nil
 }
 
-// SetForm sets the "form" field.
-func (m *MutedWordMutation) SetForm(i int) {
-	m.form = &i
-	m.addform = nil
-}
-
-// Form returns the value of the "form" field in the mutation.
-func (m *MutedWordMutation) Form() (r int, exists bool) {
-	v := m.form
-	if v == nil {
-		return
-	}
-	return *v, true
-}
-
-// OldForm returns the old "form" field's value of the MutedWord entity.
-// If the MutedWord object wasn't provided to the builder, the object is fetched from the database.
-// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
-func (m *MutedWordMutation) OldForm(ctx context.Context) (v int, err error) {
-	if !m.op.Is(OpUpdateOne) {
-		return v, errors.New("OldForm is only allowed on UpdateOne operations")
-	}
-	if m.id == nil || m.oldValue == nil {
-		return v, errors.New("OldForm requires an ID field in the mutation")
-	}
-	oldValue, err := m.oldValue(ctx)
-	if err != nil {
-		return v, fmt.Errorf("querying old value for OldForm: %w", err)
-	}
-	return oldValue.Form, nil
-}
-
-// AddForm adds i to the "form" field.
-func (m *MutedWordMutation) AddForm(i int) {
-	if m.addform != nil {
-		*m.addform += i
-	} else {
-		m.addform = &i
-	}
-}
-
-// AddedForm returns the value that was added to the "form" field in this mutation.
-func (m *MutedWordMutation) AddedForm() (r int, exists bool) {
-	v := m.addform
-	if v == nil {
-		return
-	}
-	return *v, true
-}
-
-// ResetForm resets all changes to the "form" field.
-func (m *MutedWordMutation) ResetForm() {
-	m.form = nil
-	m.addform = nil
-}
-
 // SetCreatedAt sets the "created_at" field.
 func (m *MutedWordMutation) SetCreatedAt(t time.Time) {
 	m.created_at = &t
@@ -7960,7 +7902,7 @@ func (m *MutedWordMutation) Type() string {
 // order to get all numeric fields that were incremented/decremented, call
 // AddedFields().
 func (m *MutedWordMutation) Fields() []string {
-	fields := make([]string, 0, 5)
+	fields := make([]string, 0, 4)
 	if m.user != nil {
 		fields = append(fields, mutedword.FieldUserID)
 	}
@@ -7969,9 +7911,6 @@ func (m *MutedWordMutation) Fields() []string {
 	}
 	if m.head != nil {
 		fields = append(fields, mutedword.FieldHead)
-	}
-	if m.form != nil {
-		fields = append(fields, mutedword.FieldForm)
 	}
 	if m.created_at != nil {
 		fields = append(fields, mutedword.FieldCreatedAt)
@@ -7990,8 +7929,6 @@ func (m *MutedWordMutation) Field(name string) (ent.Value, bool) {
 		return m.Word()
 	case mutedword.FieldHead:
 		return m.Head()
-	case mutedword.FieldForm:
-		return m.Form()
 	case mutedword.FieldCreatedAt:
 		return m.CreatedAt()
 	}
@@ -8009,8 +7946,6 @@ func (m *MutedWordMutation) OldField(ctx context.Context, name string) (ent.Valu
 		return m.OldWord(ctx)
 	case mutedword.FieldHead:
 		return m.OldHead(ctx)
-	case mutedword.FieldForm:
-		return m.OldForm(ctx)
 	case mutedword.FieldCreatedAt:
 		return m.OldCreatedAt(ctx)
 	}
@@ -8043,13 +7978,6 @@ func (m *MutedWordMutation) SetField(name string, value ent.Value) error {
 		}
 		m.SetHead(v)
 		return nil
-	case mutedword.FieldForm:
-		v, ok := value.(int)
-		if !ok {
-			return fmt.Errorf("unexpected type %T for field %s", value, name)
-		}
-		m.SetForm(v)
-		return nil
 	case mutedword.FieldCreatedAt:
 		v, ok := value.(time.Time)
 		if !ok {
@@ -8065,9 +7993,6 @@ func (m *MutedWordMutation) SetField(name string, value ent.Value) error {
 // this mutation.
 func (m *MutedWordMutation) AddedFields() []string {
 	var fields []string
-	if m.addform != nil {
-		fields = append(fields, mutedword.FieldForm)
-	}
 	return fields
 }
 
@@ -8076,8 +8001,6 @@ func (m *MutedWordMutation) AddedFields() []string {
 // was not set, or was not defined in the schema.
 func (m *MutedWordMutation) AddedField(name string) (ent.Value, bool) {
 	switch name {
-	case mutedword.FieldForm:
-		return m.AddedForm()
 	}
 	return nil, false
 }
@@ -8087,13 +8010,6 @@ func (m *MutedWordMutation) AddedField(name string) (ent.Value, bool) {
 // type.
 func (m *MutedWordMutation) AddField(name string, value ent.Value) error {
 	switch name {
-	case mutedword.FieldForm:
-		v, ok := value.(int)
-		if !ok {
-			return fmt.Errorf("unexpected type %T for field %s", value, name)
-		}
-		m.AddForm(v)
-		return nil
 	}
 	return fmt.Errorf("unknown MutedWord numeric field %s", name)
 }
@@ -8129,9 +8045,6 @@ func (m *MutedWordMutation) ResetField(name string) error {
 		return nil
 	case mutedword.FieldHead:
 		m.ResetHead()
-		return nil
-	case mutedword.FieldForm:
-		m.ResetForm()
 		return nil
 	case mutedword.FieldCreatedAt:
 		m.ResetCreatedAt()
@@ -10850,8 +10763,6 @@ type ProcessMutation struct {
 	addjobs          *int
 	paused           *bool
 	wanted           *process.Wanted
-	sizes            *map[schema.Size]schema.Sizing
-	wanted_sizes     *map[schema.Size]int
 	clearedFields    map[string]struct{}
 	done             bool
 	oldValue         func(context.Context) (*Process, error)
@@ -11382,104 +11293,6 @@ func (m *ProcessMutation) ResetWanted() {
 	m.wanted = nil
 }
 
-// SetSizes sets the "sizes" field.
-func (m *ProcessMutation) SetSizes(value map[schema.Size]schema.Sizing) {
-	m.sizes = &value
-}
-
-// Sizes returns the value of the "sizes" field in the mutation.
-func (m *ProcessMutation) Sizes() (r map[schema.Size]schema.Sizing, exists bool) {
-	v := m.sizes
-	if v == nil {
-		return
-	}
-	return *v, true
-}
-
-// OldSizes returns the old "sizes" field's value of the Process entity.
-// If the Process object wasn't provided to the builder, the object is fetched from the database.
-// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
-func (m *ProcessMutation) OldSizes(ctx context.Context) (v map[schema.Size]schema.Sizing, err error) {
-	if !m.op.Is(OpUpdateOne) {
-		return v, errors.New("OldSizes is only allowed on UpdateOne operations")
-	}
-	if m.id == nil || m.oldValue == nil {
-		return v, errors.New("OldSizes requires an ID field in the mutation")
-	}
-	oldValue, err := m.oldValue(ctx)
-	if err != nil {
-		return v, fmt.Errorf("querying old value for OldSizes: %w", err)
-	}
-	return oldValue.Sizes, nil
-}
-
-// ClearSizes clears the value of the "sizes" field.
-func (m *ProcessMutation) ClearSizes() {
-	m.sizes = nil
-	m.clearedFields[process.FieldSizes] = struct{}{}
-}
-
-// SizesCleared returns if the "sizes" field was cleared in this mutation.
-func (m *ProcessMutation) SizesCleared() bool {
-	_, ok := m.clearedFields[process.FieldSizes]
-	return ok
-}
-
-// ResetSizes resets all changes to the "sizes" field.
-func (m *ProcessMutation) ResetSizes() {
-	m.sizes = nil
-	delete(m.clearedFields, process.FieldSizes)
-}
-
-// SetWantedSizes sets the "wanted_sizes" field.
-func (m *ProcessMutation) SetWantedSizes(value map[schema.Size]int) {
-	m.wanted_sizes = &value
-}
-
-// WantedSizes returns the value of the "wanted_sizes" field in the mutation.
-func (m *ProcessMutation) WantedSizes() (r map[schema.Size]int, exists bool) {
-	v := m.wanted_sizes
-	if v == nil {
-		return
-	}
-	return *v, true
-}
-
-// OldWantedSizes returns the old "wanted_sizes" field's value of the Process entity.
-// If the Process object wasn't provided to the builder, the object is fetched from the database.
-// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
-func (m *ProcessMutation) OldWantedSizes(ctx context.Context) (v map[schema.Size]int, err error) {
-	if !m.op.Is(OpUpdateOne) {
-		return v, errors.New("OldWantedSizes is only allowed on UpdateOne operations")
-	}
-	if m.id == nil || m.oldValue == nil {
-		return v, errors.New("OldWantedSizes requires an ID field in the mutation")
-	}
-	oldValue, err := m.oldValue(ctx)
-	if err != nil {
-		return v, fmt.Errorf("querying old value for OldWantedSizes: %w", err)
-	}
-	return oldValue.WantedSizes, nil
-}
-
-// ClearWantedSizes clears the value of the "wanted_sizes" field.
-func (m *ProcessMutation) ClearWantedSizes() {
-	m.wanted_sizes = nil
-	m.clearedFields[process.FieldWantedSizes] = struct{}{}
-}
-
-// WantedSizesCleared returns if the "wanted_sizes" field was cleared in this mutation.
-func (m *ProcessMutation) WantedSizesCleared() bool {
-	_, ok := m.clearedFields[process.FieldWantedSizes]
-	return ok
-}
-
-// ResetWantedSizes resets all changes to the "wanted_sizes" field.
-func (m *ProcessMutation) ResetWantedSizes() {
-	m.wanted_sizes = nil
-	delete(m.clearedFields, process.FieldWantedSizes)
-}
-
 // Where appends a list predicates to the ProcessMutation builder.
 func (m *ProcessMutation) Where(ps ...predicate.Process) {
 	m.predicates = append(m.predicates, ps...)
@@ -11514,7 +11327,7 @@ func (m *ProcessMutation) Type() string {
 // order to get all numeric fields that were incremented/decremented, call
 // AddedFields().
 func (m *ProcessMutation) Fields() []string {
-	fields := make([]string, 0, 12)
+	fields := make([]string, 0, 10)
 	if m.host != nil {
 		fields = append(fields, process.FieldHost)
 	}
@@ -11545,12 +11358,6 @@ func (m *ProcessMutation) Fields() []string {
 	if m.wanted != nil {
 		fields = append(fields, process.FieldWanted)
 	}
-	if m.sizes != nil {
-		fields = append(fields, process.FieldSizes)
-	}
-	if m.wanted_sizes != nil {
-		fields = append(fields, process.FieldWantedSizes)
-	}
 	return fields
 }
 
@@ -11579,10 +11386,6 @@ func (m *ProcessMutation) Field(name string) (ent.Value, bool) {
 		return m.Paused()
 	case process.FieldWanted:
 		return m.Wanted()
-	case process.FieldSizes:
-		return m.Sizes()
-	case process.FieldWantedSizes:
-		return m.WantedSizes()
 	}
 	return nil, false
 }
@@ -11612,10 +11415,6 @@ func (m *ProcessMutation) OldField(ctx context.Context, name string) (ent.Value,
 		return m.OldPaused(ctx)
 	case process.FieldWanted:
 		return m.OldWanted(ctx)
-	case process.FieldSizes:
-		return m.OldSizes(ctx)
-	case process.FieldWantedSizes:
-		return m.OldWantedSizes(ctx)
 	}
 	return nil, fmt.Errorf("unknown Process field %s", name)
 }
@@ -11695,20 +11494,6 @@ func (m *ProcessMutation) SetField(name string, value ent.Value) error {
 		}
 		m.SetWanted(v)
 		return nil
-	case process.FieldSizes:
-		v, ok := value.(map[schema.Size]schema.Sizing)
-		if !ok {
-			return fmt.Errorf("unexpected type %T for field %s", value, name)
-		}
-		m.SetSizes(v)
-		return nil
-	case process.FieldWantedSizes:
-		v, ok := value.(map[schema.Size]int)
-		if !ok {
-			return fmt.Errorf("unexpected type %T for field %s", value, name)
-		}
-		m.SetWantedSizes(v)
-		return nil
 	}
 	return fmt.Errorf("unknown Process field %s", name)
 }
@@ -11777,14 +11562,7 @@ func (m *ProcessMutation) AddField(name string, value ent.Value) error {
 // ClearedFields returns all nullable fields that were cleared during this
 // mutation.
 func (m *ProcessMutation) ClearedFields() []string {
-	var fields []string
-	if m.FieldCleared(process.FieldSizes) {
-		fields = append(fields, process.FieldSizes)
-	}
-	if m.FieldCleared(process.FieldWantedSizes) {
-		fields = append(fields, process.FieldWantedSizes)
-	}
-	return fields
+	return nil
 }
 
 // FieldCleared returns a boolean indicating if a field with the given name was
@@ -11797,14 +11575,6 @@ func (m *ProcessMutation) FieldCleared(name string) bool {
 // ClearField clears the value of the field with the given name. It returns an
 // error if the field is not defined in the schema.
 func (m *ProcessMutation) ClearField(name string) error {
-	switch name {
-	case process.FieldSizes:
-		m.ClearSizes()
-		return nil
-	case process.FieldWantedSizes:
-		m.ClearWantedSizes()
-		return nil
-	}
 	return fmt.Errorf("unknown Process nullable field %s", name)
 }
 
@@ -11841,12 +11611,6 @@ func (m *ProcessMutation) ResetField(name string) error {
 		return nil
 	case process.FieldWanted:
 		m.ResetWanted()
-		return nil
-	case process.FieldSizes:
-		m.ResetSizes()
-		return nil
-	case process.FieldWantedSizes:
-		m.ResetWantedSizes()
 		return nil
 	}
 	return fmt.Errorf("unknown Process field %s", name)

@@ -24,8 +24,6 @@ type MutedWord struct {
 	Word string `json:"word,omitempty"`
 	// the first part of the word: what has no such part has not the word
 	Head string `json:"head,omitempty"`
-	// of the word and its head: 0 is that of versions before; a worker writes such a row anew
-	Form int `json:"form,omitempty"`
 	// CreatedAt holds the value of the "created_at" field.
 	CreatedAt time.Time `json:"created_at,omitempty"`
 	// Edges holds the relations/edges for other nodes in the graph.
@@ -59,7 +57,7 @@ func (*MutedWord) scanValues(columns []string) ([]any, error) {
 	values := make([]any, len(columns))
 	for i := range columns {
 		switch columns[i] {
-		case mutedword.FieldID, mutedword.FieldUserID, mutedword.FieldForm:
+		case mutedword.FieldID, mutedword.FieldUserID:
 			values[i] = new(sql.NullInt64)
 		case mutedword.FieldWord, mutedword.FieldHead:
 			values[i] = new(sql.NullString)
@@ -103,12 +101,6 @@ func (_m *MutedWord) assignValues(columns []string, values []any) error {
 				return fmt.Errorf("unexpected type %T for field head", values[i])
 			} else if value.Valid {
 				_m.Head = value.String
-			}
-		case mutedword.FieldForm:
-			if value, ok := values[i].(*sql.NullInt64); !ok {
-				return fmt.Errorf("unexpected type %T for field form", values[i])
-			} else if value.Valid {
-				_m.Form = int(value.Int64)
 			}
 		case mutedword.FieldCreatedAt:
 			if value, ok := values[i].(*sql.NullTime); !ok {
@@ -165,9 +157,6 @@ func (_m *MutedWord) String() string {
 	builder.WriteString(", ")
 	builder.WriteString("head=")
 	builder.WriteString(_m.Head)
-	builder.WriteString(", ")
-	builder.WriteString("form=")
-	builder.WriteString(fmt.Sprintf("%v", _m.Form))
 	builder.WriteString(", ")
 	builder.WriteString("created_at=")
 	builder.WriteString(_m.CreatedAt.Format(time.ANSIC))

@@ -41,20 +41,6 @@ func (_c *MutedWordCreate) SetHead(v string) *MutedWordCreate {
 	return _c
 }
 
-// SetForm sets the "form" field.
-func (_c *MutedWordCreate) SetForm(v int) *MutedWordCreate {
-	_c.mutation.SetForm(v)
-	return _c
-}
-
-// SetNillableForm sets the "form" field if the given value is not nil.
-func (_c *MutedWordCreate) SetNillableForm(v *int) *MutedWordCreate {
-	if v != nil {
-		_c.SetForm(*v)
-	}
-	return _c
-}
-
 // SetCreatedAt sets the "created_at" field.
 func (_c *MutedWordCreate) SetCreatedAt(v time.Time) *MutedWordCreate {
 	_c.mutation.SetCreatedAt(v)
@@ -115,10 +101,6 @@ func (_c *MutedWordCreate) ExecX(ctx context.Context) {
 
 // defaults sets the default values of the builder before save.
 func (_c *MutedWordCreate) defaults() {
-	if _, ok := _c.mutation.Form(); !ok {
-		v := mutedword.DefaultForm
-		_c.mutation.SetForm(v)
-	}
 	if _, ok := _c.mutation.CreatedAt(); !ok {
 		v := mutedword.DefaultCreatedAt()
 		_c.mutation.SetCreatedAt(v)
@@ -145,9 +127,6 @@ func (_c *MutedWordCreate) check() error {
 		if err := mutedword.HeadValidator(v); err != nil {
 			return &ValidationError{Name: "head", err: fmt.Errorf(`ent: validator failed for field "MutedWord.head": %w`, err)}
 		}
-	}
-	if _, ok := _c.mutation.Form(); !ok {
-		return &ValidationError{Name: "form", err: errors.New(`ent: missing required field "MutedWord.form"`)}
 	}
 	if _, ok := _c.mutation.CreatedAt(); !ok {
 		return &ValidationError{Name: "created_at", err: errors.New(`ent: missing required field "MutedWord.created_at"`)}
@@ -195,10 +174,6 @@ func (_c *MutedWordCreate) createSpec() (*MutedWord, *sqlgraph.CreateSpec) {
 	if value, ok := _c.mutation.Head(); ok {
 		_spec.SetField(mutedword.FieldHead, field.TypeString, value)
 		_node.Head = value
-	}
-	if value, ok := _c.mutation.Form(); ok {
-		_spec.SetField(mutedword.FieldForm, field.TypeInt, value)
-		_node.Form = value
 	}
 	if value, ok := _c.mutation.CreatedAt(); ok {
 		_spec.SetField(mutedword.FieldCreatedAt, field.TypeTime, value)
@@ -297,24 +272,6 @@ func (u *MutedWordUpsert) UpdateHead() *MutedWordUpsert {
 	return u
 }
 
-// SetForm sets the "form" field.
-func (u *MutedWordUpsert) SetForm(v int) *MutedWordUpsert {
-	u.Set(mutedword.FieldForm, v)
-	return u
-}
-
-// UpdateForm sets the "form" field to the value that was provided on create.
-func (u *MutedWordUpsert) UpdateForm() *MutedWordUpsert {
-	u.SetExcluded(mutedword.FieldForm)
-	return u
-}
-
-// AddForm adds v to the "form" field.
-func (u *MutedWordUpsert) AddForm(v int) *MutedWordUpsert {
-	u.Add(mutedword.FieldForm, v)
-	return u
-}
-
 // UpdateNewValues updates the mutable fields using the new values that were set on create except the ID field.
 // Using this option is equivalent to using:
 //
@@ -394,27 +351,6 @@ func (u *MutedWordUpsertOne) SetHead(v string) *MutedWordUpsertOne {
 func (u *MutedWordUpsertOne) UpdateHead() *MutedWordUpsertOne {
 	return u.Update(func(s *MutedWordUpsert) {
 		s.UpdateHead()
-	})
-}
-
-// SetForm sets the "form" field.
-func (u *MutedWordUpsertOne) SetForm(v int) *MutedWordUpsertOne {
-	return u.Update(func(s *MutedWordUpsert) {
-		s.SetForm(v)
-	})
-}
-
-// AddForm adds v to the "form" field.
-func (u *MutedWordUpsertOne) AddForm(v int) *MutedWordUpsertOne {
-	return u.Update(func(s *MutedWordUpsert) {
-		s.AddForm(v)
-	})
-}
-
-// UpdateForm sets the "form" field to the value that was provided on create.
-func (u *MutedWordUpsertOne) UpdateForm() *MutedWordUpsertOne {
-	return u.Update(func(s *MutedWordUpsert) {
-		s.UpdateForm()
 	})
 }
 
@@ -663,27 +599,6 @@ func (u *MutedWordUpsertBulk) SetHead(v string) *MutedWordUpsertBulk {
 func (u *MutedWordUpsertBulk) UpdateHead() *MutedWordUpsertBulk {
 	return u.Update(func(s *MutedWordUpsert) {
 		s.UpdateHead()
-	})
-}
-
-// SetForm sets the "form" field.
-func (u *MutedWordUpsertBulk) SetForm(v int) *MutedWordUpsertBulk {
-	return u.Update(func(s *MutedWordUpsert) {
-		s.SetForm(v)
-	})
-}
-
-// AddForm adds v to the "form" field.
-func (u *MutedWordUpsertBulk) AddForm(v int) *MutedWordUpsertBulk {
-	return u.Update(func(s *MutedWordUpsert) {
-		s.AddForm(v)
-	})
-}
-
-// UpdateForm sets the "form" field to the value that was provided on create.
-func (u *MutedWordUpsertBulk) UpdateForm() *MutedWordUpsertBulk {
-	return u.Update(func(s *MutedWordUpsert) {
-		s.UpdateForm()
 	})
 }
 

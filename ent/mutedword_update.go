@@ -56,27 +56,6 @@ func (_u *MutedWordUpdate) SetNillableHead(v *string) *MutedWordUpdate {
 	return _u
 }
 
-// SetForm sets the "form" field.
-func (_u *MutedWordUpdate) SetForm(v int) *MutedWordUpdate {
-	_u.mutation.ResetForm()
-	_u.mutation.SetForm(v)
-	return _u
-}
-
-// SetNillableForm sets the "form" field if the given value is not nil.
-func (_u *MutedWordUpdate) SetNillableForm(v *int) *MutedWordUpdate {
-	if v != nil {
-		_u.SetForm(*v)
-	}
-	return _u
-}
-
-// AddForm adds value to the "form" field.
-func (_u *MutedWordUpdate) AddForm(v int) *MutedWordUpdate {
-	_u.mutation.AddForm(v)
-	return _u
-}
-
 // Mutation returns the MutedWordMutation object of the builder.
 func (_u *MutedWordUpdate) Mutation() *MutedWordMutation {
 	return _u.mutation
@@ -151,12 +130,6 @@ func (_u *MutedWordUpdate) sqlSave(ctx context.Context) (_node int, err error) {
 	if value, ok := _u.mutation.Head(); ok {
 		_spec.SetField(mutedword.FieldHead, field.TypeString, value)
 	}
-	if value, ok := _u.mutation.Form(); ok {
-		_spec.SetField(mutedword.FieldForm, field.TypeInt, value)
-	}
-	if value, ok := _u.mutation.AddedForm(); ok {
-		_spec.AddField(mutedword.FieldForm, field.TypeInt, value)
-	}
 	_spec.AddModifiers(_u.modifiers...)
 	if _node, err = sqlgraph.UpdateNodes(ctx, _u.driver, _spec); err != nil {
 		if _, ok := err.(*sqlgraph.NotFoundError); ok {
@@ -204,27 +177,6 @@ func (_u *MutedWordUpdateOne) SetNillableHead(v *string) *MutedWordUpdateOne {
 	if v != nil {
 		_u.SetHead(*v)
 	}
-	return _u
-}
-
-// SetForm sets the "form" field.
-func (_u *MutedWordUpdateOne) SetForm(v int) *MutedWordUpdateOne {
-	_u.mutation.ResetForm()
-	_u.mutation.SetForm(v)
-	return _u
-}
-
-// SetNillableForm sets the "form" field if the given value is not nil.
-func (_u *MutedWordUpdateOne) SetNillableForm(v *int) *MutedWordUpdateOne {
-	if v != nil {
-		_u.SetForm(*v)
-	}
-	return _u
-}
-
-// AddForm adds value to the "form" field.
-func (_u *MutedWordUpdateOne) AddForm(v int) *MutedWordUpdateOne {
-	_u.mutation.AddForm(v)
 	return _u
 }
 
@@ -331,12 +283,6 @@ func (_u *MutedWordUpdateOne) sqlSave(ctx context.Context) (_node *MutedWord, er
 	}
 	if value, ok := _u.mutation.Head(); ok {
 		_spec.SetField(mutedword.FieldHead, field.TypeString, value)
-	}
-	if value, ok := _u.mutation.Form(); ok {
-		_spec.SetField(mutedword.FieldForm, field.TypeInt, value)
-	}
-	if value, ok := _u.mutation.AddedForm(); ok {
-		_spec.AddField(mutedword.FieldForm, field.TypeInt, value)
 	}
 	_spec.AddModifiers(_u.modifiers...)
 	_node = &MutedWord{config: _u.config}

@@ -3,11 +3,9 @@
 package ent
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 	"tideline/ent/process"
-	"tideline/ent/schema"
 	"time"
 
 	"entgo.io/ent"
@@ -38,11 +36,7 @@ type Process struct {
 	// its workers take no new job
 	Paused bool `json:"paused,omitempty"`
 	// of its workers, by an operator
-	Wanted process.Wanted `json:"wanted,omitempty"`
-	// of the process; none of one that is too old to have them changed
-	Sizes map[schema.Size]schema.Sizing `json:"sizes,omitempty"`
-	// by an operator; one that is missing is as configured
-	WantedSizes  map[schema.Size]int `json:"wanted_sizes,omitempty"`
+	Wanted       process.Wanted `json:"wanted,omitempty"`
 	selectValues sql.SelectValues
 }
 
@@ -51,8 +45,6 @@ func (*Process) scanValues(columns []string) ([]any, error) {
 	values := make([]any, len(columns))
 	for i := range columns {
 		switch columns[i] {
-		case process.FieldSizes, process.FieldWantedSizes:
-			values[i] = new([]byte)
 		case process.FieldPaused:
 			values[i] = new(sql.NullBool)
 		case process.FieldID, process.FieldPid, process.FieldSubscriptions, process.FieldJobs:
@@ -142,22 +134,6 @@ func (_m *Process) assignValues(columns []string, values []any) error {
 			} else if value.Valid {
 				_m.Wanted = process.Wanted(value.String)
 			}
-		case process.FieldSizes:
-			if value, ok := values[i].(*[]byte); !ok {
-				return fmt.Errorf("unexpected type %T for field sizes", values[i])
-			} else if value != nil && len(*value) > 0 {
-				if err := json.Unmarshal(*value, &_m.Sizes); err != nil {
-					return fmt.Errorf("unmarshal field sizes: %w", err)
-				}
-			}
-		case process.FieldWantedSizes:
-			if value, ok := values[i].(*[]byte); !ok {
-				return fmt.Errorf("unexpected type %T for field wanted_sizes", values[i])
-			} else if value != nil && len(*value) > 0 {
-				if err := json.Unmarshal(*value, &_m.WantedSizes); err != nil {
-					return fmt.Errorf("unmarshal field wanted_sizes: %w", err)
-				}
-			}
 		default:
 			_m.selectValues.Set(columns[i], values[i])
 		}
@@ -223,12 +199,6 @@ func (_m *Process) String() string {
 	builder.WriteString(", ")
 	builder.WriteString("wanted=")
 	builder.WriteString(fmt.Sprintf("%v", _m.Wanted))
-	builder.WriteString(", ")
-	builder.WriteString("sizes=")
-	builder.WriteString(fmt.Sprintf("%v", _m.Sizes))
-	builder.WriteString(", ")
-	builder.WriteString("wanted_sizes=")
-	builder.WriteString(fmt.Sprintf("%v", _m.WantedSizes))
 	builder.WriteByte(')')
 	return builder.String()
 }

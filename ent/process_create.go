@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"tideline/ent/process"
-	"tideline/ent/schema"
 	"time"
 
 	"entgo.io/ent/dialect/sql"
@@ -88,18 +87,6 @@ func (_c *ProcessCreate) SetNillableWanted(v *process.Wanted) *ProcessCreate {
 	if v != nil {
 		_c.SetWanted(*v)
 	}
-	return _c
-}
-
-// SetSizes sets the "sizes" field.
-func (_c *ProcessCreate) SetSizes(v map[schema.Size]schema.Sizing) *ProcessCreate {
-	_c.mutation.SetSizes(v)
-	return _c
-}
-
-// SetWantedSizes sets the "wanted_sizes" field.
-func (_c *ProcessCreate) SetWantedSizes(v map[schema.Size]int) *ProcessCreate {
-	_c.mutation.SetWantedSizes(v)
 	return _c
 }
 
@@ -260,14 +247,6 @@ func (_c *ProcessCreate) createSpec() (*Process, *sqlgraph.CreateSpec) {
 		_spec.SetField(process.FieldWanted, field.TypeEnum, value)
 		_node.Wanted = value
 	}
-	if value, ok := _c.mutation.Sizes(); ok {
-		_spec.SetField(process.FieldSizes, field.TypeJSON, value)
-		_node.Sizes = value
-	}
-	if value, ok := _c.mutation.WantedSizes(); ok {
-		_spec.SetField(process.FieldWantedSizes, field.TypeJSON, value)
-		_node.WantedSizes = value
-	}
 	return _node, _spec
 }
 
@@ -389,42 +368,6 @@ func (u *ProcessUpsert) SetWanted(v process.Wanted) *ProcessUpsert {
 // UpdateWanted sets the "wanted" field to the value that was provided on create.
 func (u *ProcessUpsert) UpdateWanted() *ProcessUpsert {
 	u.SetExcluded(process.FieldWanted)
-	return u
-}
-
-// SetSizes sets the "sizes" field.
-func (u *ProcessUpsert) SetSizes(v map[schema.Size]schema.Sizing) *ProcessUpsert {
-	u.Set(process.FieldSizes, v)
-	return u
-}
-
-// UpdateSizes sets the "sizes" field to the value that was provided on create.
-func (u *ProcessUpsert) UpdateSizes() *ProcessUpsert {
-	u.SetExcluded(process.FieldSizes)
-	return u
-}
-
-// ClearSizes clears the value of the "sizes" field.
-func (u *ProcessUpsert) ClearSizes() *ProcessUpsert {
-	u.SetNull(process.FieldSizes)
-	return u
-}
-
-// SetWantedSizes sets the "wanted_sizes" field.
-func (u *ProcessUpsert) SetWantedSizes(v map[schema.Size]int) *ProcessUpsert {
-	u.Set(process.FieldWantedSizes, v)
-	return u
-}
-
-// UpdateWantedSizes sets the "wanted_sizes" field to the value that was provided on create.
-func (u *ProcessUpsert) UpdateWantedSizes() *ProcessUpsert {
-	u.SetExcluded(process.FieldWantedSizes)
-	return u
-}
-
-// ClearWantedSizes clears the value of the "wanted_sizes" field.
-func (u *ProcessUpsert) ClearWantedSizes() *ProcessUpsert {
-	u.SetNull(process.FieldWantedSizes)
 	return u
 }
 
@@ -572,48 +515,6 @@ func (u *ProcessUpsertOne) SetWanted(v process.Wanted) *ProcessUpsertOne {
 func (u *ProcessUpsertOne) UpdateWanted() *ProcessUpsertOne {
 	return u.Update(func(s *ProcessUpsert) {
 		s.UpdateWanted()
-	})
-}
-
-// SetSizes sets the "sizes" field.
-func (u *ProcessUpsertOne) SetSizes(v map[schema.Size]schema.Sizing) *ProcessUpsertOne {
-	return u.Update(func(s *ProcessUpsert) {
-		s.SetSizes(v)
-	})
-}
-
-// UpdateSizes sets the "sizes" field to the value that was provided on create.
-func (u *ProcessUpsertOne) UpdateSizes() *ProcessUpsertOne {
-	return u.Update(func(s *ProcessUpsert) {
-		s.UpdateSizes()
-	})
-}
-
-// ClearSizes clears the value of the "sizes" field.
-func (u *ProcessUpsertOne) ClearSizes() *ProcessUpsertOne {
-	return u.Update(func(s *ProcessUpsert) {
-		s.ClearSizes()
-	})
-}
-
-// SetWantedSizes sets the "wanted_sizes" field.
-func (u *ProcessUpsertOne) SetWantedSizes(v map[schema.Size]int) *ProcessUpsertOne {
-	return u.Update(func(s *ProcessUpsert) {
-		s.SetWantedSizes(v)
-	})
-}
-
-// UpdateWantedSizes sets the "wanted_sizes" field to the value that was provided on create.
-func (u *ProcessUpsertOne) UpdateWantedSizes() *ProcessUpsertOne {
-	return u.Update(func(s *ProcessUpsert) {
-		s.UpdateWantedSizes()
-	})
-}
-
-// ClearWantedSizes clears the value of the "wanted_sizes" field.
-func (u *ProcessUpsertOne) ClearWantedSizes() *ProcessUpsertOne {
-	return u.Update(func(s *ProcessUpsert) {
-		s.ClearWantedSizes()
 	})
 }
 
@@ -927,48 +828,6 @@ func (u *ProcessUpsertBulk) SetWanted(v process.Wanted) *ProcessUpsertBulk {
 func (u *ProcessUpsertBulk) UpdateWanted() *ProcessUpsertBulk {
 	return u.Update(func(s *ProcessUpsert) {
 		s.UpdateWanted()
-	})
-}
-
-// SetSizes sets the "sizes" field.
-func (u *ProcessUpsertBulk) SetSizes(v map[schema.Size]schema.Sizing) *ProcessUpsertBulk {
-	return u.Update(func(s *ProcessUpsert) {
-		s.SetSizes(v)
-	})
-}
-
-// UpdateSizes sets the "sizes" field to the value that was provided on create.
-func (u *ProcessUpsertBulk) UpdateSizes() *ProcessUpsertBulk {
-	return u.Update(func(s *ProcessUpsert) {
-		s.UpdateSizes()
-	})
-}
-
-// ClearSizes clears the value of the "sizes" field.
-func (u *ProcessUpsertBulk) ClearSizes() *ProcessUpsertBulk {
-	return u.Update(func(s *ProcessUpsert) {
-		s.ClearSizes()
-	})
-}
-
-// SetWantedSizes sets the "wanted_sizes" field.
-func (u *ProcessUpsertBulk) SetWantedSizes(v map[schema.Size]int) *ProcessUpsertBulk {
-	return u.Update(func(s *ProcessUpsert) {
-		s.SetWantedSizes(v)
-	})
-}
-
-// UpdateWantedSizes sets the "wanted_sizes" field to the value that was provided on create.
-func (u *ProcessUpsertBulk) UpdateWantedSizes() *ProcessUpsertBulk {
-	return u.Update(func(s *ProcessUpsert) {
-		s.UpdateWantedSizes()
-	})
-}
-
-// ClearWantedSizes clears the value of the "wanted_sizes" field.
-func (u *ProcessUpsertBulk) ClearWantedSizes() *ProcessUpsertBulk {
-	return u.Update(func(s *ProcessUpsert) {
-		s.ClearWantedSizes()
 	})
 }
 

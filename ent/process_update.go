@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"tideline/ent/predicate"
 	"tideline/ent/process"
-	"tideline/ent/schema"
 	"time"
 
 	"entgo.io/ent/dialect/sql"
@@ -114,30 +113,6 @@ func (_u *ProcessUpdate) SetNillableWanted(v *process.Wanted) *ProcessUpdate {
 	return _u
 }
 
-// SetSizes sets the "sizes" field.
-func (_u *ProcessUpdate) SetSizes(v map[schema.Size]schema.Sizing) *ProcessUpdate {
-	_u.mutation.SetSizes(v)
-	return _u
-}
-
-// ClearSizes clears the value of the "sizes" field.
-func (_u *ProcessUpdate) ClearSizes() *ProcessUpdate {
-	_u.mutation.ClearSizes()
-	return _u
-}
-
-// SetWantedSizes sets the "wanted_sizes" field.
-func (_u *ProcessUpdate) SetWantedSizes(v map[schema.Size]int) *ProcessUpdate {
-	_u.mutation.SetWantedSizes(v)
-	return _u
-}
-
-// ClearWantedSizes clears the value of the "wanted_sizes" field.
-func (_u *ProcessUpdate) ClearWantedSizes() *ProcessUpdate {
-	_u.mutation.ClearWantedSizes()
-	return _u
-}
-
 // Mutation returns the ProcessMutation object of the builder.
 func (_u *ProcessUpdate) Mutation() *ProcessMutation {
 	return _u.mutation
@@ -218,18 +193,6 @@ func (_u *ProcessUpdate) sqlSave(ctx context.Context) (_node int, err error) {
 	}
 	if value, ok := _u.mutation.Wanted(); ok {
 		_spec.SetField(process.FieldWanted, field.TypeEnum, value)
-	}
-	if value, ok := _u.mutation.Sizes(); ok {
-		_spec.SetField(process.FieldSizes, field.TypeJSON, value)
-	}
-	if _u.mutation.SizesCleared() {
-		_spec.ClearField(process.FieldSizes, field.TypeJSON)
-	}
-	if value, ok := _u.mutation.WantedSizes(); ok {
-		_spec.SetField(process.FieldWantedSizes, field.TypeJSON, value)
-	}
-	if _u.mutation.WantedSizesCleared() {
-		_spec.ClearField(process.FieldWantedSizes, field.TypeJSON)
 	}
 	_spec.AddModifiers(_u.modifiers...)
 	if _node, err = sqlgraph.UpdateNodes(ctx, _u.driver, _spec); err != nil {
@@ -334,30 +297,6 @@ func (_u *ProcessUpdateOne) SetNillableWanted(v *process.Wanted) *ProcessUpdateO
 	if v != nil {
 		_u.SetWanted(*v)
 	}
-	return _u
-}
-
-// SetSizes sets the "sizes" field.
-func (_u *ProcessUpdateOne) SetSizes(v map[schema.Size]schema.Sizing) *ProcessUpdateOne {
-	_u.mutation.SetSizes(v)
-	return _u
-}
-
-// ClearSizes clears the value of the "sizes" field.
-func (_u *ProcessUpdateOne) ClearSizes() *ProcessUpdateOne {
-	_u.mutation.ClearSizes()
-	return _u
-}
-
-// SetWantedSizes sets the "wanted_sizes" field.
-func (_u *ProcessUpdateOne) SetWantedSizes(v map[schema.Size]int) *ProcessUpdateOne {
-	_u.mutation.SetWantedSizes(v)
-	return _u
-}
-
-// ClearWantedSizes clears the value of the "wanted_sizes" field.
-func (_u *ProcessUpdateOne) ClearWantedSizes() *ProcessUpdateOne {
-	_u.mutation.ClearWantedSizes()
 	return _u
 }
 
@@ -471,18 +410,6 @@ func (_u *ProcessUpdateOne) sqlSave(ctx context.Context) (_node *Process, err er
 	}
 	if value, ok := _u.mutation.Wanted(); ok {
 		_spec.SetField(process.FieldWanted, field.TypeEnum, value)
-	}
-	if value, ok := _u.mutation.Sizes(); ok {
-		_spec.SetField(process.FieldSizes, field.TypeJSON, value)
-	}
-	if _u.mutation.SizesCleared() {
-		_spec.ClearField(process.FieldSizes, field.TypeJSON)
-	}
-	if value, ok := _u.mutation.WantedSizes(); ok {
-		_spec.SetField(process.FieldWantedSizes, field.TypeJSON, value)
-	}
-	if _u.mutation.WantedSizesCleared() {
-		_spec.ClearField(process.FieldWantedSizes, field.TypeJSON)
 	}
 	_spec.AddModifiers(_u.modifiers...)
 	_node = &Process{config: _u.config}

@@ -181,12 +181,8 @@ func init() {
 	mutedwordDescHead := mutedwordFields[3].Descriptor()
 	// mutedword.HeadValidator is a validator for the "head" field. It is called by the builders before save.
 	mutedword.HeadValidator = mutedwordDescHead.Validators[0].(func(string) error)
-	// mutedwordDescForm is the schema descriptor for form field.
-	mutedwordDescForm := mutedwordFields[4].Descriptor()
-	// mutedword.DefaultForm holds the default value on creation for the form field.
-	mutedword.DefaultForm = mutedwordDescForm.Default.(int)
 	// mutedwordDescCreatedAt is the schema descriptor for created_at field.
-	mutedwordDescCreatedAt := mutedwordFields[5].Descriptor()
+	mutedwordDescCreatedAt := mutedwordFields[4].Descriptor()
 	// mutedword.DefaultCreatedAt holds the default value on creation for the created_at field.
 	mutedword.DefaultCreatedAt = mutedwordDescCreatedAt.Default.(func() time.Time)
 	postFields := schema.Post{}.Fields()

@@ -9,15 +9,14 @@ import (
 	"tideline/storage/storagetest"
 )
 
-// A write that waits in a circle with another transaction is not lost where PostgreSQL
-// undoes it: it is done once more.
+// A write in a deadlock that PostgreSQL aborts is not lost: it runs once more.
 func TestUndoneWritesAreDoneOnceMore(t *testing.T) {
 	t.Parallel()
 	w := feedtest.Idle(t, storagetest.Real(t), feedtest.Options{})
 	ann := w.User("ann")
 	old := w.Post(ann, "old")
 	for name, c := range map[string]struct {
-		first, second string // the locks that the other transaction takes, in another order than the write
+		first, second string // the locks of the other transaction, in the opposite order to the write
 		write         func() error
 	}{
 		"one statement": {

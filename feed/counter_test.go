@@ -20,7 +20,7 @@ import (
 	"tideline/storage/storagetest"
 )
 
-// locked runs do while another transaction holds a lock on the row, which must not hold do up.
+// locked runs do while another transaction holds a lock on the row. The lock must not delay do.
 func (w *world) locked(do func(ctx context.Context), how string, tables map[string]int64) {
 	w.Helper()
 	tx, err := w.Stores.SQL.BeginTx(w.Ctx, nil)
@@ -30,12 +30,12 @@ func (w *world) locked(do func(ctx context.Context), how string, tables map[stri
 		var got int64
 		require.NoError(w, tx.QueryRowContext(w.Ctx, fmt.Sprintf("SELECT id FROM %s WHERE id = %d FOR %s", table, id, how)).Scan(&got))
 	}
-	ctx, cancel := context.WithTimeout(w.Ctx, time.Minute) // of what waits for the lock, which is a failure
+	ctx, cancel := context.WithTimeout(w.Ctx, time.Minute) // to fail if do waits for the lock
 	defer cancel()
 	do(ctx)
 }
 
-// onPostgres is a world without workers, on the database that locks rows.
+// onPostgres runs the test on PostgreSQL, which locks rows, without workers.
 func onPostgres(t *testing.T, test func(w *world)) {
 	feedtest.EachIdle(t, func(w *feedtest.World) {
 		if w.Stores.Dialect != dialect.Postgres {
@@ -45,8 +45,8 @@ func onPostgres(t *testing.T, test func(w *world)) {
 	})
 }
 
-// Whoever follows a user, or likes a post, does not wait for others who do, nor for the author
-// who posts; and sees the counters as they are now.
+// A follow of a user and a like of a post wait neither for each other nor for the author's posts,
+// and they return the current counters.
 func TestFollowsAndLikesDoNotWaitForTheRow(t *testing.T) {
 	t.Parallel()
 	onPostgres(t, func(w *world) {
@@ -101,7 +101,7 @@ func TestFollowsAndLikesDoNotWaitForTheRow(t *testing.T) {
 	})
 }
 
-// A mute takes no lock, and what changes nothing takes none and writes nothing.
+// A mute takes no lock. An operation that changes nothing takes no lock and writes nothing.
 func TestNoOpsTakeNoLock(t *testing.T) {
 	t.Parallel()
 	onPostgres(t, func(w *world) {
@@ -129,7 +129,7 @@ func TestNoOpsTakeNoLock(t *testing.T) {
 				"unlike":          func() error { _, err := w.Feed.UnlikePost(ctx, me, unliked); return err },
 			} {
 				fewest := 100
-				for range 5 { // queries that run every few seconds do not count
+				for range 5 { // background queries, which run every few seconds, must not count
 					asked := storagetest.CountQueries(w.Stores)
 					require.NoError(w, change(), name)
 					fewest = min(fewest, asked())
@@ -144,8 +144,8 @@ func TestNoOpsTakeNoLock(t *testing.T) {
 	})
 }
 
-// Of a follow and a block between two users the second waits for the first, whoever of the two
-// makes them, and then knows of it.
+// A follow waits for a concurrent block between the same two users, in either direction, and then
+// fails because of it.
 func TestChangesOfOnePairWaitForEachOther(t *testing.T) {
 	t.Parallel()
 	onPostgres(t, func(w *world) {
@@ -167,7 +167,7 @@ func TestChangesOfOnePairWaitForEachOther(t *testing.T) {
 	})
 }
 
-// Counters are exact at every moment, for everybody, while they change, are folded and locked.
+// Counters are always exact for everybody, while they change, are folded and are locked.
 func TestCountersAreExactWhileTheyAreFolded(t *testing.T) {
 	t.Parallel()
 	each(t, func(w *world) {
@@ -210,8 +210,8 @@ func TestCountersAreExactWhileTheyAreFolded(t *testing.T) {
 	})
 }
 
-// everyChange follows and likes, and takes it back. With the viewer's own the counters are at
-// least one, and at most four.
+// everyChange follows and likes, and undoes both. Including the viewer's own follow or like, each
+// counter is between one and four.
 func (w *world) everyChange(v, star account.Viewer, post int64) error {
 	found, err := w.Feed.Follow(w.Ctx, v, star.ID)
 	if err == nil && (found.FollowerCount < 1 || found.FollowerCount > 4) {

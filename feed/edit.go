@@ -18,25 +18,25 @@ import (
 	"tideline/feed/webhook"
 )
 
-// MaxVersions is how many earlier versions of a post are kept: those before the last ones go.
+// MaxVersions is how many earlier versions of a post are kept. The oldest are deleted first.
 const MaxVersions = 50
 
-// Edit is a change of what a post says; nil fields do not change.
+// Edit is a change of a post's content. Fields that are nil do not change.
 type Edit struct {
 	Text *string
-	Data *string // the own fields of the app, a JSON object, in place of those before
-	// IfUnchangedSince refuses the edit of a post that says something else than at this time.
+	Data *string // replaces the app's own fields, a JSON object
+	// IfUnchangedSince makes the edit fail if the post was edited after this time.
 	IfUnchangedSince *time.Time
 }
 
-// UpdatePost changes what the viewer's post says, and keeps what it said before for its
-// author. From its return on reads have the new text, and words that their viewers mute are
-// looked for in that. What is so already changes nothing, so a call may be repeated; with
-// IfUnchangedSince it does not undo a later edit, however late it comes. Errors: Unauthenticated,
-// NotFound, BadInput; Forbidden, also for a post that a moderator hid; Conflict, if the post was
+// UpdatePost changes the content of the viewer's post and keeps the earlier version for its
+// author. Once it has returned, reads return the new text, and muted words are compared with the
+// new text. An edit that changes nothing has no effect, so a call can be repeated. With
+// IfUnchangedSince, a call that arrives late does not undo a later edit. Errors: Unauthenticated,
+// NotFound, BadInput; Forbidden, also for a post that a moderator hid; Conflict if the post was
 // edited since.
 //
-// Cost: one query and one short transaction, whatever the audience.
+// Cost: one query and one short transaction, for any number of followers.
 func (f *Feed) UpdatePost(ctx context.Context, v account.Viewer, id int64, e Edit) (*ent.Post, error) {
 	if err := f.mayChange(ctx, v, id); err != nil {
 		return nil, err
@@ -60,11 +60,11 @@ func (f *Feed) UpdatePost(ctx context.Context, v account.Viewer, id int64, e Edi
 		p, err = f.edit(ctx, tx, v, id, e)
 		return err
 	})
-	f.posts.Narrowed() // who mutes a word of the new text sees it no more
+	f.posts.Narrowed() // a viewer may mute a word of the new text
 	return p, err
 }
 
-// edit is the transaction of UpdatePost.
+// edit runs in the transaction of UpdatePost.
 func (f *Feed) edit(ctx context.Context, tx *ent.Tx, v account.Viewer, id int64, e Edit) (*ent.Post, error) {
 	author, p, err := f.ownPost(ctx, tx, v, id)
 	if err != nil {
@@ -91,7 +91,7 @@ func (f *Feed) edit(ctx context.Context, tx *ent.Tx, v account.Viewer, id int64,
 	if e.IfUnchangedSince != nil && e.IfUnchangedSince.UnixMilli() < since {
 		return nil, refusal.New(refusal.EditedSince, "The post was edited since: read what it says now.").In("ifUnchangedSince")
 	}
-	now, err := f.cfg.IDs.Next() // by the clock of posts: streams compare the two
+	now, err := f.cfg.IDs.Next() // from the clock of post ids: streams compare the two
 	if err != nil {
 		return nil, err
 	}
@@ -123,7 +123,7 @@ func (f *Feed) edit(ctx context.Context, tx *ent.Tx, v account.Viewer, id int64,
 	return p, f.enqueuePost(ctx, tx, job.PostChanged, author, job.Post{Post: id, Author: author.ID, From: p.Visibility, To: p.Visibility, Edited: true})
 }
 
-// firstVersion returns what an edited post said when it was made; nil when that is kept no more.
+// firstVersion returns the original content of an edited post, or nil if it is no longer kept.
 func firstVersion(ctx context.Context, db *ent.Client, post int64) (*ent.PostVersion, error) {
 	v, err := db.PostVersion.Query().Where(postversion.PostID(post)).Order(ent.Asc(postversion.FieldID)).First(ctx)
 	if ent.IsNotFound(err) || err == nil && v.WrittenAt != ids.TimeOf(post).UnixMilli() {
@@ -132,10 +132,10 @@ func firstVersion(ctx context.Context, db *ent.Client, post int64) (*ent.PostVer
 	return v, rows.Wrap("read first version", err)
 }
 
-// Versions is a page of what the viewer's post said before, newest first; nil for anyone but
-// the author. Error: BadInput.
+// Versions returns a page of earlier versions of the post, newest first. It returns nil unless
+// the viewer is the author. Error: BadInput.
 //
-// Cost: an index range of the page.
+// Cost: an index range the size of the page.
 func (f *Feed) Versions(ctx context.Context, v account.Viewer, of *ent.Post, p paging.Page) (*paging.Connection[ent.PostVersion], error) {
 	if v.ID == 0 || v.ID != of.AuthorID {
 		return nil, nil
@@ -143,7 +143,8 @@ func (f *Feed) Versions(ctx context.Context, v account.Viewer, of *ent.Post, p p
 	return f.VersionsOf(ctx, of.ID, p)
 }
 
-// VersionsOf is Versions of any post. It does not ask who reads: package feed/moderation does.
+// VersionsOf returns the same page as Versions, for any viewer. It does not check permissions:
+// package feed/moderation does.
 func (f *Feed) VersionsOf(ctx context.Context, post int64, p paging.Page) (*paging.Connection[ent.PostVersion], error) {
 	w, err := paging.Open(p, paging.Versions, post, f.cfg.MaxPage)
 	if err != nil {

@@ -22,8 +22,8 @@ import (
 	"tideline/storage/storagetest"
 )
 
-// An edit is what everybody reads from then on. Its author alone has what the post said before,
-// each version once, and no more of them than are kept; they go with the post.
+// After an edit, every read returns the new content. Only the author can read the earlier
+// versions: each once, at most as many as are kept, and deleted with the post.
 func TestUpdatePost(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
@@ -114,8 +114,9 @@ func TestUpdatePost(t *testing.T) {
 	})
 }
 
-// An edit that comes late, as a repeated call may, or from a device that has not read again,
-// does not undo a later one where it says what it is an edit of. One that was done is done.
+// An edit that arrives late, such as a repeated call or one from a device that has not read
+// again, does not undo a later edit if it names the version that it changes. Repeating an edit
+// that succeeded changes nothing.
 func TestLateEditUndoesNothing(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
@@ -145,8 +146,8 @@ func TestLateEditUndoesNothing(t *testing.T) {
 	})
 }
 
-// Of edits at the same time each one is kept once, and none is left of a post that is deleted
-// beside them.
+// Each of several concurrent edits is kept once. No version is left of a post that is deleted
+// concurrently.
 func TestEditsAtOnce(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {

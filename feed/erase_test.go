@@ -12,8 +12,8 @@ import (
 	"tideline/feed/refusal"
 )
 
-// A post with very many likes is gone when DeletePost returns, but for a row that nobody
-// sees: a job deletes the likes.
+// When DeletePost returns, a post with very many likes is gone except for a row that no read
+// shows. A job deletes the likes.
 func TestPostWithManyLikesIsGoneBeforeItsLikes(t *testing.T) {
 	t.Parallel()
 	feedtest.EachIdle(t, func(w *feedtest.World) {

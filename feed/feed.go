@@ -1,27 +1,24 @@
-// Package feed does what users do: they post, like, follow, block, mute, look
-// through lists.
+// Package feed implements the actions of users: they post, like, follow, block and mute, and read
+// lists.
 //
-// Its invariants:
+// Invariants:
 //
-//   - A write and the job that follows from it commit together. Nothing is put into
-//     Redis before the commit.
-//   - The viewer's next read shows the viewer's own write: a mutation updates the
-//     viewer's own feeds before it returns, the workers update everybody else's.
+//   - A write and its job commit in one transaction. Redis is written only after the commit.
+//   - A user's next read shows the user's own write. A mutation updates the viewer's own feeds
+//     before it returns. Workers update the feeds of everybody else.
 //
-// The doc comment of an operation says what it costs. No cost grows with the number
-// of all users: a write costs a handful of statements and a job, a read as much as
-// its page has.
+// The doc comment of each operation states its cost. No cost grows with the total number of
+// users. A write costs a few statements and one job. The cost of a read depends on the size of
+// its page.
 //
-// Package feed/visibility decides who may see a post, feed/home keeps home
-// timelines, feed/stream brings their changes live, and feed/account manages users.
+// Package feed/visibility decides who may see a post. Package feed/home keeps home timelines,
+// feed/stream sends their changes to connected clients, and feed/account manages users.
 package feed
 
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"log/slog"
-	"sync/atomic"
 
 	"tideline/ent"
 	"tideline/feed/account"
@@ -33,7 +30,7 @@ import (
 	"tideline/queue"
 )
 
-// Config configures a Feed. Fields without a default are required.
+// Config configures a Feed. Fields are required unless they have a default.
 type Config struct {
 	DB         *ent.Client
 	Dialect    string // of DB: dialect.SQLite or dialect.Postgres
@@ -42,30 +39,30 @@ type Config struct {
 	Directory  *account.Directory
 	Queue      *queue.Queue
 	IDs        *ids.Generator
-	// Webhooks records what happens for endpoints of other servers. Defaults to none.
+	// Webhooks records events for endpoints of other servers. Defaults to none.
 	Webhooks *webhook.Outbox
 
-	// LargeAudience is the follower count from which the pool for large jobs fans
-	// out an author's posts, so that they do not delay those of others; at first, see
-	// SetLargeAudience. Defaults to DefaultLargeAudience.
+	// LargeAudience is the follower count from which an author's posts go to the pool for large
+	// jobs, so that they do not delay the posts of other authors. Defaults to
+	// DefaultLargeAudience.
 	LargeAudience int
-	// MaxText is how many characters a post may have. Defaults to DefaultMaxText.
+	// MaxText is the maximum length of a post in characters. Defaults to DefaultMaxText.
 	MaxText int
-	// MaxPage is how many entries a page may have. Defaults to paging.DefaultMaxSize.
+	// MaxPage is the maximum number of entries on a page. Defaults to paging.DefaultMaxSize.
 	MaxPage int
-	// Logger defaults to discarding.
+	// Logger defaults to a logger that discards everything.
 	Logger *slog.Logger
 }
 
-// The defaults of Config, and the upper bound of MaxText: the longest text fits
-// into a request's body of the default size however it is escaped.
+// Defaults of Config, and the upper bound of MaxText. A text of MostMaxText characters fits into
+// a request body of the default size, however it is escaped.
 const (
 	DefaultLargeAudience = 10_000
 	DefaultMaxText       = 5000
 	MostMaxText          = 50_000
 )
 
-// Feed does what users do. It is safe for concurrent use.
+// Feed implements the actions of users. It is safe for concurrent use.
 type Feed struct {
 	*finder
 	*mutedWords
@@ -73,24 +70,9 @@ type Feed struct {
 	db    *ent.Client
 	posts *visibility.Reader
 	home  *home.Home
-
-	largeAudience atomic.Int64
 }
 
-// LargeAudience is the follower count from which fan-outs are large now.
-func (f *Feed) LargeAudience() int { return int(f.largeAudience.Load()) }
-
-// SetLargeAudience has the fan-outs of posts that are written or changed from now on be
-// large from so many followers. Jobs that exist keep their pool. Error: below 1.
-func (f *Feed) SetLargeAudience(n int) error {
-	if n < 1 {
-		return fmt.Errorf("feed: LargeAudience is %d: it must be at least 1", n)
-	}
-	f.largeAudience.Store(int64(n))
-	return nil
-}
-
-// New returns a Feed. It fails when a required field is missing.
+// New returns a Feed. It fails if a required field is missing.
 func New(cfg Config) (*Feed, error) {
 	if cfg.DB == nil || cfg.Dialect == "" || cfg.Visibility == nil || cfg.Home == nil || cfg.Directory == nil || cfg.Queue == nil || cfg.IDs == nil {
 		return nil, errors.New("feed: DB, Dialect, Visibility, Home, Directory, Queue and IDs are required")
@@ -101,9 +83,8 @@ func New(cfg Config) (*Feed, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	f := &Feed{
+	return &Feed{
 		finder: &finder{cfg, cfg.DB, cfg.Visibility, cfg.Home}, mutedWords: &mutedWords{cfg, cfg.DB, cfg.Visibility, cfg.Home},
 		cfg: cfg, db: cfg.DB, posts: cfg.Visibility, home: cfg.Home,
-	}
-	return f, f.SetLargeAudience(cfg.LargeAudience)
+	}, nil
 }

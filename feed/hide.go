@@ -10,11 +10,11 @@ import (
 	"tideline/feed/refusal"
 )
 
-// HidePost hides a post from everybody but its author, or shows it again to those who saw
-// it. From its return on no read shows a hidden post to anybody else. A post that is so
-// already stays so. When there is something to change, allow is called first, in the
-// transaction. It asks for nobody's leave: package feed/moderation does. Errors: NotFound;
-// that of allow.
+// HidePost hides a post from everybody except its author, or shows it again. Once it has
+// returned, no read shows a hidden post to anybody else. If the post already is in the wanted
+// state, HidePost changes nothing. Otherwise it first calls allow in the transaction. HidePost
+// does not check permissions: package feed/moderation does. Errors: NotFound, and any error of
+// allow.
 //
 // Cost: as SetVisibility.
 func (f *Feed) HidePost(ctx context.Context, id int64, hide bool, allow func(*ent.Tx) error) (changed bool, err error) {

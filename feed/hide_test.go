@@ -12,8 +12,8 @@ import (
 	"tideline/feed/feedtest"
 )
 
-// From the return of a change by which somebody sees less, no verdict of before is good: an
-// event that was judged then is judged again before it is sent.
+// Once a change has returned that hides something from somebody, earlier verdicts are no longer
+// valid. An event with such a verdict is checked again before it is sent.
 func TestEveryChangeThatHidesRaisesTheVersion(t *testing.T) {
 	t.Parallel()
 	feedtest.EachIdle(t, func(w *feedtest.World) {

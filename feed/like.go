@@ -15,11 +15,11 @@ import (
 	"tideline/feed/webhook"
 )
 
-// LikePost adds the viewer's like; liking again changes nothing. Errors:
-// Unauthenticated, NotFound.
+// LikePost adds the viewer's like. Liking again changes nothing. Errors: Unauthenticated,
+// NotFound.
 //
-// Cost: one query when nothing changes, and no lock. Otherwise two and a short transaction;
-// likes of one post do not wait for each other.
+// Cost: one query and no lock if nothing changes. Otherwise two queries and a short transaction.
+// Likes of the same post do not wait for each other.
 func (f *Feed) LikePost(ctx context.Context, v account.Viewer, id int64) (*ent.Post, error) {
 	return f.changeLike(ctx, v, id, true)
 }
@@ -31,8 +31,8 @@ func (f *Feed) UnlikePost(ctx context.Context, v account.Viewer, id int64) (*ent
 	return f.changeLike(ctx, v, id, false)
 }
 
-// changeLike adds or deletes the row of the like, and counts it if it did: of calls that run
-// at once, one does.
+// changeLike inserts or deletes the row of the like. Only the call that changed the row updates
+// the counter, so concurrent calls count once.
 func (f *Feed) changeLike(ctx context.Context, v account.Viewer, id int64, to bool) (*ent.Post, error) {
 	if v.ID == 0 {
 		return nil, refusal.ErrSignIn
@@ -59,9 +59,9 @@ func (f *Feed) changeLike(ctx context.Context, v account.Viewer, id int64, to bo
 		if err := f.cfg.Webhooks.Like(ctx, tx, kind, v.ID, id); err != nil {
 			return err
 		}
-		return rows.Likes.Add(ctx, tx, f.cfg.Dialect, id, n) // last, for it may lock the post
+		return rows.Likes.Add(ctx, tx, f.cfg.Dialect, id, n) // last: it may lock the post
 	})
-	if sqlgraph.IsForeignKeyConstraintError(err) { // it has been deleted meanwhile
+	if sqlgraph.IsForeignKeyConstraintError(err) { // the post was deleted in the meantime
 		return nil, refusal.ErrNoSuchPost
 	}
 	if err != nil {
@@ -70,8 +70,8 @@ func (f *Feed) changeLike(ctx context.Context, v account.Viewer, id int64, to bo
 	return f.Post(ctx, v, id)
 }
 
-// Liked reports of each post whether the viewer likes it. It costs nothing for the
-// posts of a page that was read for the viewer, otherwise one query.
+// Liked reports for each post whether the viewer likes it. It costs nothing if the posts were
+// read for the viewer, and one query otherwise.
 func (f *Feed) Liked(ctx context.Context, v account.Viewer, posts []*ent.Post) ([]bool, error) {
 	liked := make([]bool, len(posts))
 	if v.ID == 0 {
@@ -86,7 +86,7 @@ func (f *Feed) Liked(ctx context.Context, v account.Viewer, posts []*ent.Post) (
 	return liked, nil
 }
 
-// likedNow is Liked at this moment. It costs one query.
+// likedNow implements Liked with a query. It costs one query.
 func (f *Feed) likedNow(ctx context.Context, v account.Viewer, ids []int64) ([]bool, error) {
 	liked := make([]bool, len(ids))
 	list, err := f.db.Like.Query().Where(like.UserID(v.ID), rows.Among(like.FieldPostID, ids)).All(ctx)
@@ -99,9 +99,9 @@ func (f *Feed) likedNow(ctx context.Context, v account.Viewer, ids []int64) ([]b
 	return liked, nil
 }
 
-// FoldCounters moves what was appended to the counters of users and posts into their columns,
-// of a thousand of each at the most, and returns of how many. It changes nothing that anybody
-// is shown.
+// FoldCounters adds pending deltas to the counter columns of users and posts, for at most a
+// thousand users and a thousand posts. It returns the number of updated rows. The counts that
+// users see do not change.
 //
-// Cost: two look-ups by index when there is nothing; else a short transaction for each.
+// Cost: two index look-ups if there are no deltas; otherwise a short transaction for each row.
 func FoldCounters(ctx context.Context, db *ent.Client) (int, error) { return rows.Fold(ctx, db) }

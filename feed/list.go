@@ -22,7 +22,7 @@ import (
 	"tideline/timeline"
 )
 
-// finder reads the lists that users look through.
+// finder reads the lists of users and posts.
 type finder struct {
 	cfg   Config
 	db    *ent.Client
@@ -30,10 +30,10 @@ type finder struct {
 	home  *home.Home
 }
 
-// UserPosts is a page of those of the author's posts that the viewer may see,
-// newest first. Error: BadInput.
+// UserPosts returns a page of the author's posts that the viewer may see, newest first. Error:
+// BadInput.
 //
-// Cost: that of home.PostsBy.
+// Cost: as home.PostsBy.
 func (f *finder) UserPosts(ctx context.Context, v account.Viewer, author int64, p paging.Page) (*paging.Connection[ent.Post], error) {
 	w, err := paging.Open(p, paging.Posts, author, f.cfg.MaxPage)
 	if err != nil {
@@ -48,24 +48,25 @@ func (f *finder) UserPosts(ctx context.Context, v account.Viewer, author int64, 
 	}), nil
 }
 
-// Followers is a page of a user's followers, newest follow first. It may be shorter than asked
-// for, even empty, while there is more to see behind its end. Error: BadInput.
+// Followers returns a page of a user's followers, newest follow first. The page may be shorter
+// than requested, or empty, even if the list continues after it. Error: BadInput.
 //
-// Cost: that of edgePage: an index range of the page, and its users by primary key; a run of
-// hidden users costs the same again, of twice as many, up to visibility.MostLooked users.
+// Cost: an index range the size of the page, and its users by primary key. A run of hidden users
+// adds the same cost again for twice as many users, up to visibility.MostLooked users in total.
 func (f *finder) Followers(ctx context.Context, owner int64, p paging.Page) (*paging.Connection[ent.User], error) {
 	return f.edgePage(ctx, paging.Followers, owner, p, follow.Table, follow.FieldFolloweeID, follow.FieldFollowerID)
 }
 
-// Following is a page of a user's followees, newest follow first. Error: BadInput.
+// Following returns a page of the users that a user follows, newest follow first. Error:
+// BadInput.
 //
 // Cost: as Followers.
 func (f *finder) Following(ctx context.Context, owner int64, p paging.Page) (*paging.Connection[ent.User], error) {
 	return f.edgePage(ctx, paging.Following, owner, p, follow.Table, follow.FieldFollowerID, follow.FieldFolloweeID)
 }
 
-// FollowRequests is a page of the users who ask to follow the viewer, newest first;
-// nil for anyone but the owner. Error: BadInput.
+// FollowRequests returns a page of the users who ask to follow the viewer, newest first. It
+// returns nil unless the viewer is the owner. Error: BadInput.
 //
 // Cost: as Followers.
 func (f *finder) FollowRequests(ctx context.Context, v account.Viewer, owner int64, p paging.Page) (*paging.Connection[ent.User], error) {
@@ -76,8 +77,8 @@ func (f *finder) FollowRequests(ctx context.Context, v account.Viewer, owner int
 		followrequest.Table, followrequest.FieldTargetID, followrequest.FieldRequesterID)
 }
 
-// SentRequests is a page of the users whom the viewer asks to follow, newest first; nil for
-// anyone but the owner. Error: BadInput.
+// SentRequests returns a page of the users that the viewer has asked to follow, newest first. It
+// returns nil unless the viewer is the owner. Error: BadInput.
 //
 // Cost: as Followers.
 func (f *finder) SentRequests(ctx context.Context, v account.Viewer, owner int64, p paging.Page) (*paging.Connection[ent.User], error) {
@@ -88,8 +89,8 @@ func (f *finder) SentRequests(ctx context.Context, v account.Viewer, owner int64
 		followrequest.Table, followrequest.FieldRequesterID, followrequest.FieldTargetID)
 }
 
-// Blocked is a page of the users whom the viewer blocks, newest first; nil for anyone but
-// the owner. Error: BadInput.
+// Blocked returns a page of the users that the viewer blocks, newest first. It returns nil unless
+// the viewer is the owner. Error: BadInput.
 //
 // Cost: as Followers.
 func (f *finder) Blocked(ctx context.Context, v account.Viewer, owner int64, p paging.Page) (*paging.Connection[ent.User], error) {
@@ -99,8 +100,8 @@ func (f *finder) Blocked(ctx context.Context, v account.Viewer, owner int64, p p
 	return f.edgePage(ctx, paging.Blocked, owner, p, block.Table, block.FieldBlockerID, block.FieldBlockedID)
 }
 
-// Muted is a page of the users whom the viewer mutes, newest first; nil for anyone but the
-// owner. Error: BadInput.
+// Muted returns a page of the users that the viewer mutes, newest first. It returns nil unless
+// the viewer is the owner. Error: BadInput.
 //
 // Cost: as Followers.
 func (f *finder) Muted(ctx context.Context, v account.Viewer, owner int64, p paging.Page) (*paging.Connection[ent.User], error) {
@@ -110,12 +111,13 @@ func (f *finder) Muted(ctx context.Context, v account.Viewer, owner int64, p pag
 	return f.edgePage(ctx, paging.Muted, owner, p, mute.Table, mute.FieldMuterID, mute.FieldMutedID)
 }
 
-// LikedPosts is a page of the posts that the viewer likes and may still see, newest like
-// first; nil for anyone but the owner. It may be shorter than asked for, even empty, while
-// there is more to see behind its end. Error: BadInput.
+// LikedPosts returns a page of the posts that the viewer likes and may still see, newest like
+// first. It returns nil unless the viewer is the owner. The page may be shorter than requested,
+// or empty, even if the list continues after it. Error: BadInput.
 //
-// Cost: an index range of the page, and its posts by primary key; a run of posts that are
-// hidden by now costs the same again, of twice as many, up to visibility.MostLooked posts.
+// Cost: an index range the size of the page, and its posts by primary key. A run of posts that
+// are hidden by now adds the same cost again for twice as many posts, up to visibility.MostLooked
+// posts in total.
 func (f *finder) LikedPosts(ctx context.Context, v account.Viewer, owner int64, p paging.Page) (*paging.Connection[ent.Post], error) {
 	if v.ID != owner {
 		return nil, nil
@@ -138,13 +140,13 @@ func (f *finder) LikedPosts(ctx context.Context, v account.Viewer, owner int64, 
 	return page, nil
 }
 
-// TaggedPosts is a page of the posts with the tag that the viewer may see, newest first,
-// without those of users, and with words, whom or which the viewer mutes. It may be shorter
-// than asked for, even empty, while there is more to see behind its end. Error: BadInput, also
-// for what is no tag.
+// TaggedPosts returns a page of the posts with the tag that the viewer may see, newest first. It
+// leaves out posts of muted users and posts with muted words. The page may be shorter than
+// requested, or empty, even if the list continues after it. Error: BadInput, also for a text that
+// is not a tag.
 //
-// Cost: that of visibility.Tagged; a run of posts that the viewer may not see costs the same
-// again, of twice as many, up to visibility.MostLooked posts.
+// Cost: as visibility.Tagged. A run of posts that the viewer may not see adds the same cost again
+// for twice as many posts, up to visibility.MostLooked posts in total.
 func (f *finder) TaggedPosts(ctx context.Context, v account.Viewer, text string, p paging.Page) (*paging.Connection[ent.Post], error) {
 	name, err := tag.Parse(text)
 	if err != nil {
@@ -171,20 +173,20 @@ func (f *finder) TaggedPosts(ctx context.Context, v account.Viewer, text string,
 	return page, nil
 }
 
-// edgePage is a page of the users at the other end of the owner's rows in a table
-// of relations: mine is the column with the owner, theirs the column with the others. It
-// is empty while nobody sees the owner. It may be shorter than asked for, even empty, while
-// there is more behind its end.
+// edgePage returns a page of the users that the rows of a relation table connect to the owner.
+// The parameter mine names the column with the owner, theirs the column with the other user. The
+// page is empty if the owner is hidden. It may be shorter than requested, or empty, even if the
+// list continues after it.
 //
-// Cost: two queries; a run of hidden users costs two more, of twice as many, up to
-// visibility.MostLooked users.
+// Cost: two queries. A run of hidden users adds two more queries for twice as many users, up to
+// visibility.MostLooked users in total.
 func (f *finder) edgePage(ctx context.Context, l paging.List, owner int64, p paging.Page, table, mine, theirs string) (*paging.Connection[ent.User], error) {
 	w, err := paging.Open(p, l, owner, f.cfg.MaxPage)
 	if err != nil {
 		return nil, err
 	}
 	var users []*ent.User
-	edges, left, more := map[int64]int64{}, max(visibility.MostLooked, w.N+1), true // edges by the user at the other end
+	edges, left, more := map[int64]int64{}, max(visibility.MostLooked, w.N+1), true // edges maps the other user to the id of the row
 	r := w.Range()
 	for ; more && left > 0 && len(users) <= w.N; r.Limit *= 2 {
 		r.Limit = min(r.Limit, left)
@@ -214,8 +216,8 @@ func (f *finder) edgePage(ctx context.Context, l paging.List, owner int64, p pag
 	return page, nil
 }
 
-// edges returns the users at the other end of the owner's rows in the range, newest first, and
-// adds the ids of the rows to edges.
+// edges returns the other users of the owner's rows in the range, newest first, and adds the ids
+// of the rows to the map edges.
 func (f *finder) edges(ctx context.Context, r timeline.Range, owner int64, table, mine, theirs string, edges map[int64]int64) ([]int64, error) {
 	t := sql.Dialect(f.cfg.Dialect).Select().From(sql.Table(table))
 	query, args := t.Select(t.C("id"), t.C(theirs)).

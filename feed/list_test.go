@@ -18,8 +18,8 @@ import (
 	"tideline/storage/storagetest"
 )
 
-// walk pages through a list, two entries at a time, downwards or upwards. Every page but the
-// last one is full.
+// walk reads a list page by page, two entries at a time, downwards or upwards. Every page except
+// the last is full.
 func walk[T any](w *feedtest.World, upwards bool, id func(*T) int64, read func(p paging.Page) (*paging.Connection[T], error)) []int64 {
 	w.Helper()
 	two, list := 2, []int64{}
@@ -48,8 +48,8 @@ func walk[T any](w *feedtest.World, upwards bool, id func(*T) int64, read func(p
 	}
 }
 
-// What users did to others, they alone can list: newest first, without those whom nobody
-// sees.
+// Users can list their own relations, newest first, and nobody else can. Hidden users are left
+// out.
 func TestOwnLists(t *testing.T) {
 	t.Parallel()
 	feedtest.Each(t, func(w *feedtest.World) {
@@ -96,7 +96,7 @@ func TestOwnLists(t *testing.T) {
 			for _, other := range others {
 				_, err := of.do(ann, other.ID)
 				require.NoError(w, err, name)
-				_, err = of.do(other, ann.ID) // which is not in ann's list
+				_, err = of.do(other, ann.ID) // does not appear in ann's list
 				require.NoError(w, err, name)
 				want = append([]int64{other.ID}, want...)
 			}
@@ -134,8 +134,8 @@ func TestOwnLists(t *testing.T) {
 	})
 }
 
-// The posts that a user likes come in the order of the likes, and only those that the user
-// may see at that moment.
+// The posts that a user likes are listed in the order of the likes. Posts that the user may not
+// see at that moment are left out.
 func TestLikedPosts(t *testing.T) {
 	t.Parallel()
 	feedtest.Each(t, func(w *feedtest.World) {
@@ -158,11 +158,11 @@ func TestLikedPosts(t *testing.T) {
 		ofBob, ofCat := w.Post(bob, schema.Followers), w.Post(cat, schema.Public)
 		mutual, narrowed, hidden, deleted := w.Post(bob, schema.Mutuals), w.Post(bob, schema.Public), w.Post(bob, schema.Public), w.Post(bob, schema.Public)
 		own, ofDan := w.Post(ann, schema.Private), w.Post(dan, schema.Public)
-		var run []int64 // of posts that will be hidden
+		var run []int64 // posts that will be hidden
 		for range 9 {
 			run = append(run, like(w.Post(dan, schema.Followers)))
 		}
-		for _, id := range []int64{ofDan, deleted, own, hidden, ofCat, mutual, narrowed, ofBob} { // no order of posts
+		for _, id := range []int64{ofDan, deleted, own, hidden, ofCat, mutual, narrowed, ofBob} { // not in the order of the posts
 			like(id)
 		}
 		like(ofBob) // again
@@ -180,7 +180,7 @@ func TestLikedPosts(t *testing.T) {
 		_, err = w.Feed.LikedPosts(w.Ctx, ann, ann.ID, paging.Page{First: &none})
 		require.Equal(w, refusal.BadInput, refusal.CodeOf(err))
 
-		// Of dan's, only the public one is left, behind or before a run of hidden ones.
+		// Only dan's public post is left, after or before a run of hidden ones.
 		_, err = w.Feed.Unfollow(w.Ctx, ann, dan.ID)
 		require.NoError(w, err)
 		require.Equal(w, all, read(false))
@@ -210,8 +210,8 @@ func TestLikedPosts(t *testing.T) {
 	})
 }
 
-// Likes of posts that became invisible are read in parts: a page that found too little says where
-// the list goes on.
+// A page of likes examines a bounded number of posts that became invisible. A page with too few
+// entries says where the list continues.
 func TestLikedPostsLooksAtFewAtATime(t *testing.T) {
 	t.Parallel()
 	feedtest.EachIdle(t, func(w *feedtest.World) {
@@ -250,7 +250,8 @@ func TestLikedPostsLooksAtFewAtATime(t *testing.T) {
 	})
 }
 
-// A page of users who follow looks at few of those who are hidden, and says where the list goes on.
+// A page of followers examines a bounded number of hidden users, and says where the list
+// continues.
 func TestFollowersLooksAtFewAtATime(t *testing.T) {
 	t.Parallel()
 	feedtest.EachIdle(t, func(w *feedtest.World) {

@@ -21,8 +21,8 @@ import (
 	"tideline/queue"
 )
 
-// insertPost writes the post, its author's counters, the idempotency key and the job:
-// all or nothing.
+// insertPost writes the post, the author's counters, the idempotency key and the job, all in one
+// transaction.
 func (f *Feed) insertPost(ctx context.Context, v account.Viewer, body, data string, d Draft) (*ent.Post, error) {
 	id, err := f.cfg.IDs.Next()
 	if err != nil {
@@ -43,23 +43,23 @@ func (f *Feed) insertPost(ctx context.Context, v account.Viewer, body, data stri
 	return p, nil
 }
 
-// countNewPost counts the post $2 of the author $1, if the author is not hidden. It returns its visibility, which is
-// $3 or, if that is empty, the author's default.
+// countNewPost counts post $2 of author $1 unless the author is hidden. It returns the post's
+// visibility: $3, or the author's default if $3 is empty.
 var countNewPost = "UPDATE users SET " + visibility.CountNewPost(seenBy) +
 	", last_post_id = greatest(last_post_id, CAST($2 AS bigint))" +
 	" WHERE id = $1 AND NOT hidden RETURNING id, follower_count, " + seenBy + " AS visibility, issuer, external_id"
 
 const seenBy = "coalesce(nullif(CAST($3 AS text), ''), default_visibility)"
 
-// insertAtOnce inserts the post in one statement of PostgreSQL, and stores what the
-// statement decides in p. Its parts wait for the first, which locks the author's row.
+// insertAtOnce inserts the post with one PostgreSQL statement and sets p.Visibility from its
+// result. The first part of the statement locks the author's row; the other parts wait for it.
 func (f *Feed) insertAtOnce(ctx context.Context, p *ent.Post, key string) error {
 	insertion, err := f.cfg.Queue.Prepare(ctx, job.PostCreated, job.Post{Post: p.ID, Author: p.AuthorID})
 	if err != nil {
 		return err
 	}
 	insertJob, args := insertion.SQL("CASE WHEN follower_count < $5 THEN $6 ELSE $7 END", "author", 8)
-	args = append([]any{p.AuthorID, p.ID, string(p.Visibility), p.Text, f.LargeAudience(), string(queue.Small), string(queue.Large)}, args...)
+	args = append([]any{p.AuthorID, p.ID, string(p.Visibility), p.Text, f.cfg.LargeAudience, string(queue.Small), string(queue.Large)}, args...)
 	query := "WITH author AS (" + countNewPost + "), post AS (" +
 		"INSERT INTO posts (id, author_id, text, visibility, like_count) SELECT $2, id, $4, visibility, 0 FROM author)"
 	if key != "" {
@@ -96,7 +96,7 @@ func (f *Feed) insertAtOnce(ctx context.Context, p *ent.Post, key string) error 
 			return err
 		}
 	}
-	// The statement has committed when its last row has been read.
+	// The statement has committed once its last row has been read.
 	if err := errors.Join(found.Err(), found.Close()); err != nil {
 		return err
 	}
@@ -107,10 +107,10 @@ func (f *Feed) insertAtOnce(ctx context.Context, p *ent.Post, key string) error 
 	return nil
 }
 
-// errNoAuthor is the error of a call that was under way when its user was hidden, or deleted.
+// errNoAuthor is returned if the user was hidden or deleted while the call was running.
 var errNoAuthor = refusal.ErrSignIn
 
-// insertInTx inserts the post in one transaction, and stores what that decides in p.
+// insertInTx inserts the post in one transaction and sets p.Visibility.
 func (f *Feed) insertInTx(ctx context.Context, p *ent.Post, key string) error {
 	return rows.InTx(ctx, f.db, func(tx *ent.Tx) error {
 		author, err := tx.User.Query().Where(user.ID(p.AuthorID)).Modify(rows.ForUpdate).Only(ctx)

@@ -17,7 +17,7 @@ import (
 	"tideline/storage/storagetest"
 )
 
-// sized describes a list by the number of entries on its page.
+// sized reads a list and returns the number of entries on its page.
 type sized func(p paging.Page) (int, error)
 
 func sizes[T any](page func(p paging.Page) (*paging.Connection[T], error)) sized {
@@ -30,8 +30,8 @@ func sizes[T any](page func(p paging.Page) (*paging.Connection[T], error)) sized
 	}
 }
 
-// The length of a text and the size of a page are settings, which may be below or
-// above their defaults.
+// The maximum length of a text and the maximum size of a page are settings, below or above their
+// defaults.
 func TestSizesAreSettings(t *testing.T) {
 	t.Parallel()
 	for _, most := range []struct{ text, page int }{{10, 30}, {6000, 150}} {
@@ -40,8 +40,8 @@ func TestSizesAreSettings(t *testing.T) {
 				w := newWorld(t, s, feedtest.Options{MaxText: most.text, Policy: home.Policy{MaxPage: most.page}})
 				ann := w.User("ann")
 				w.History(ann, most.page)
-				// The length counts characters, not bytes, without white space
-				// around them.
+				// The length counts characters, not bytes, and not the white space around the
+				// text.
 				text := strings.Repeat("安", most.text)
 				p, err := w.Feed.CreatePost(w.Ctx, ann, feed.Draft{Text: " " + text + "\n"})
 				require.NoError(t, err)

@@ -26,23 +26,22 @@ import (
 	"tideline/queue"
 )
 
-// Draft is a post to be made.
+// Draft is the input of CreatePost.
 type Draft struct {
 	Text       string
-	Visibility *schema.Visibility // nil: the author's default
-	Data       *string            // the own fields of the app, a JSON object; nil: none
-	// IdempotencyKey, unless empty, makes a repeated call return the post of the
-	// first call.
+	Visibility *schema.Visibility // nil means the author's default
+	Data       *string            // the app's own fields, a JSON object; nil for none
+	// IdempotencyKey, if not empty, makes a repeated call return the post of the first call.
 	IdempotencyKey string
 }
 
-// CreatePost makes a post; the viewer's next read shows it. Errors:
-// Unauthenticated, BadInput, Conflict when the post of the idempotency key has another
-// text or other data, or has been deleted.
+// CreatePost creates a post. The viewer's next read shows it. Errors: Unauthenticated, BadInput;
+// Conflict if the idempotency key was used for a post that has another text or other data, or
+// that has been deleted.
 //
-// Cost: one statement (on SQLite a short transaction) and the author's own two feeds,
-// whatever the number of followers: its job does the rest. A repeated call costs two
-// queries and the two feeds.
+// Cost: one statement (on SQLite a short transaction) and a write to the author's own two feeds,
+// for any number of followers. A job fans the post out. A repeated call costs two queries and the
+// two feeds.
 func (f *Feed) CreatePost(ctx context.Context, v account.Viewer, d Draft) (*ent.Post, error) {
 	if v.ID == 0 {
 		return nil, refusal.ErrSignIn
@@ -69,8 +68,8 @@ func (f *Feed) CreatePost(ctx context.Context, v account.Viewer, d Draft) (*ent.
 		p, err = f.insertPost(ctx, v, body, data, d)
 	}
 	if sqlgraph.IsUniqueConstraintError(err) {
-		// A concurrent call with the same key may have come first. If none has, another
-		// constraint was violated, and the error stays.
+		// A concurrent call with the same key may have come first. Otherwise another constraint
+		// was violated, and the error is returned.
 		if first, sooner := firstPost(ctx, f.db, v, body, data, d.IdempotencyKey); first != nil || sooner != nil {
 			p, err = first, sooner
 		}
@@ -78,15 +77,15 @@ func (f *Feed) CreatePost(ctx context.Context, v account.Viewer, d Draft) (*ent.
 	if err != nil {
 		return nil, err
 	}
-	// Also for a post that is there already: the first call may have ended with its
-	// process, right after the commit.
+	// Also for a post that already existed: the process of the first call may have died right
+	// after its commit.
 	f.home.AddOwn(ctx, p.AuthorID, p.ID)
 	return p, nil
 }
 
-// firstPost returns the post that an earlier call with the key made, or nil. The error for
-// a post that has another text, or other data, is Conflict: a client that uses its keys again
-// would lose posts.
+// firstPost returns the post that an earlier call with the key created, or nil. It returns
+// Conflict if that post has another text or other data: a client that reuses its keys would lose
+// posts.
 func firstPost(ctx context.Context, db *ent.Client, v account.Viewer, body, data, key string) (*ent.Post, error) {
 	if key == "" {
 		return nil, nil
@@ -113,7 +112,7 @@ func firstPost(ctx context.Context, db *ent.Client, v account.Viewer, body, data
 	said, had := p.Text, *p.Data
 	if p.EditedAt > 0 {
 		first, err := firstVersion(ctx, db, p.ID)
-		if first == nil { // or it is kept no more
+		if first == nil { // or it is no longer kept
 			return p, err
 		}
 		said, had = first.Text, first.Data
@@ -124,9 +123,8 @@ func firstPost(ctx context.Context, db *ent.Client, v account.Viewer, body, data
 	return p, nil
 }
 
-// ownPost locks a post for a change by its author, inside tx. The error for a post
-// of another author is NotFound or Forbidden, depending on whether the viewer may
-// see it.
+// ownPost locks a post and its author in tx, for a change by the author. Error: NotFound, also
+// for a post of another author.
 func (f *Feed) ownPost(ctx context.Context, tx *ent.Tx, v account.Viewer, id int64) (*ent.User, *ent.Post, error) {
 	author, err := tx.User.Query().Where(user.ID(v.ID)).Modify(rows.ForUpdate).Only(ctx)
 	if err != nil {
@@ -139,8 +137,8 @@ func (f *Feed) ownPost(ctx context.Context, tx *ent.Tx, v account.Viewer, id int
 	return author, p, err
 }
 
-// mayChange tells NotFound from Forbidden before a change of a post: a viewer who
-// may see it learns that it is another author's.
+// mayChange checks that the viewer is the author of the post. It returns NotFound if the viewer
+// may not see the post, and Forbidden if the post belongs to another author.
 func (f *Feed) mayChange(ctx context.Context, v account.Viewer, id int64) error {
 	if v.ID == 0 {
 		return refusal.ErrSignIn
@@ -155,11 +153,11 @@ func (f *Feed) mayChange(ctx context.Context, v account.Viewer, id int64) error 
 	return nil
 }
 
-// SetVisibility changes who may see the viewer's post. From its return on no read
-// shows the post to a viewer from whom it is hidden. Errors: Unauthenticated,
-// NotFound; Forbidden, also for a post that a moderator hid.
+// SetVisibility changes who may see the viewer's post. Once it has returned, no read shows the
+// post to a viewer who may no longer see it. Errors: Unauthenticated, NotFound; Forbidden, also
+// for a post that a moderator hid.
 //
-// Cost: one query and one short transaction, whatever the audience.
+// Cost: one query and one short transaction, for any number of followers.
 func (f *Feed) SetVisibility(ctx context.Context, v account.Viewer, id int64, to schema.Visibility) (*ent.Post, error) {
 	if err := f.mayChange(ctx, v, id); err != nil {
 		return nil, err
@@ -182,7 +180,8 @@ func (f *Feed) SetVisibility(ctx context.Context, v account.Viewer, id int64, to
 	return p, err
 }
 
-// lockPost locks the row of a post, whoever may see it. Error: NotFound.
+// lockPost locks the row of a post. It does not check whether the viewer may see the post. Error:
+// NotFound.
 func lockPost(ctx context.Context, tx *ent.Tx, id int64) (*ent.Post, error) {
 	p, err := tx.Post.Query().Where(post.ID(id), rows.ForUpdate, rows.WithLikes).Only(ctx)
 	if ent.IsNotFound(err) || err == nil && p.Visibility == schema.Deleted {
@@ -191,10 +190,10 @@ func lockPost(ctx context.Context, tx *ent.Tx, id int64) (*ent.Post, error) {
 	return p, rows.Wrap("lock post", err)
 }
 
-// changeVisibility gives a post another visibility, under locks on it and its author.
+// changeVisibility sets the visibility of a post. The post and its author must be locked.
 func (f *Feed) changeVisibility(ctx context.Context, tx *ent.Tx, author *ent.User, p *ent.Post, to schema.Visibility) error {
 	from := p.Visibility
-	// The builder of ent refuses what is no value of the API.
+	// The ent builder rejects values that the API does not have.
 	if _, err := tx.ExecContext(ctx, "UPDATE posts SET visibility = $1 WHERE id = $2", string(to), p.ID); err != nil {
 		return fmt.Errorf("set visibility: %w", err)
 	}
@@ -209,14 +208,14 @@ func (f *Feed) changeVisibility(ctx context.Context, tx *ent.Tx, author *ent.Use
 	return f.enqueuePost(ctx, tx, job.PostChanged, author, job.Post{Post: p.ID, Author: author.ID, From: from, To: to})
 }
 
-// manyLikes is how many likes DeletePost deletes at the most; a job deletes more.
+// manyLikes is the most likes that DeletePost deletes in its transaction. A job deletes more.
 const manyLikes = 1000
 
-// DeletePost deletes the viewer's post and its likes. From its return on no
-// read shows it. Errors: Unauthenticated, NotFound, Forbidden.
+// DeletePost deletes the viewer's post and its likes. Once it has returned, no read shows the
+// post. Errors: Unauthenticated, NotFound, Forbidden.
 //
-// Cost: as SetVisibility, and a row for each like, of a thousand at the most. The row of a
-// post with more stays, without its text, until a job has deleted the likes.
+// Cost: as SetVisibility, and one row for each like, at most a thousand. If the post has more
+// likes, its row stays without its text until a job has deleted the likes.
 func (f *Feed) DeletePost(ctx context.Context, v account.Viewer, id int64) error {
 	if err := f.mayChange(ctx, v, id); err != nil {
 		return err
@@ -255,7 +254,8 @@ func (f *Feed) DeletePost(ctx context.Context, v account.Viewer, id int64) error
 	return nil
 }
 
-// erase deletes a post, or leaves that to a job of the transaction.
+// erase deletes a post. If the post has too many likes, it empties the row and enqueues a job
+// that deletes the rest.
 func (f *Feed) erase(ctx context.Context, tx *ent.Tx, p *ent.Post) error {
 	if p.LikeCount <= manyLikes {
 		return tx.Post.DeleteOne(p).Exec(ctx)
@@ -278,8 +278,7 @@ func (f *Feed) erase(ctx context.Context, tx *ent.Tx, p *ent.Post) error {
 	return f.cfg.Queue.Enqueue(ctx, tx, queue.Large, job.PostErased, job.Post{Post: p.ID, Author: p.AuthorID})
 }
 
-// Post returns one post. Error: NotFound, also when the viewer may not see it. It
-// costs one query.
+// Post returns a post. Error: NotFound, also if the viewer may not see it. It costs one query.
 func (f *Feed) Post(ctx context.Context, v account.Viewer, id int64) (*ent.Post, error) {
 	posts, err := f.Posts(ctx, v, []int64{id})
 	if err != nil {
@@ -291,8 +290,8 @@ func (f *Feed) Post(ctx context.Context, v account.Viewer, id int64) (*ent.Post,
 	return posts[0], nil
 }
 
-// ReportedPost returns a post for a report of a viewer who may not see it. Moderators read the
-// report, the viewer does not. Error: NotFound. It costs one query.
+// ReportedPost returns a post that a viewer reports without being allowed to see it. Only
+// moderators read the report. Error: NotFound. It costs one query.
 func (f *Feed) ReportedPost(ctx context.Context, id int64) (*ent.Post, error) {
 	p, err := f.db.Post.Query().Where(post.ID(id), post.VisibilityNEQ(schema.Deleted)).Only(ctx)
 	if ent.IsNotFound(err) {
@@ -301,20 +300,20 @@ func (f *Feed) ReportedPost(ctx context.Context, id int64) (*ent.Post, error) {
 	return p, rows.Wrap("find reported post", err)
 }
 
-// Posts returns the posts of the ids, in their order; nil where there is none or
-// none that the viewer may see. It costs one query.
+// Posts returns the posts with the ids, in their order. An entry is nil if there is no such post
+// or the viewer may not see it. It costs one query.
 func (f *Feed) Posts(ctx context.Context, v account.Viewer, ids []int64) ([]*ent.Post, error) {
 	return f.posts.Posts(ctx, visibility.Direct, v.ID, ids, visibility.Likes)
 }
 
-// Data returns the own fields of the app in posts that the viewer was shown, in their order.
-// It costs one query.
+// Data returns the app's own fields of the posts, in their order. The posts must have been read
+// for the viewer. It costs one query.
 func (f *Feed) Data(ctx context.Context, v account.Viewer, posts []*ent.Post) ([]*string, error) {
 	return f.posts.Data(ctx, v.ID, rows.PostIDs(posts))
 }
 
-// Deliveries returns the receipts of the posts, in their order: nil for anyone but
-// the author, and before the fan-out has begun. It costs one query.
+// Deliveries returns the receipts of the posts, in their order. An entry is nil if the viewer is
+// not the author, or if the fan-out has not begun. It costs one query.
 func (f *Feed) Deliveries(ctx context.Context, v account.Viewer, posts []*ent.Post) ([]*ent.Delivery, error) {
 	ids := make([]int64, len(posts)) // 0 for a post of another author
 	for i, p := range posts {
@@ -329,32 +328,31 @@ func (f *Feed) Deliveries(ctx context.Context, v account.Viewer, posts []*ent.Po
 	return rows.InOrder(ids, list, func(d *ent.Delivery) int64 { return d.ID }), nil
 }
 
-// enqueuePost puts the job into the pool for the size of the author's audience.
+// enqueuePost enqueues the job in the pool for the size of the author's audience.
 func (f *Feed) enqueuePost(ctx context.Context, tx *ent.Tx, kind string, author *ent.User, j job.Post) error {
 	pool := queue.Small
-	if author.FollowerCount >= f.LargeAudience() {
+	if author.FollowerCount >= f.cfg.LargeAudience {
 		pool = queue.Large
 	}
 	return f.cfg.Queue.Enqueue(ctx, tx, pool, kind, j)
 }
 
-// Bounds of the own fields of an app, in posts and users: bytes and levels.
+// Bounds of the app's own fields in posts and users: bytes and nesting levels.
 const (
 	MaxData      = text.MaxData
 	MaxDataDepth = text.MaxDataDepth
 )
 
-// MaxKey bounds the bytes of an idempotency key, and keysLast is how long the
-// server remembers one.
+// MaxKey is the maximum length of an idempotency key in bytes. keysLast is how long the server
+// remembers a key.
 const (
 	MaxKey   = 200
 	keysLast = 24 * time.Hour
 )
 
-// PurgeIdempotencyKeys deletes the keys that are older than a day, and reports how
-// many.
+// PurgeIdempotencyKeys deletes keys that are older than a day and returns how many it deleted.
 //
-// Cost: a deletion by index, as large as what has expired.
+// Cost: one deletion by index, proportional to the expired keys.
 func PurgeIdempotencyKeys(ctx context.Context, db *ent.Client, now time.Time) (int, error) {
 	n, err := db.IdempotencyKey.Delete().Where(idempotencykey.CreatedAtLTE(now.Add(-keysLast))).Exec(ctx)
 	return n, rows.Wrap("purge idempotency keys", err)

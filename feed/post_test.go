@@ -27,8 +27,8 @@ import (
 
 var errCrashed = errors.New("the process ended behind its commit")
 
-// mortal is the database of a process that ends as soon as it has committed a
-// transaction, or a statement that is one.
+// mortal is the database of a process that dies as soon as it has committed a transaction or a
+// statement that inserts.
 type mortal struct{ dialect.Driver }
 
 func (d mortal) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
@@ -49,9 +49,9 @@ type mortalTx struct{ dialect.Tx }
 
 func (t mortalTx) Commit() error { return errors.Join(t.Tx.Commit(), errCrashed) }
 
-// A process ends between the commit of a post and its author's own feeds. The client
-// calls again, another process answers, and the author's next reads show the post: no
-// worker need have done its job by then.
+// A process dies between the commit of a post and the write to its author's feeds. The client
+// repeats the call, and another process answers it. The author's next reads show the post before
+// any worker has run its job.
 func TestARepeatedCallShowsThePostThatACrashLeft(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
@@ -74,8 +74,8 @@ func TestARepeatedCallShowsThePostThatACrashLeft(t *testing.T) {
 	})
 }
 
-// A key that comes again with another text is a client's mistake: it would take its second
-// post for made.
+// Reusing a key with another text is an error: otherwise the client would believe that its second
+// post exists.
 func TestIdempotencyKeyOfAnotherText(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
@@ -94,8 +94,8 @@ func TestIdempotencyKeyOfAnotherText(t *testing.T) {
 	})
 }
 
-// A call that is repeated after the post was edited, from another device say, returns the post
-// as it is now, also when what it said first is kept no more.
+// A call that is repeated after the post was edited, for example on another device, returns the
+// post as it is now, also if its original content is no longer kept.
 func TestIdempotencyKeyOfAnEditedPost(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
@@ -128,8 +128,8 @@ func TestIdempotencyKeyOfAnEditedPost(t *testing.T) {
 	})
 }
 
-// A post counts once, in the counter of its visibility, and the newest is known whatever
-// the order of the commits.
+// A post is counted once, in the counter of its visibility, and the newest post is recorded in
+// any order of the commits.
 func TestNewPostsAreCounted(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
@@ -169,32 +169,8 @@ func TestNewPostsAreCounted(t *testing.T) {
 	})
 }
 
-// What is a large audience may change while jobs wait: those keep their pool, and the next
-// post goes where it belongs by then. Another process may go by another number.
-func TestLargeAudienceChanges(t *testing.T) {
-	t.Parallel()
-	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
-		w := newWorld(t, s, feedtest.Options{LargeAudience: 2})
-		ann := w.User("ann")
-		require.NoError(t, s.DB.User.UpdateOneID(ann.ID).SetFollowerCount(2).Exec(w.Ctx))
-		post := w.Post(ann, schema.Public)
-		require.EqualError(t, w.Feed.SetLargeAudience(0), "feed: LargeAudience is 0: it must be at least 1")
-		require.Equal(t, 2, w.Feed.LargeAudience())
-		require.NoError(t, w.Feed.SetLargeAudience(3))
-		w.Post(ann, schema.Public)
-		require.NoError(t, w.Feed.DeletePost(w.Ctx, ann, post))
-		jobs, err := s.DB.Job.Query().Where(job.KindHasPrefix("post.c")).Order(ent.Asc(job.FieldID)).All(w.Ctx)
-		require.NoError(t, err)
-		var pools []string
-		for _, j := range jobs {
-			pools = append(pools, j.Pool)
-		}
-		require.Equal(t, []string{"large", "small", "small"}, pools)
-	})
-}
-
-// A constraint that is not the idempotency key's is an error, and not a post that is
-// nil.
+// If another constraint than the idempotency key's is violated, CreatePost returns an error and
+// not a nil post.
 func TestAnotherConstraintThanThatOfTheIdempotencyKey(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {

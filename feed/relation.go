@@ -23,46 +23,46 @@ import (
 	"tideline/queue"
 )
 
-// pair is two users in a transaction. Unless mutes are changed, nobody else changes a
-// relation between them until it ends: the pair is locked, and so is the viewer's row, but
-// not the other's, whom many may follow at the same time.
+// pair holds two users in a transaction. The pair and the viewer's row are locked, so no other
+// transaction changes a relation between the two until this one ends. The other user's row is not
+// locked, because many users may follow the same user at once. A change of mutes locks nothing.
 type pair struct {
 	tx            *ent.Tx
 	dialect       string
 	viewer, other *ent.User
 	webhooks      *webhook.Outbox
-	// requests collects the users whose list of follow requests the change makes another.
+	// requests collects the users whose list of follow requests changes.
 	requests *[]int64
 }
 
-// relationChange is a change of how the viewer stands to another user.
+// relationChange describes a change of the viewer's relation to another user.
 type relationChange struct {
-	// already reports that a relation is as it would be made: then nothing is locked.
+	// already reports whether the relation is already as wanted. In that case nothing is locked.
 	// Optional.
 	already func(visibility.Relation) bool
-	// unnoticed says that only the viewer's timeline depends on the change: nothing is
-	// locked, done, or told, to the other.
+	// unnoticed marks a change that affects only the viewer's timeline. It locks nothing, and the
+	// other user is not told.
 	unnoticed bool
-	// givesAccess refuses the change while nobody sees the other user. Every other change
-	// also works on a user who is hidden and may come back: otherwise the user would come
-	// back with access that the viewer wanted to take away.
+	// givesAccess makes the change fail while the other user is hidden. A change that takes
+	// access away also works on a hidden user who may be restored, so that the restored user does
+	// not regain that access.
 	givesAccess bool
-	// make makes the change, in the transaction of the pair, and reports whether there
-	// was anything to change.
+	// make makes the change in the transaction of the pair and reports whether it changed
+	// anything that feeds depend on.
 	make func(p pair) (bool, error)
 }
 
-// change makes the change of the locked pair and, when that changed something, has both
-// users' feeds agree with it: the viewer's before change returns, the other's
-// by the workers. It returns the other user as change left it; of a user whom nobody sees,
-// only the id.
+// change makes a change in a transaction that holds the locks described at pair. If it changed
+// anything, it brings the viewer's feeds up to date before it returns; workers update the other
+// user's feeds. It returns the other user after the change, with only the id if that user is
+// hidden.
 //
-// The pair is locked before the viewer, so that no two changes wait for each other; what
-// locks rows of users alone, in the order of ids, never waits for a pair. A change of mutes
-// takes no lock: no counter depends on it, and its row is unique.
+// Deadlocks: the pair is locked before the viewer. A transaction that locks only rows of users,
+// in the order of their ids, never waits for a pair. A change of mutes takes no lock, because no
+// counter depends on it and its row is unique.
 //
-// Cost, of all that change a relation: two short queries if nothing changes. Otherwise
-// one short transaction, a job, and for the viewer that of home.SyncInbox.
+// Cost of every operation that changes a relation: two short queries if nothing changes.
+// Otherwise one short transaction, a job, and home.SyncInbox for the viewer.
 func (f *Feed) change(ctx context.Context, v account.Viewer, other int64, c relationChange) (*ent.User, error) {
 	if v.ID == 0 {
 		return nil, refusal.ErrSignIn
@@ -83,7 +83,7 @@ func (f *Feed) change(ctx context.Context, v account.Viewer, other int64, c rela
 	changed := false
 	var requests []int64
 	err := rows.InTx(ctx, f.db, func(tx *ent.Tx) error {
-		requests = nil // the transaction may be tried again
+		requests = nil // the transaction may run twice
 		p, err := f.pair(ctx, tx, v.ID, other, !c.unnoticed)
 		if err != nil {
 			return err
@@ -103,7 +103,7 @@ func (f *Feed) change(ctx context.Context, v account.Viewer, other int64, c rela
 	if c.unnoticed && ent.IsConstraintError(err) { // a concurrent call came first
 		changed, err = false, nil
 	}
-	if changed { // also if nobody knows whether the commit succeeded
+	if changed { // also if it is unknown whether the commit succeeded
 		f.posts.Narrowed()
 	}
 	if err != nil {
@@ -118,8 +118,8 @@ func (f *Feed) change(ctx context.Context, v account.Viewer, other int64, c rela
 	return f.otherUser(ctx, other, c.givesAccess)
 }
 
-// mayRelate refuses a change of the relation to a user whom nobody sees, unless it gives no
-// access and the user may come back. Error: NotFound.
+// mayRelate returns NotFound if the other user is hidden, unless the change gives no access and
+// the user may be restored.
 func mayRelate(ctx context.Context, hidden *ent.HiddenUserClient, other *ent.User, givesAccess bool) error {
 	if !other.Hidden {
 		return nil
@@ -131,7 +131,8 @@ func mayRelate(ctx context.Context, hidden *ent.HiddenUserClient, other *ent.Use
 	return err
 }
 
-// pair reads the two users, and locks what pair says. Error: NotFound.
+// pair reads the two users. If lock is true, it locks the pair and the viewer's row. Error:
+// NotFound.
 func (f *Feed) pair(ctx context.Context, tx *ent.Tx, viewer, other int64, lock bool) (p pair, err error) {
 	if lock {
 		if err := rows.LockPair(ctx, tx, f.cfg.Dialect, viewer, other); err != nil {
@@ -154,8 +155,8 @@ func (f *Feed) pair(ctx context.Context, tx *ent.Tx, viewer, other int64, lock b
 	return pair{tx, f.cfg.Dialect, users[0], users[1], f.cfg.Webhooks, new([]int64)}, nil
 }
 
-// otherUser returns the user after a change. Of a user whom nobody sees it returns the id
-// and the time that is part of the id.
+// otherUser returns the user after a change. For a hidden user, it returns only the id and the
+// creation time that the id contains.
 func (f *Feed) otherUser(ctx context.Context, id int64, givesAccess bool) (*ent.User, error) {
 	u, err := f.db.User.Query().Where(user.ID(id), rows.WithFollows).Only(ctx)
 	if ent.IsNotFound(err) {
@@ -173,9 +174,9 @@ func (f *Feed) otherUser(ctx context.Context, id int64, givesAccess bool) (*ent.
 	return u, nil
 }
 
-// Follow makes the viewer follow other, or ask to where other approves
-// followers. Doing it again changes nothing. Errors: Unauthenticated,
-// NotFound, BadInput for oneself, Forbidden when either blocks the other.
+// Follow makes the viewer follow other, or sends a follow request if other approves followers.
+// Repeating the call changes nothing. Errors: Unauthenticated, NotFound; BadInput for oneself;
+// Forbidden if one of the two blocks the other.
 //
 // Cost: as change.
 func (f *Feed) Follow(ctx context.Context, v account.Viewer, other int64) (*ent.User, error) {
@@ -202,7 +203,7 @@ func (f *Feed) Follow(ctx context.Context, v account.Viewer, other int64) (*ent.
 	})
 }
 
-// ask adds the viewer's request to follow other.
+// ask adds the viewer's request to follow the other user.
 func (p pair) ask(ctx context.Context) error {
 	if p.webhooks.Wanted() {
 		asked, err := p.tx.FollowRequest.Query().Where(followrequest.RequesterID(p.viewer.ID), followrequest.TargetID(p.other.ID)).Exist(ctx)
@@ -219,7 +220,7 @@ func (p pair) ask(ctx context.Context) error {
 	return p.webhooks.Follow(ctx, p.tx, webhook.FollowRequested, p.viewer, p.other)
 }
 
-// follow adds the edge and counts it; a request for it has served its purpose.
+// follow inserts the follow, updates the counters, and deletes the follow request.
 func (p pair) follow(ctx context.Context, follower, followee *ent.User) error {
 	if _, err := p.deleteRequest(ctx, follower.ID, followee.ID); err != nil {
 		return err
@@ -233,7 +234,7 @@ func (p pair) follow(ctx context.Context, follower, followee *ent.User) error {
 	return p.count(ctx, follower, followee, 1)
 }
 
-// unfollow takes the edge away, or the request for it, and reports whether there was an edge.
+// unfollow deletes the follow and the follow request, and reports whether there was a follow.
 func (p pair) unfollow(ctx context.Context, follower, followee *ent.User) (bool, error) {
 	asked, err := p.deleteRequest(ctx, follower.ID, followee.ID)
 	if err != nil {
@@ -252,8 +253,8 @@ func (p pair) unfollow(ctx context.Context, follower, followee *ent.User) (bool,
 	return n > 0, err
 }
 
-// count counts a follow. The two are the viewer, whose row is locked, and the other, whom it
-// may lock: it comes last.
+// count updates the counters of a follow. It must come last in the transaction, because it may
+// lock the other user's row.
 func (p pair) count(ctx context.Context, follower, followee *ent.User, n int) error {
 	if err := rows.Following.Add(ctx, p.tx, p.dialect, follower.ID, n); err != nil {
 		return fmt.Errorf("count following: %w", err)
@@ -261,8 +262,8 @@ func (p pair) count(ctx context.Context, follower, followee *ent.User, n int) er
 	return rows.Wrap("count followers", rows.Followers.Add(ctx, p.tx, p.dialect, followee.ID, n))
 }
 
-// Unfollow ends the viewer's follow of other, or takes back the request for
-// it. Errors: Unauthenticated, NotFound, BadInput.
+// Unfollow ends the viewer's follow of other, or withdraws the follow request. Errors:
+// Unauthenticated, NotFound, BadInput.
 //
 // Cost: as change.
 func (f *Feed) Unfollow(ctx context.Context, v account.Viewer, other int64) (*ent.User, error) {
@@ -286,9 +287,8 @@ func (p pair) deleteRequest(ctx context.Context, requester, target int64) (bool,
 	return n > 0, nil
 }
 
-// AcceptFollower lets other, who asked, follow the viewer. Accepting a follower
-// again changes nothing. Errors: Unauthenticated, BadInput, NotFound when other
-// did not ask.
+// AcceptFollower accepts other's request to follow the viewer. Accepting a follower again changes
+// nothing. Errors: Unauthenticated, BadInput; NotFound if there is no request.
 //
 // Cost: as change.
 func (f *Feed) AcceptFollower(ctx context.Context, v account.Viewer, other int64) (*ent.User, error) {
@@ -309,8 +309,8 @@ func (f *Feed) AcceptFollower(ctx context.Context, v account.Viewer, other int64
 	})
 }
 
-// RejectFollower refuses other's request to follow the viewer; other is not
-// told. Errors: Unauthenticated, BadInput, NotFound when other did not ask.
+// RejectFollower rejects other's request to follow the viewer. The other user is not told.
+// Errors: Unauthenticated, BadInput; NotFound if there is no request.
 //
 // Cost: as change.
 func (f *Feed) RejectFollower(ctx context.Context, v account.Viewer, other int64) (*ent.User, error) {
@@ -327,9 +327,9 @@ func (f *Feed) RejectFollower(ctx context.Context, v account.Viewer, other int64
 	})
 }
 
-// RemoveFollower ends other's follow of the viewer; other is not told, and may follow again.
-// It changes nothing where other does not follow. Errors: Unauthenticated, NotFound,
-// BadInput.
+// RemoveFollower ends other's follow of the viewer. The other user is not told, and may follow
+// again. It changes nothing if other does not follow the viewer. Errors: Unauthenticated,
+// NotFound, BadInput.
 //
 // Cost: as change.
 func (f *Feed) RemoveFollower(ctx context.Context, v account.Viewer, other int64) (*ent.User, error) {
@@ -341,8 +341,8 @@ func (f *Feed) RemoveFollower(ctx context.Context, v account.Viewer, other int64
 	})
 }
 
-// Block ends follows and requests both ways and keeps the two from each other's
-// posts until Unblock. Errors: Unauthenticated, NotFound, BadInput.
+// Block ends follows and follow requests in both directions and hides the posts of the two users
+// from each other until Unblock. Errors: Unauthenticated, NotFound, BadInput.
 //
 // Cost: as change.
 func (f *Feed) Block(ctx context.Context, v account.Viewer, other int64) (*ent.User, error) {
@@ -366,8 +366,8 @@ func (f *Feed) Block(ctx context.Context, v account.Viewer, other int64) (*ent.U
 	})
 }
 
-// Unblock takes the viewer's block back; follows do not come back with it.
-// Errors: Unauthenticated, NotFound, BadInput.
+// Unblock removes the viewer's block. It does not restore follows. Errors: Unauthenticated,
+// NotFound, BadInput.
 //
 // Cost: as change.
 func (f *Feed) Unblock(ctx context.Context, v account.Viewer, other int64) (*ent.User, error) {
@@ -380,8 +380,8 @@ func (f *Feed) Unblock(ctx context.Context, v account.Viewer, other int64) (*ent
 	})
 }
 
-// Mute keeps other's posts out of the viewer's timeline; other is not told.
-// Errors: Unauthenticated, NotFound, BadInput.
+// Mute removes other's posts from the viewer's timeline. The other user is not told. Errors:
+// Unauthenticated, NotFound, BadInput.
 //
 // Cost: as change.
 func (f *Feed) Mute(ctx context.Context, v account.Viewer, other int64) (*ent.User, error) {
@@ -398,8 +398,8 @@ func (f *Feed) Mute(ctx context.Context, v account.Viewer, other int64) (*ent.Us
 	})
 }
 
-// Unmute brings other's posts back into the viewer's timeline. Errors:
-// Unauthenticated, NotFound, BadInput.
+// Unmute shows other's posts in the viewer's timeline again. Errors: Unauthenticated, NotFound,
+// BadInput.
 //
 // Cost: as change.
 func (f *Feed) Unmute(ctx context.Context, v account.Viewer, other int64) (*ent.User, error) {
@@ -413,7 +413,7 @@ func (f *Feed) Unmute(ctx context.Context, v account.Viewer, other int64) (*ent.
 	})
 }
 
-// blockBetween matches a block between the two, whoever blocked.
+// blockBetween matches a block between the two users in either direction.
 func blockBetween(a, b int64) predicate.Block {
 	return block.Or(
 		block.And(block.BlockerID(a), block.BlockedID(b)),
@@ -421,10 +421,10 @@ func blockBetween(a, b int64) predicate.Block {
 	)
 }
 
-// Relations is how the viewer stands to each of the others, in their order. An
-// item is nil for an anonymous viewer, and zero for the viewer's own id.
+// Relations returns the viewer's relation to each of the others, in their order. An entry is nil
+// if the viewer is anonymous, and zero for the viewer's own id.
 //
-// Cost: one query of six index look-ups a user.
+// Cost: one query of six index look-ups for each user.
 func (f *Feed) Relations(ctx context.Context, v account.Viewer, others []int64) ([]*visibility.Relation, error) {
 	list := make([]*visibility.Relation, len(others))
 	if v.ID == 0 {

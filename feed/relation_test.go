@@ -158,8 +158,7 @@ func TestFollowRequests(t *testing.T) {
 	})
 }
 
-// A follower who is removed follows no more, as after an unfollow, and is not kept from
-// following again.
+// A removed follower no longer follows, as after an unfollow, and may follow again.
 func TestRemoveFollower(t *testing.T) {
 	t.Parallel()
 	each(t, func(w *world) {
@@ -236,15 +235,15 @@ func TestBlockClearsBothWays(t *testing.T) {
 	})
 }
 
-// Access is taken from a user whom nobody sees, and stays taken when the user comes back. Access
-// is not given, and a user who is being deleted is none.
+// Access can be taken from a hidden user and stays taken when the user is restored. Access cannot
+// be given to a hidden user. A user whose deletion has begun is not found.
 func TestAccessIsTakenFromHiddenUsers(t *testing.T) {
 	t.Parallel()
 	each(t, func(w *world) {
 		type change func(context.Context, account.Viewer, int64) (*ent.User, error)
 		takes := map[string]struct {
 			do   change
-			left visibility.Relation // of the viewer, who follows the other and is followed
+			left visibility.Relation // the viewer follows the other user and is followed
 		}{
 			"unfollow":        {w.Feed.Unfollow, visibility.Relation{FollowedBy: true}},
 			"remove follower": {w.Feed.RemoveFollower, visibility.Relation{Following: true}},
@@ -280,7 +279,7 @@ func TestAccessIsTakenFromHiddenUsers(t *testing.T) {
 				w.Befriend(alice, bob)
 				post := w.Post(alice, schema.Followers)
 				show := hide(bob.ID)
-				for range 2 { // the second time it is so already
+				for range 2 { // the second call changes nothing
 					u, err := change.do(w.Ctx, alice, bob.ID)
 					require.NoError(w, err, "%s while %s", doing, how)
 					require.Equal(w, &ent.User{ID: bob.ID, CreatedAt: ids.TimeOf(bob.ID), Data: new(ent.NoData)}, u, "nothing of a hidden user is shown")
@@ -295,7 +294,7 @@ func TestAccessIsTakenFromHiddenUsers(t *testing.T) {
 				_, err = w.Feed.Post(w.Ctx, bob, post)
 				require.Equal(w, change.left.FollowedBy, err == nil, "%s while %s: %v", doing, how, err)
 			}
-			// Requests both ways.
+			// Follow requests in both directions.
 			yes, alice, bob := true, user(), user()
 			for _, v := range []account.Viewer{alice, bob} {
 				_, err := w.Accounts.UpdateProfile(w.Ctx, v, account.Profile{ApprovesFollowers: &yes})
@@ -428,7 +427,7 @@ func TestUserLists(t *testing.T) {
 			want = append([]int64{fan.ID}, want...)
 		}
 		require.Equal(w, want, got, "newest follow first, each once")
-		// The users were written straight into the table.
+		// The users were inserted without KeepNames.
 		_, err := account.IndexNames(w.Ctx, w.Stores.DB, len(u))
 		require.NoError(w, err)
 		found, err := w.Directory.Search(w.Ctx, "USER2", paging.Page{})
@@ -443,8 +442,7 @@ func TestUserLists(t *testing.T) {
 	})
 }
 
-// A user who mutes, or who asks for a relation that exists already, waits for nobody who
-// has one of the two users under lock.
+// A mute, and an operation whose relation already exists, wait for no lock on either user.
 func TestMutesAndNoOpsTakeNoLock(t *testing.T) {
 	t.Parallel()
 	s := storagetest.Real(t)

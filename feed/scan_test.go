@@ -18,7 +18,7 @@ import (
 	"tideline/storage/storagetest"
 )
 
-// crowded are rows of others, as many of each table as make an index worth its while.
+// crowded inserts rows of other users, enough in each table that the planner uses an index.
 const crowded = `
 INSERT INTO users (id, handle, name, password_hash, created_at) SELECT i, 'crowd' || i, 'Crowd ' || i, '-', now() FROM generate_series(1, 6000) i;
 INSERT INTO posts (id, author_id, text, visibility) SELECT i, i, 'one of a crowd', 'PUBLIC' FROM generate_series(1, 6000) i;
@@ -35,7 +35,7 @@ INSERT INTO deliveries (id) SELECT i FROM generate_series(1, 6000) i;
 INSERT INTO idempotency_keys (user_id, key, post_id, created_at) SELECT i, 'k', i, now() FROM generate_series(1, 6000) i;
 ANALYZE`
 
-// What users do, and what workers do after it, reads no table from end to end.
+// No action of a user, and no job that follows from it, reads a whole table.
 func TestNothingScans(t *testing.T) {
 	t.Parallel()
 	cfg := storage.Config{DatabaseURL: storagetest.PostgresURL(t), RedisURL: storagetest.StartRedis(t).URL()}
@@ -58,7 +58,7 @@ func TestNothingScans(t *testing.T) {
 	_, err = feed.PurgeIdempotencyKeys(w.Ctx, s.DB, w.Now())
 	require.NoError(t, err)
 	stop()
-	s.SQL.SetMaxIdleConns(0) // a connection tells its statistics at its end
+	s.SQL.SetMaxIdleConns(0) // a connection reports its statistics when it closes
 	require.Eventually(t, func() bool {
 		var n int
 		require.NoError(t, watch.SQL.QueryRowContext(t.Context(), "SELECT seq_scan + idx_scan FROM pg_stat_user_tables WHERE relname = 'follows'").Scan(&n))
@@ -79,7 +79,7 @@ func TestNothingScans(t *testing.T) {
 	require.Empty(t, scanned)
 }
 
-// busyDay has a few users do each thing.
+// busyDay performs each action with a few users.
 func (w *world) busyDay() {
 	w.Helper()
 	u := w.Users(6)

@@ -14,21 +14,22 @@ import (
 	"tideline/feed/refusal"
 )
 
-// How far the look for users to suggest goes.
+// Limits of the search for users to suggest.
 const (
-	suggestFrom  = 50  // of the viewer's followees, the newest follows
-	suggestEach  = 100 // of the followees of each of these, the newest follows
-	suggestAmong = 200 // of the users found
-	suggestStep  = 50  // of these, as many are read at once
+	suggestFrom  = 50  // the viewer's newest follows that are read
+	suggestEach  = 100 // the newest follows that are read of each of these followees
+	suggestAmong = 200 // candidates at most
+	suggestStep  = 50  // candidates whose relations are read together
 )
 
-// friendsOfFriends are the users whom the followees of the user $1 follow and $1 does not.
-// First come those whom most of them follow, then the newest. A followee who is hidden
-// counts for nobody. Each look-up is a scalar, so that no plan reads a table from end to end.
+// friendsOfFriends returns a query for the users that the followees of user $1 follow and user $1
+// does not. Users followed by the most followees come first, then the newest. The follows of a
+// hidden followee do not count. Each look-up is a scalar subquery, so that no query plan reads a
+// whole table.
 func friendsOfFriends(of string) string {
 	theirs := fmt.Sprintf("FROM follows g WHERE g.follower_id = mine.id ORDER BY g.id DESC LIMIT %d", suggestEach)
 	join := "CROSS JOIN LATERAL (SELECT g.followee_id " + theirs + ") h"
-	if of == dialect.SQLite { // has no LATERAL, but takes rows whose id is IN what depends on another row
+	if of == dialect.SQLite { // SQLite has no LATERAL, but accepts a correlated subquery in IN
 		join = "CROSS JOIN follows h ON h.id IN (SELECT g.id " + theirs + ")"
 	}
 	return fmt.Sprintf("SELECT near.id FROM (SELECT h.followee_id AS id, count(*) AS friends"+
@@ -38,23 +39,23 @@ func friendsOfFriends(of string) string {
 		" ORDER BY near.friends DESC, near.id DESC LIMIT %d", suggestFrom, join, suggestAmong)
 }
 
-// popular are some of the users whose posts readers merge, having very many followers, and
-// the newest users. First come those who are followed by most, then the newest.
+// popular selects some users in the pull mode, who have very many followers, and the newest
+// users. It orders them by follower count, then newest first.
 var popular = fmt.Sprintf("SELECT id FROM ("+
 	"SELECT id, follower_count FROM (SELECT id, follower_count FROM users WHERE fan_out_mode = '%[1]s' LIMIT %[2]d) merged"+
 	" UNION SELECT id, follower_count FROM (SELECT id, follower_count FROM users ORDER BY id DESC LIMIT %[2]d) newest"+
 	") u ORDER BY follower_count DESC, id DESC LIMIT 2 * %[2]d", user.FanOutModePULL, suggestAmong)
 
-// Suggestions are users whom the viewer may want to follow: those whom most of the viewer's
-// followees follow, and when there are too few, those of the newest users, and of those with
-// very many followers, who are followed by most. Nobody is among them whom the viewer
-// follows, asks to follow, blocks or mutes, who blocks the viewer, or who is hidden. First is
-// as of a page. Errors: Unauthenticated, BadInput.
+// Suggestions returns users that the viewer may want to follow. Users followed by the most of the
+// viewer's followees come first. If there are too few, it adds users with very many followers and
+// new users, by follower count. It leaves out users that the viewer follows, has asked to follow,
+// blocks or mutes, users that block the viewer, and hidden users. The parameter first is the
+// length of the list, with the limits of a page. Errors: Unauthenticated, BadInput.
 //
 // Cost: an index range of 50 follows, one of 100 for each of them, and a look-up for each user
-// found, some milliseconds at the most; then two queries for each 50 users, 200 at the most.
-// When there are too few, an index range of 200 users, 200 users of the other kind, and two
-// queries for each 50 of these, too.
+// found, together a few milliseconds at most; then two queries for each 50 users, for at most 200
+// users. If there are too few, also an index range of 200 users, 200 users in the pull mode, and
+// two queries for each 50 of these.
 func (f *finder) Suggestions(ctx context.Context, v account.Viewer, first *int) ([]*ent.User, error) {
 	if v.ID == 0 {
 		return nil, refusal.ErrSignIn
@@ -79,7 +80,8 @@ func (f *finder) Suggestions(ctx context.Context, v account.Viewer, first *int) 
 	return append(users, more...), err
 }
 
-// suggestible are the first n of the users who may be suggested to the viewer, in their order.
+// suggestible returns the first n of the given users that can be suggested to the viewer, in
+// order.
 func (f *finder) suggestible(ctx context.Context, v account.Viewer, among []int64, n int) (users []*ent.User, err error) {
 	for len(among) > 0 && len(users) < n {
 		step := among[:min(suggestStep, len(among))]

@@ -16,7 +16,7 @@ import (
 	"tideline/storage/storagetest"
 )
 
-// suggested are the handles of the first n users who are suggested to the viewer.
+// suggested returns the handles of the first n suggestions for the viewer.
 func (w *world) suggested(v account.Viewer, n int) []string {
 	w.Helper()
 	users, err := w.Feed.Suggestions(w.Ctx, v, &n)
@@ -28,8 +28,9 @@ func (w *world) suggested(v account.Viewer, n int) []string {
 	return handles
 }
 
-// Whom most followees follow comes first, then who is followed by most, then the newest;
-// nobody whom the viewer knows already, or who does not see the viewer or is not seen.
+// Users followed by the most followees come first, then users with the most followers, then the
+// newest. Users who are known to the viewer already, who block the viewer, or who are hidden are
+// left out.
 func TestSuggestions(t *testing.T) {
 	t.Parallel()
 	each(t, func(w *world) {
@@ -81,8 +82,8 @@ func TestSuggestions(t *testing.T) {
 	})
 }
 
-// The look around a viewer goes as far as it says, and the followees whom all friends follow
-// do not stand in the way. A user with very many followers is suggested, however old.
+// The search is limited to the newest follows. Followees that all friends follow, too, do not
+// displace other candidates. A user with very many followers is suggested at any age.
 func TestSuggestionsOfMany(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {

@@ -20,7 +20,7 @@ import (
 	"tideline/storage/storagetest"
 )
 
-// tagged returns the posts that a viewer is shown of a tag, by pages of a size.
+// tagged returns the posts that the list of a tag shows to a viewer, read with a given page size.
 func tagged(w *feedtest.World, v account.Viewer, tag string, size int) []int64 {
 	w.Helper()
 	all := []int64{}
@@ -42,8 +42,8 @@ func say(w *feedtest.World, author account.Viewer, text string, v schema.Visibil
 	return p.ID
 }
 
-// The list of a tag has what the viewer may see, newest first, whoever wrote it, and neither
-// users nor words that the viewer mutes.
+// The list of a tag contains the posts that the viewer may see, newest first, of any author. It
+// leaves out muted users and posts with muted words.
 func TestTaggedPosts(t *testing.T) {
 	t.Parallel()
 	feedtest.EachIdle(t, func(w *feedtest.World) {
@@ -95,7 +95,8 @@ func TestTaggedPosts(t *testing.T) {
 	})
 }
 
-// A post leaves and enters the lists of tags with its text, and goes from them with its row.
+// An edit adds a post to the lists of its new tags and removes it from the others. Deleting its
+// row removes it from all.
 func TestTagsFollowTheText(t *testing.T) {
 	t.Parallel()
 	feedtest.EachIdle(t, func(w *feedtest.World) {
@@ -119,7 +120,7 @@ func TestTagsFollowTheText(t *testing.T) {
 		edit("#ebb #flow", "ebb", "flow")
 		edit("none")
 		edit("#TIDE", "tide")
-		// Rows that a version without tags left behind are in nobody's way.
+		// Rows left by a version without tags do no harm.
 		w.Stores.DB.Post.UpdateOneID(id).SetText("by another version").ExecX(w.Ctx)
 		edit("#tide again", "tide")
 
@@ -134,8 +135,8 @@ func TestTagsFollowTheText(t *testing.T) {
 	})
 }
 
-// A tag full of posts that the viewer may not see costs a bounded read: its pages end early,
-// and go on.
+// A tag full of posts that the viewer may not see costs a bounded read: a page ends early, and
+// the list continues.
 func TestTagFullOfHiddenPosts(t *testing.T) {
 	t.Parallel()
 	feedtest.EachIdle(t, func(w *feedtest.World) {
@@ -166,7 +167,7 @@ func TestTagFullOfHiddenPosts(t *testing.T) {
 			require.NotNil(w, p.After)
 			raw, err := base64.RawURLEncoding.DecodeString(*p.After)
 			require.NoError(w, err)
-			id := int64(binary.BigEndian.Uint64(raw[10:])) // as paging.Cursor has it
+			id := int64(binary.BigEndian.Uint64(raw[10:])) // the encoding of paging.Cursor
 			require.False(w, w.Stores.DB.Post.Query().Where(post.ID(id), post.VisibilityEQ(schema.Private)).ExistX(w.Ctx),
 				"a cursor names a post that the viewer may not see")
 		}

@@ -5,13 +5,9 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
-
-	"entgo.io/ent/dialect/sql"
 
 	"tideline/ent"
 	"tideline/ent/mutedword"
-	"tideline/ent/schema"
 	"tideline/ent/user"
 	"tideline/feed/account"
 	"tideline/feed/home"
@@ -24,20 +20,16 @@ import (
 )
 
 const (
-	// MaxMutedWords is how many words a user may mute.
+	// MaxMutedWords is the number of words that a user may mute.
 	MaxMutedWords = 100
-	// MaxMutedWord is how long a word or phrase may be, in characters (Unicode code points).
+	// MaxMutedWord is the maximum length of a muted word or phrase, in characters (Unicode code
+	// points).
 	MaxMutedWord = 64
 )
 
-var (
-	wordField = text.Field{What: "The word", Name: "word", Limit: "mutedWordLength", Least: 1, Most: MaxMutedWord}
-	// mutedWordField is a word that is muted already. Earlier versions checked the length before
-	// folding, by which one character may become 18.
-	mutedWordField = text.Field{What: "The word", Name: "word", Limit: "mutedWordLength", Least: 1, Most: 18 * MaxMutedWord}
-)
+var wordField = text.Field{What: "The word", Name: "word", Limit: "mutedWordLength", Least: 1, Most: MaxMutedWord}
 
-// mutedWords changes the words that users mute.
+// mutedWords implements the operations on muted words.
 type mutedWords struct {
 	cfg   Config
 	db    *ent.Client
@@ -45,10 +37,10 @@ type mutedWords struct {
 	home  *home.Home
 }
 
-// MuteWord keeps posts of others that have the word or phrase out of the viewer's timeline;
-// nobody is told. It returns the word in the form in which it is compared, see
-// visibility.NormalWord, and the viewer's row. Muting it again changes nothing. Errors: Unauthenticated; BadInput
-// for a text without a word, one that is too long, and for too many words.
+// MuteWord removes posts of others that contain the word or phrase from the viewer's timeline.
+// Nobody else is told. It returns the word as visibility.NormalWord normalises it, and the
+// viewer's row. Muting the same word again changes nothing. Errors: Unauthenticated; BadInput for
+// a text without a word, for a text that is too long, and for too many words.
 //
 // Cost: a short transaction, a job and four round trips.
 func (m *mutedWords) MuteWord(ctx context.Context, v account.Viewer, word string) (normalised string, u *ent.User, err error) {
@@ -66,27 +58,25 @@ func (m *mutedWords) MuteWord(ctx context.Context, v account.Viewer, word string
 		if len(muted) >= MaxMutedWords {
 			return false, refusal.New(refusal.TooMany, "At most %d words can be muted.", MaxMutedWords).Beyond("mutedWords", MaxMutedWords, len(muted)+1)
 		}
-		return true, tx.MutedWord.Create().SetUserID(v.ID).SetWord(word).SetHead(head).SetForm(visibility.FormOfWords).Exec(ctx)
+		return true, tx.MutedWord.Create().SetUserID(v.ID).SetWord(word).SetHead(head).Exec(ctx)
 	})
 }
 
-// UnmuteWord brings the posts back that MuteWord kept out. Errors: Unauthenticated, BadInput.
+// UnmuteWord shows the posts again that MuteWord removed. Errors: Unauthenticated, BadInput.
 //
 // Cost: as MuteWord.
 func (m *mutedWords) UnmuteWord(ctx context.Context, v account.Viewer, word string) (normalised string, u *ent.User, err error) {
-	shown := strings.TrimSpace(word)
-	if word, err = mutedWordField.FoldPhrase(word); err != nil {
+	if word, err = wordField.FoldPhrase(word); err != nil {
 		return "", nil, err
 	}
 	return m.changeWords(ctx, v, word, func(tx *ent.Tx, word, _ string) (bool, error) {
-		// In the form of a version before, until a worker has written it anew.
-		n, err := tx.MutedWord.Delete().Where(mutedword.UserID(v.ID), mutedword.WordIn(word, shown)).Exec(ctx)
+		n, err := tx.MutedWord.Delete().Where(mutedword.UserID(v.ID), mutedword.Word(word)).Exec(ctx)
 		return n > 0, err
 	})
 }
 
-// changeWords changes the viewer's words, and has the viewer's clients read again if that
-// changed something.
+// changeWords changes the viewer's words. If they changed, it tells the viewer's clients to read
+// the timeline again.
 func (m *mutedWords) changeWords(ctx context.Context, v account.Viewer, word string, make func(tx *ent.Tx, word, head string) (bool, error)) (normalised string, u *ent.User, err error) {
 	if v.ID == 0 {
 		return "", nil, refusal.ErrSignIn
@@ -106,7 +96,7 @@ func (m *mutedWords) changeWords(ctx context.Context, v account.Viewer, word str
 		}
 		return m.cfg.Queue.Enqueue(ctx, tx, queue.Relations, job.WordsChanged, j)
 	})
-	if changed { // also if nobody knows whether the commit succeeded
+	if changed { // also if it is unknown whether the commit succeeded
 		m.posts.Narrowed()
 	}
 	if err != nil || !changed {
@@ -118,8 +108,8 @@ func (m *mutedWords) changeWords(ctx context.Context, v account.Viewer, word str
 	return word, u, nil
 }
 
-// MutedWords returns the words that the viewer mutes, in the order in which they were
-// muted; nil for anybody but the owner.
+// MutedWords returns the viewer's muted words in the order in which they were muted. It returns
+// nil unless the viewer is the owner.
 //
 // Cost: one query by index.
 func (m *mutedWords) MutedWords(ctx context.Context, v account.Viewer, owner int64) ([]string, error) {
@@ -131,43 +121,4 @@ func (m *mutedWords) MutedWords(ctx context.Context, v account.Viewer, owner int
 		words = []string{}
 	}
 	return words, rows.Wrap("read muted words", err)
-}
-
-// FoldMutedWords rewrites up to n muted words in the form of an earlier version, and has the
-// clients of their users read again where that makes a difference. It returns how many there
-// were.
-//
-// Cost: a look-up in an index that is empty most often; else a short transaction for each word,
-// which locks the user.
-func FoldMutedWords(ctx context.Context, db *ent.Client, q *queue.Queue, n int) (int, error) {
-	list, err := db.MutedWord.Query().Where(func(s *sql.Selector) { s.Where(sql.ExprP(schema.MutedWordOfBefore)) }).
-		Order(mutedword.ByID()).Limit(n).All(ctx)
-	if err != nil {
-		return 0, fmt.Errorf("read muted words: %w", err)
-	}
-	for _, row := range list {
-		err := rows.InTx(ctx, db, func(tx *ent.Tx) error {
-			if _, err := tx.User.Query().Where(user.ID(row.UserID), rows.ForUpdate).OnlyID(ctx); err != nil {
-				return fmt.Errorf("lock user: %w", err)
-			}
-			word, head := visibility.NormalWord(row.Word)
-			there, err := tx.MutedWord.Query().Where(mutedword.UserID(row.UserID), mutedword.Word(word), mutedword.IDNEQ(row.ID)).Exist(ctx)
-			if err != nil {
-				return fmt.Errorf("look for the muted word: %w", err)
-			}
-			if there || head == "" {
-				_, err = tx.MutedWord.Delete().Where(mutedword.ID(row.ID)).Exec(ctx)
-			} else {
-				err = tx.MutedWord.Update().Where(mutedword.ID(row.ID)).SetWord(word).SetHead(head).SetForm(visibility.FormOfWords).Exec(ctx)
-			}
-			if err != nil || word == row.Word {
-				return rows.Wrap("fold muted word", err)
-			}
-			return q.Enqueue(ctx, tx, queue.Relations, job.WordsChanged, job.Words{User: row.UserID, Change: rand.Int64()})
-		})
-		if err != nil && !ent.IsNotFound(err) { // the user is gone, and the word with it
-			return 0, err
-		}
-	}
-	return len(list), nil
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// An account's sessions, handle and password, as a client sees them.
+// An account's sessions, handle and password over the API.
 func TestAccountOverTheAPI(t *testing.T) {
 	t.Parallel()
 	each(t, func(c *client) {
@@ -36,7 +36,7 @@ func TestAccountOverTheAPI(t *testing.T) {
 	})
 }
 
-// An account is deleted, exported and restored, as a client sees it.
+// The deletion, export and restoration of an account over the API.
 func TestDeletionOverTheAPI(t *testing.T) {
 	t.Parallel()
 	each(t, func(c *client) {

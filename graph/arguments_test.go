@@ -9,8 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A client that sends a wrong argument gets a message that says so, and nothing
-// about how the server found out.
+// The error for a wrong argument names the argument and discloses nothing about the server's internals.
 func TestBadArguments(t *testing.T) {
 	each(t, func(c *client) {
 		_, bob := c.signUp("bob")
@@ -139,14 +138,14 @@ func TestBadArguments(t *testing.T) {
 			require.NotEmpty(c.t, a.Errors[0].Message, name)
 			require.Less(c.t, len(a.Errors[0].Message), 200, name)
 		}
-		// An argument that is left out has its default.
+		// An omitted argument has its default.
 		require.Len(c.t, c.get("timeline.nodes", timeline, nil), 1)
 		require.Len(c.t, c.get("timeline.nodes", timeline, map[string]any{"v": nil, "w": nil}), 1)
 	})
 }
 
-// What no server made is looked up as what does not exist: a client that kept an id of
-// another server, or follows a mistyped address, gets null.
+// An id or handle that no server made is looked up as a missing object. A client with an id of another
+// server, or a mistyped address, gets null.
 func TestMalformedLookUps(t *testing.T) {
 	each(t, func(c *client) {
 		annID, ann := c.signUp("ann")
@@ -169,8 +168,8 @@ func TestMalformedLookUps(t *testing.T) {
 	})
 }
 
-// A form reads from an error which of its fields is wrong, why, and by how much, without
-// the message; and the limits before it sends anything.
+// A form can read from an error which of its fields is wrong, why, and by how much, without parsing the
+// message. It can also read the limits in advance.
 func TestErrorsForForms(t *testing.T) {
 	each(t, func(c *client) {
 		_, ann := c.signUp("ann")
@@ -244,7 +243,7 @@ func repeat(s string, n int) []any {
 	return out
 }
 
-// Log-in answers the same for every handle and password that do not match.
+// Log-in gives the same answer for every handle and password that do not match.
 func TestLogInTellsNothing(t *testing.T) {
 	each(t, func(c *client) {
 		c.signUp("ann")

@@ -11,12 +11,11 @@ import (
 	"tideline/feed/paging"
 )
 
-// A field that needs a look-up of its own, such as a post's author, is looked up
-// for all objects that were read together as soon as gqlgen asks one of them for
-// it. Unlike a data loader that gathers keys for a millisecond, it waits for
-// nothing, and the number of queries of a page does not depend on scheduling.
+// Some fields need a look-up, such as a post's author. They are looked up for all objects that were read
+// together, as soon as gqlgen resolves the field of the first object. A data loader would gather keys for a
+// millisecond. A batch does not wait, and the number of queries of a page does not depend on scheduling.
 
-// batch has objects that were read together, and the fields looked up for them.
+// batch is a list of objects that were read together, with the fields looked up for them.
 type batch[T any] struct {
 	objects []*T
 	mu      sync.Mutex
@@ -30,8 +29,8 @@ type column struct {
 	err    error
 }
 
-// batches finds the batch of an object. It lives for one execution and remembers
-// nothing from one request, or one event, to the next.
+// batches finds the batch of an object. It lives for one execution: a query, a mutation, or
+// one event of a subscription.
 type batches struct {
 	mu    sync.Mutex
 	posts map[*ent.Post]place[ent.Post]
@@ -59,9 +58,8 @@ func withBatches(ctx context.Context) context.Context {
 	})
 }
 
-// unreadOnce returns the viewer's unread count. It counts once an execution, however often
-// a document asks for it; each time outside of one, and in a mutation, whose every field may
-// change the count.
+// unreadOnce returns the viewer's unread count. Within one query or event it counts at most once. In a
+// mutation, where each field may change the count, and outside an execution, it counts on each call.
 func unreadOnce(ctx context.Context, count func() (int, error)) (int, error) {
 	b, executing := ctx.Value(batchesKey{}).(*batches)
 	if !executing || graphql.GetOperationContext(ctx).Operation.Operation == ast.Mutation {
@@ -73,7 +71,7 @@ func unreadOnce(ctx context.Context, count func() (int, error)) (int, error) {
 
 func batchesOf(ctx context.Context) *batches { return ctx.Value(batchesKey{}).(*batches) }
 
-// together makes a batch of objects; it leaves out nil ones.
+// together adds a batch of objects. It skips nil objects and objects that are in a batch already.
 func together[T any](b *batches, places map[*T]place[T], objects []*T) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -96,7 +94,7 @@ func usersTogether(ctx context.Context, users []*ent.User) {
 	together(b, b.users, users)
 }
 
-// postPage returns the page and makes a batch of its posts.
+// postPage returns the page and adds a batch of its posts.
 func postPage(ctx context.Context, c *paging.Connection[ent.Post], err error) (*paging.Connection[ent.Post], error) {
 	if c != nil {
 		postsTogether(ctx, c.Nodes())
@@ -112,8 +110,7 @@ func userPage(ctx context.Context, c *paging.Connection[ent.User], err error) (*
 	return c, err
 }
 
-// field returns the named field of an object. It reads the field for the whole
-// batch at once.
+// field returns the named field of an object. It reads the field for the whole batch at once.
 func field[T, V any](
 	b *batches, places map[*T]place[T], object *T, name string, read func(objects []*T) ([]V, error),
 ) (value V, err error) {

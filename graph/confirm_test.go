@@ -18,8 +18,8 @@ import (
 	"tideline/live"
 )
 
-// between does something once, before a query or a pipeline of scripts: while more is
-// read for an event.
+// between runs a function once before a query or a pipeline of scripts, while further
+// fields of an event are being read.
 type between struct{ then atomic.Pointer[func()] }
 
 func (b *between) do() {
@@ -46,16 +46,16 @@ func (b *between) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 	}
 }
 
-// Another process hides the post of an event after the verdict, while more is read
-// for the event: the event is not sent. The others get it.
+// If another process hides the post of an event after the verdict, while further fields are being read, the
+// event is not sent. Subscribers who may still see the post receive it.
 func TestEventThatIsHiddenWhileItIsMadeIsNotSent(t *testing.T) {
 	each(t, func(c *client) {
 		n := 10
-		var likes, feeds, users between // users is what is not read with the post
+		var likes, feeds, users between // users intercepts fields that are not read with the post
 		c.s.DB.Like.Intercept(&likes)
 		c.s.DB.UserData.Intercept(&users)
 		c.s.Redis.AddHook(&feeds)
-		c.Hub.Prepare(func(context.Context, live.Event) {}) // the first reader gives the verdict
+		c.Hub.Prepare(func(context.Context, live.Event) {}) // no preparation: the first reader asks for the verdict
 		const unread, liked = "unreadCount", "edge { node { id viewerHasLiked } }"
 		for name, test := range map[string]struct {
 			fields string

@@ -17,8 +17,9 @@ var postByNewest = ent.Desc("id")
 
 const draft = `mutation($v: CreatePostInput!) { createPost(input: $v) { post { id data author { data } } } }`
 
-// Own fields of the app come back in canonical form to all who see the post, from a document
-// and from variables, and stand for an idempotency key together with the text.
+// The app's own fields of a post are returned in canonical form to everyone who sees the post,
+// whether they were given in the document or in variables. Together with the text they identify
+// the request of an idempotency key.
 func TestDataOfPosts(t *testing.T) {
 	each(t, func(c *client) {
 		_, ann := c.signUp("ann")
@@ -53,7 +54,7 @@ func TestDataOfPosts(t *testing.T) {
 	})
 }
 
-// A profile has links, a picture where its host is allowed, and own fields of the app.
+// A profile has links, an avatar if its host is allowed, and the app's own fields.
 func TestProfileOfAUser(t *testing.T) {
 	each(t, func(c *client) {
 		_, ann := c.signUp("ann")
@@ -87,8 +88,8 @@ func TestProfileOfAUser(t *testing.T) {
 	})
 }
 
-// An edit is told to who has the post as an update, and to who has not, as it had a word that
-// they mute, as a post; both ask the same.
+// A subscriber with the post receives an edit as an update. A subscriber who did not have it, because it
+// contained a word they mute, receives it as a new post. Both select the same fields.
 func TestEditsOverTheAPI(t *testing.T) {
 	each(t, func(c *client) {
 		c.Work()
@@ -150,7 +151,7 @@ func TestEditsOverTheAPI(t *testing.T) {
 	})
 }
 
-// An event has the data of its post, read once for all who ask for it.
+// An event has the data of its post, which is read once for all subscribers.
 func TestDataInEvents(t *testing.T) {
 	each(t, func(c *client) {
 		ann, bob, eve := c.User("ann"), c.User("bob"), c.User("eve")

@@ -11,8 +11,7 @@ import (
 	"tideline/graph/exec"
 )
 
-// The deadline of a request reaches the stores, and the client gets an error that
-// says so.
+// The deadline of a request reaches the stores, and the client gets an error that says so.
 func TestDeadlineReachesTheStores(t *testing.T) {
 	each(t, func(c *client) {
 		_, ann := c.signUp("ann")
@@ -25,8 +24,8 @@ func TestDeadlineReachesTheStores(t *testing.T) {
 			require.Equal(c.t, graph.CodeTimeout, response.Errors[0].Extensions["code"])
 			cancel()
 		}
-		// Another transaction locks the row that the mutation needs: it gives up in
-		// time.
+		// Another transaction holds the lock of the row that the mutation needs, so the
+		// mutation gives up at its deadline.
 		tx, err := c.s.DB.Tx(c.ctx)
 		require.NoError(c.t, err)
 		defer tx.Rollback()

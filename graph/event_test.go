@@ -14,7 +14,7 @@ import (
 	"tideline/storage/storagetest"
 )
 
-// plain selects all fields of a type that have neither arguments nor fields of their own.
+// plain selects all fields of a type that have neither arguments nor subfields.
 func (c *client) plain(name string) string {
 	var names []string
 	const query = `query($name: String!) { __type(name: $name) { fields { name args { name } type { ...t } } } }
@@ -32,7 +32,7 @@ func (c *client) plain(name string) string {
 	return strings.Join(names, " ")
 }
 
-// An event shows what a query of its post shows: nothing of it was left unread.
+// An event shows the same as a query of its post: no field is left unread.
 func TestEventShowsWhatAQueryShows(t *testing.T) {
 	each(t, func(c *client) {
 		author, first, second := c.User("author"), c.User("first"), c.User("second")
@@ -70,8 +70,8 @@ func TestEventShowsWhatAQueryShows(t *testing.T) {
 	})
 }
 
-// What an app shows of a post that one subscriber is told of was read with the verdict, in one
-// statement, and so nothing has to be judged again.
+// If one subscriber receives an event, the fields that an app shows of its post are read together with the
+// verdict, in one statement, so no second verdict is needed.
 func TestEventForOneCostsOneQuery(t *testing.T) {
 	each(t, func(c *client) {
 		author, reader := c.User("author"), c.User("reader")
@@ -80,7 +80,7 @@ func TestEventForOneCostsOneQuery(t *testing.T) {
 		s := c.subscribe(reader, `subscription { e: timelineEvents { ... on TimelinePostAdded { position
 			edge { cursor score node { id text data likeCount viewerHasLiked author { handle name bio avatarUrl followerCount } } } } } }`, nil)
 		least := math.MaxInt
-		for range 10 { // queries that run every few seconds do not count
+		for range 10 { // periodic queries do not count
 			id := c.History(author, 1)[0]
 			count := storagetest.CountQueries(c.s)
 			_, err := live.NewPublisher(c.s.Redis, c.s.Sharded).Publish(c.ctx, live.Event{Kind: live.Added, Post: id, Author: author.ID}, []int64{reader.ID})

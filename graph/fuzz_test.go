@@ -10,7 +10,7 @@ import (
 	"tideline/feed/refusal"
 )
 
-// An id is refused or names one row, and has one spelling.
+// An id is either refused or names one row, and each row has one spelling of its id.
 func FuzzID(f *testing.F) {
 	for _, text := range []string{
 		ent.NodeID("User", 1), ent.NodeID("Post", 1<<53-1), ent.NodeID("Session", 1), ent.NodeID("Post", -1), ent.NodeID("Relationship:1", 2), "", "x", "VXNlcjox=", "\x00",

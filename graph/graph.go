@@ -1,11 +1,9 @@
-// Package graph is the public API. It hides GraphQL from the rooms of feed, which
-// hold the rules: resolvers are thin, refusals become errors with an
-// extensions.code.
+// Package graph implements the public GraphQL API on the packages of feed, which hold the rules. Resolvers
+// are thin. Refusals become errors with an extensions.code.
 //
-// gqlgen executes it: gqlgen writes graph/generated, graph/model binds the schema's
-// types to those of ent and feed, graph/exec admits operations. A field that
-// depends on many objects that were read together is read for all of them at once
-// (batch.go), so a page costs a constant number of queries, whatever its length.
+// gqlgen generates graph/generated from the schema. graph/model binds the schema's types to the types of ent
+// and feed. graph/exec admits and executes operations. A field that needs a look-up is read for all objects
+// that were read together (batch.go), so a page costs a constant number of queries, whatever its length.
 package graph
 
 import (
@@ -40,20 +38,19 @@ import (
 //go:embed schema.graphqls
 var Schema string
 
-// Config says how open the API is.
+// Config configures the engine of the API.
 type Config struct {
 	// Introspection allows clients to read the schema.
 	Introspection bool
-	// Suggestions adds "Did you mean" to errors, which discloses names of the
-	// schema.
+	// Suggestions adds "Did you mean" to errors, which discloses names of the schema.
 	Suggestions bool
 	// Limits bound one request.
 	Limits exec.Limits
-	// Logger logs internal errors, which clients see without their cause.
+	// Logger logs internal errors. Clients do not see their cause.
 	Logger *slog.Logger
 }
 
-// Backend has what the resolvers call. Fields without a default are required.
+// Backend has the parts that the resolvers call. Fields without a default are required.
 type Backend struct {
 	Accounts   *account.Accounts
 	Bulk       *bulk.Bulk
@@ -64,9 +61,9 @@ type Backend struct {
 	Keys       *apikey.Keys
 	Moderation *moderation.Moderation
 	Streams    *stream.Streams
-	// Avatars are the hosts whose pictures are shown. Defaults to none.
+	// Avatars are the hosts of allowed avatar pictures. Defaults to none.
 	Avatars account.AvatarHosts
-	// MaxText is how many characters a post may have, as feed.Config says it. Defaults to
+	// MaxText is the maximum length of a post in characters, as in feed.Config. Defaults to
 	// feed.DefaultMaxText.
 	MaxText int
 }
@@ -98,24 +95,25 @@ func New(b Backend, cfg Config) (*exec.Engine, error) {
 	})
 }
 
-// The prices of what is read beyond what is returned. A unit is a field that is returned: a page of 20 posts with
-// their authors has some 200 of them, for three queries and 40 rows, and takes less than a millisecond of a processor.
+// Prices of fields that read more than they return. The unit is one returned field. A page of 20
+// posts with their authors has about 200 fields, for three queries and 40 rows, and takes less
+// than a millisecond of processor time.
 const (
-	// keyPrice is the price of a field that looks an object up: a query of its own.
+	// keyPrice is the price of a field that looks up an object with its own query.
 	keyPrice = 10
-	// pagePrice is the price of a connection: two queries.
+	// pagePrice is the price of a connection, which needs two queries.
 	pagePrice = 50
-	// unreadPrice is the price of an unread count: it reads all posts that are unread, of which an inbox may be full.
+	// unreadPrice is the price of an unread count, which reads all unread posts: up to a full inbox.
 	unreadPrice = 100
-	// searchPrice is the price of a search for users: it looks at far more users than it finds.
+	// searchPrice is the price of a search for users, which examines far more users than it finds.
 	searchPrice = 500
-	// suggestPrice is the price of suggestions: they read up to 5,000 follows, and rank whom these find.
+	// suggestPrice is the price of suggestions, which read up to 5,000 follows and rank the users found.
 	suggestPrice = 1000
 )
 
-// prices are those of the fields whose cost does not follow from what they return. A ranked post
-// costs 1. A row that is looked at costs 2, because its post is read, too: 500 took 12 ms of processor on SQLite, and
-// 1,000 ranked posts took 8.
+// prices returns the prices of fields whose cost does not follow from what they return. A ranked post costs
+// 1. An examined row costs 2, because its post is read too: 500 rows took 12 ms of processor time on
+// SQLite, and 1,000 ranked posts took 8.
 func (a api) prices() map[string]func(map[string]any) int {
 	flat := func(price int) func(map[string]any) int { return func(map[string]any) int { return price } }
 	return map[string]func(map[string]any) int{
@@ -138,7 +136,7 @@ func (a api) prices() map[string]func(map[string]any) int {
 		"Query.viewer": flat(keyPrice), "Query.user": flat(keyPrice), "Query.userByExternalId": flat(keyPrice),
 		"Query.post": flat(keyPrice), "Query.node": flat(keyPrice), "Query.nodes": flat(keyPrice), "User.mutedWords": flat(keyPrice),
 
-		"Mutation.markTimelineRead": flat(unreadPrice), // it counts, whether or not the count is asked for
+		"Mutation.markTimelineRead": flat(unreadPrice), // it counts, whether or not the client selects the count
 	}
 }
 
@@ -184,21 +182,21 @@ func (a api) TimelinePostAdded() generated.TimelinePostAddedResolver     { retur
 func (a api) TimelinePostRemoved() generated.TimelinePostRemovedResolver { return postRemoved{} }
 func (a api) TimelineHeartbeat() generated.TimelineHeartbeatResolver     { return heartbeat{a} }
 
-// presenter returns refusals in their own words, a lack of ids as refusal.Unavailable, an
-// exceeded deadline as CodeTimeout, and any other error as INTERNAL.
+// presenter returns a function that converts errors for clients: refusals keep their message, a lack of ids
+// becomes refusal.Unavailable, an exceeded deadline CodeTimeout, and any other error INTERNAL.
 func presenter(log *slog.Logger) func(context.Context, error) *gqlerror.Error {
 	return func(ctx context.Context, err error) *gqlerror.Error {
 		var refused *refusal.Error
 		if errors.As(err, &refused) {
 			extensions := refused.Extensions()
-			if of := new(gqlerror.Error); refused.Field == "" && errors.As(err, &of) && len(of.Path) > 0 { // a value of the input
+			if of := new(gqlerror.Error); refused.Field == "" && errors.As(err, &of) && len(of.Path) > 0 { // the error of an input value
 				if field, ok := of.Path[len(of.Path)-1].(ast.PathName); ok {
 					extensions["field"] = string(field)
 				}
 			}
 			return &gqlerror.Error{Message: refused.Message, Extensions: extensions}
 		}
-		if errors.Is(err, ids.ErrNoLease) { // it is in the log, and in /readyz
+		if errors.Is(err, ids.ErrNoLease) { // already in the log and in /readyz
 			refused = refusal.New(refusal.NoIDs, "The server can make no ids at the moment. Nothing was done: try again.")
 			extensions := refused.Extensions()
 			extensions["retryAfter"] = retryNoIDs
@@ -214,22 +212,21 @@ func presenter(log *slog.Logger) func(context.Context, error) *gqlerror.Error {
 	}
 }
 
-// CodeTimeout is the code of a request that was given up because its deadline had
-// passed. It does not say whether a mutation was done.
+// CodeTimeout is the code of a request that exceeded its deadline. A mutation may or may not have been done.
 const CodeTimeout = "TIMEOUT"
 
-// retryNoIDs is after how many seconds a client should try again when there was no number
-// for ids: another server may take the call, and this one takes a number soon.
+// retryNoIDs is the delay in seconds before a client should retry if this server cannot make ids. Another
+// server may take the call, and this one should recover soon.
 const retryNoIDs = 5
 
 type viewerKey struct{}
 
-// WithViewer returns a context whose requests the viewer v makes.
+// WithViewer returns a copy of ctx in which v is the viewer.
 func WithViewer(ctx context.Context, v account.Viewer) context.Context {
 	return context.WithValue(ctx, viewerKey{}, v)
 }
 
-// Viewer returns the viewer of the requests of ctx; anonymous without WithViewer.
+// Viewer returns the viewer of ctx: the anonymous viewer if WithViewer was not called.
 func Viewer(ctx context.Context) account.Viewer {
 	exec.Own(ctx)
 	v, _ := ctx.Value(viewerKey{}).(account.Viewer)

@@ -24,8 +24,7 @@ import (
 
 func TestMain(m *testing.M) { storagetest.Main(m) }
 
-// client makes requests of an API on empty stores. Its viewer is the user whom it
-// signed up last or was given.
+// client calls an API on empty stores. Its viewer is the last user that it signed up or was given.
 type client struct {
 	*feedtest.World
 	t      *testing.T
@@ -43,7 +42,7 @@ func newClient(t *testing.T, s *storage.Stores) *client {
 	w := feedtest.New(t, s, feedtest.Options{Policy: home.Policy{Rankings: map[string]string{"unliked": "-likes"}}})
 	engine, err := graph.New(backend(w), graph.Config{Introspection: true, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	require.NoError(t, err)
-	w.Run(w.IDs.Run) // a busy machine takes longer than a lease
+	w.Run(w.IDs.Run) // on a busy machine a test takes longer than a lease
 	w.Run(w.Hub.Run)
 	w.Run(w.Home.Run)
 	return &client{World: w, t: t, ctx: w.Ctx, s: s, engine: engine}
@@ -79,7 +78,7 @@ func (c *client) do(query string, variables map[string]any) answer {
 	return a
 }
 
-// get is do without errors. It returns the value at the dotted path of the data.
+// get is do without errors. It returns the value at the dotted path in the data.
 func (c *client) get(path, query string, variables map[string]any) any {
 	c.t.Helper()
 	a := c.do(query, variables)
@@ -98,7 +97,7 @@ func (a answer) at(path string) any {
 	return v
 }
 
-// refused is do with exactly one error, of the code.
+// refused is do with exactly one error, which must have the code.
 func (c *client) refused(code, query string, variables map[string]any) {
 	c.t.Helper()
 	a := c.do(query, variables)
@@ -222,7 +221,7 @@ func TestErrorsCarryCodesAndNoInternals(t *testing.T) {
 	})
 }
 
-// A count of posts discloses to nobody a post that is hidden from them.
+// The number of a user's posts does not disclose posts that are hidden from the viewer.
 func TestPostCountIsOfWhatTheViewerMaySee(t *testing.T) {
 	each(t, func(c *client) {
 		id, author := c.signUp("author")
@@ -278,8 +277,8 @@ func TestPostCountIsOfWhatTheViewerMaySee(t *testing.T) {
 	})
 }
 
-// A page of users costs one query more for their counts of posts: the query of the
-// viewer's relations, on which the counts depend.
+// The post counts of a page of users cost one more query, for the viewer's
+// relations, on which the counts depend.
 func TestPostCountsOfAPageCostOneQuery(t *testing.T) {
 	each(t, func(c *client) {
 		for i := range 5 {
@@ -300,7 +299,7 @@ func TestPostCountsOfAPageCostOneQuery(t *testing.T) {
 	})
 }
 
-// A page costs the same number of queries however many posts and authors it has.
+// A page costs the same number of queries for any number of posts and authors.
 func TestPageOfPostsCostsAConstantNumberOfQueries(t *testing.T) {
 	each(t, func(c *client) {
 		_, reader := c.signUp("reader")
@@ -323,15 +322,14 @@ func TestPageOfPostsCostsAConstantNumberOfQueries(t *testing.T) {
 				require.Len(c.t, nodes, 20)
 				return storagetest.Queries(c.s) - before
 			}
-			// Until the inbox is built, SQL serves the page, with another number of
-			// queries.
+			// Until the inbox is built, SQL serves the page with another number of queries.
 			require.Eventually(c.t, func() bool {
 				page()
 				in, err := c.Audit.Inspect(c.ctx, reader.ID)
 				return err == nil && in.State == timeline.Ready
 			}, 30*time.Second, 20*time.Millisecond)
 			cost[authors] = page()
-			for range 5 { // queries that run every few seconds do not count
+			for range 5 { // periodic queries do not count
 				cost[authors] = min(cost[authors], page())
 			}
 		}
@@ -342,7 +340,7 @@ func TestPageOfPostsCostsAConstantNumberOfQueries(t *testing.T) {
 
 func globalID(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
 
-// The answer to @defer comes in parts, which no transport here supports.
+// The answer to @defer is incremental, which no transport here supports.
 func TestDeferIsNotOffered(t *testing.T) {
 	each(t, func(c *client) {
 		c.refused("GRAPHQL_VALIDATION_FAILED", `{ ... @defer { viewer { id } } }`, nil)

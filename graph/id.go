@@ -5,8 +5,7 @@ import (
 	"tideline/feed/refusal"
 )
 
-// parseID splits a global id. Error: BadInput for an id that this server did not
-// make.
+// parseID parses a global id. Error: BadInput if this server did not make the id.
 func parseID(text string) (kind string, id int64, err error) {
 	kind, id, ok := ent.ParseNodeID(text)
 	if !ok || (kind != "User" && kind != "Post" && kind != "Report") {
@@ -15,7 +14,7 @@ func parseID(text string) (kind string, id int64, err error) {
 	return kind, id, nil
 }
 
-// idOf reads an argument that must be the id of a kind.
+// idOf parses an argument that must be the id of an object of the kind.
 func idOf(argument, text, kind string) (int64, error) {
 	got, id, err := parseID(text)
 	if err == nil && got != kind {
@@ -24,14 +23,14 @@ func idOf(argument, text, kind string) (int64, error) {
 	return id, err
 }
 
-// PostID returns the row's id in a post's global id. Error: BadInput.
+// PostID returns the row id in a post's global id. Error: BadInput.
 func PostID(text string) (int64, error) { return idOf("The argument", text, "Post") }
 
-// postIDs returns the rows' ids of those texts that may be the id of a post.
+// postIDs returns the row ids of the texts that are valid post ids.
 func postIDs(texts []string) []int64 {
 	var rows []int64
 	for _, text := range texts {
-		if kind, id, ok := ent.ParseNodeID(text); ok && kind == "Post" { // else there is no such post
+		if kind, id, ok := ent.ParseNodeID(text); ok && kind == "Post" { // otherwise there is no such post
 			rows = append(rows, id)
 		}
 	}

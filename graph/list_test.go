@@ -10,8 +10,8 @@ import (
 	"tideline/feed/moderation"
 )
 
-// What users block, mute, ask and like, they see of themselves. Of anybody else there is no
-// such list.
+// Users see their own lists of blocks, mutes, requests and likes. The lists of other
+// users do not exist for them.
 func TestOwnListsOverTheAPI(t *testing.T) {
 	t.Parallel()
 	each(t, func(c *client) {
@@ -37,7 +37,7 @@ func TestOwnListsOverTheAPI(t *testing.T) {
 		require.Equal(c.t, []any{toBob}, of("sentRequests"))
 		require.Empty(c.t, of("blocked"))
 
-		// Nobody else is told, nor can ann look into bob's.
+		// Nobody else sees a list, and ann cannot see bob's.
 		for _, of := range []struct {
 			viewer account.Viewer
 			handle string
@@ -54,7 +54,7 @@ func TestOwnListsOverTheAPI(t *testing.T) {
 	})
 }
 
-// Suggestions are whole users, and for those who are signed in.
+// Suggestions are complete users, and only for signed-in viewers.
 func TestSuggestionsOverTheAPI(t *testing.T) {
 	t.Parallel()
 	each(t, func(c *client) {
@@ -82,7 +82,7 @@ func TestSuggestionsOverTheAPI(t *testing.T) {
 	})
 }
 
-// The payload has the user as the mutation left them.
+// The payload has the user as they are after the mutation.
 func TestRemoveFollowerOverTheAPI(t *testing.T) {
 	t.Parallel()
 	each(t, func(c *client) {
@@ -101,8 +101,8 @@ func TestRemoveFollowerOverTheAPI(t *testing.T) {
 	})
 }
 
-// A relationship is a node of its viewer: what a mutation answers with is what the id finds,
-// and nobody else finds it.
+// A relationship is a node of its viewer. The payload of a mutation equals the node with its
+// id, and nobody else can look it up.
 func TestRelationshipIsANodeOfItsViewer(t *testing.T) {
 	t.Parallel()
 	each(t, func(c *client) {
@@ -133,7 +133,7 @@ func TestRelationshipIsANodeOfItsViewer(t *testing.T) {
 		user := func(id any) any { return map[string]any{"id": id} }
 		require.Equal(c.t, []any{found(of("cat")), user(annID), found(id), nil, found(of("ann")), found(id), user(bobID)}, c.get("nodes", nodes, ids))
 
-		for _, other := range []account.Viewer{bob, cat, {}} { // also the other of the two
+		for _, other := range []account.Viewer{bob, cat, {}} { // including the other user of the relationship
 			c.viewer = other
 			require.Nil(c.t, c.get("node", node, map[string]any{"id": id}))
 			require.Equal(c.t, []any{nil, user(annID), nil, nil, nil, nil, user(bobID)}, c.get("nodes", nodes, ids))
@@ -157,7 +157,7 @@ func TestRelationshipIsANodeOfItsViewer(t *testing.T) {
 	})
 }
 
-// Posts have their tags, and a tag its posts, in pages.
+// A post lists its tags, and a tag lists its posts in pages.
 func TestTaggedPosts(t *testing.T) {
 	each(t, func(c *client) {
 		_, ann := c.signUp("ann")

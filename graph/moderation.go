@@ -49,7 +49,7 @@ func (r moderationMutation) UnhidePost(ctx context.Context, in model.ModeratePos
 	return &model.ModeratePostPayload{PostID: in.PostID, Changed: changed}, err
 }
 
-// act is what a moderator does to a user or a post.
+// act is an action of a moderator on a user or a post.
 type act func(ctx context.Context, who moderation.Actor, id int64, note string) (changed bool, err error)
 
 func judge(ctx context.Context, in model.ModerateUserInput, do act) (*model.ModerateUserPayload, error) {
@@ -57,7 +57,7 @@ func judge(ctx context.Context, in model.ModerateUserInput, do act) (*model.Mode
 	return &model.ModerateUserPayload{UserID: in.UserID, Changed: changed}, err
 }
 
-// moderate has the viewer do something to what the argument names.
+// moderate runs an action of the viewer on the object that the argument identifies.
 func moderate(ctx context.Context, argument, text, kind string, note *string, do act) (bool, error) {
 	id, err := idOf(argument, text, kind)
 	if err != nil {
@@ -83,7 +83,7 @@ func (r report) Reported(ctx context.Context, one *ent.Report) (*ent.User, error
 	return r.userOf(ctx, one, "reported", func(r *ent.Report) int64 { return r.ReportedID })
 }
 
-// userOf is a user whom a report names; nil when nobody sees the user.
+// userOf returns a user whom a report names, or nil if the user is hidden from everybody.
 func (r report) userOf(ctx context.Context, one *ent.Report, name string, id func(*ent.Report) int64) (*ent.User, error) {
 	b := batchesOf(ctx)
 	return field(b, b.reports, one, name, func(all []*ent.Report) ([]*ent.User, error) {

@@ -59,8 +59,8 @@ func TestModerationOverTheAPI(t *testing.T) {
 	require.Equal(t, true, c.get("auditLog.pageInfo.hasNextPage", log, nil))
 }
 
-// A key moderates for an admin with a scope of its own alone, gives no role, and is in the
-// audit log. It exports accounts with both other scopes.
+// An API key moderates for an admin only with the scope Moderate. It cannot grant roles, and it is named in
+// the audit log. It exports accounts only with both other scopes.
 func TestKeysModerateByAScopeOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	c := newClient(t, storagetest.Embedded(t))
@@ -161,8 +161,8 @@ func TestReportsOverTheAPI(t *testing.T) {
 	require.Nil(t, c.get("node", `query($id: ID!) { node(id: $id) { id } }`, map[string]any{"id": first["id"]}))
 }
 
-// What others do against a user whom nobody sees is answered with the relationship, and of the
-// user with nothing but the id.
+// If a user blocks someone who is hidden from everybody, the answer has the relationship,
+// and of the user only the id.
 func TestHiddenUserIsBlockedOverTheAPI(t *testing.T) {
 	t.Parallel()
 	c := newClient(t, storagetest.Embedded(t))

@@ -15,9 +15,8 @@ import (
 	"tideline/workers"
 )
 
-// Nobody but the muter can tell a world in which a reader mutes an author from one in
-// which the reader does not: whatever the author asks, does and subscribes to, and all
-// that others ask about the two.
+// Nobody except the muter can tell whether a reader mutes an author: not from anything that the author
+// queries, does or subscribes to, and not from anything that others query about the two.
 func TestNobodyCanTellWhoMutesThem(t *testing.T) {
 	t.Parallel()
 	for name, stores := range map[string]func(testing.TB) *storage.Stores{
@@ -37,13 +36,12 @@ func TestNobodyCanTellWhoMutesThem(t *testing.T) {
 	}
 }
 
-// tellOfMutes plays one history of an author, readers and a stranger. It returns all
-// that others than the muter are answered, but for what no two worlds have in common:
-// ids, times and cursors.
+// tellOfMutes plays one history of an author, readers and a stranger. It returns all answers to everyone
+// except the muter, without the values that differ between any two runs: ids, times and cursors.
 func tellOfMutes(c *client, mute bool) (told []string) {
 	ws, err := workers.New(c.WorkersConfig())
 	require.NoError(c.t, err)
-	// Workers run while nobody asks: how far they come beside an answer differs each time.
+	// Workers run only while nobody queries, since their progress during a query would differ between runs.
 	drain := func() {
 		stop := c.Run(ws.Run)
 		c.Drain()
@@ -100,7 +98,7 @@ func tellOfMutes(c *client, mute bool) (told []string) {
 		drain()
 		tell("event", events.next())
 	}
-	posts := c.Timeline(people["author"], 4) // the newest first
+	posts := c.Timeline(people["author"], 4) // newest first
 	ask()
 	const post = `{ post { likeCount viewerHasLiked visibility delivery { pushed pulled skipped done } } }`
 	act("muter", `likePost(input: {postId: $id}) `+post, posts[3], "Post")

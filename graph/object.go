@@ -32,7 +32,7 @@ func (r user) ExternalID(ctx context.Context, u *ent.User) (*string, error) {
 func (r user) AvatarURL(_ context.Context, u *ent.User) (*string, error) { return r.Avatars.Of(u), nil }
 
 func (r user) Data(ctx context.Context, u *ent.User) (string, error) {
-	if u.Data != nil { // the call has just changed it
+	if u.Data != nil { // set by the mutation that changed it
 		return *u.Data, nil
 	}
 	exec.Read(ctx)
@@ -111,7 +111,7 @@ func (r user) Relationship(ctx context.Context, u *ent.User) (*model.Relationshi
 	return r.relationship(ctx, u)
 }
 
-// relationship returns the viewer's relation to a user as a node; nil for an anonymous viewer.
+// relationship returns the viewer's relation to a user as a node, or nil for an anonymous viewer.
 func (a api) relationship(ctx context.Context, u *ent.User) (*model.Relationship, error) {
 	relation, err := a.relation(ctx, u)
 	if relation == nil || err != nil {
@@ -149,7 +149,7 @@ func (post) CreatedAt(_ context.Context, p *ent.Post) (*time.Time, error) {
 func (post) Tags(_ context.Context, p *ent.Post) ([]string, error) { return tag.In(p.Text), nil }
 
 func (r post) Data(ctx context.Context, p *ent.Post) (string, error) {
-	if p.Data != nil { // the call has just changed it, or it was read with the post of an event
+	if p.Data != nil { // set by the mutation that changed it, or read with the post of an event
 		return *p.Data, nil
 	}
 	b := batchesOf(ctx)
@@ -160,7 +160,7 @@ func (r post) Data(ctx context.Context, p *ent.Post) (string, error) {
 }
 
 func (r post) ViewerHasLiked(ctx context.Context, p *ent.Post) (bool, error) {
-	if liked, known := visibility.Liked(p); known { // it was read with the post
+	if liked, known := visibility.Liked(p); known { // already read with the post
 		return liked, nil
 	}
 	liked, ok := exec.Flag(ctx, func(ctx context.Context, event any) (bool, error) {

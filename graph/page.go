@@ -19,16 +19,15 @@ import (
 	"tideline/graph/model"
 )
 
-// Clients ask most often for a page of the home timeline, and its execution field
-// by field costs several times the reading from the stores. So graph compiles the
-// selection of a document once into writers, which write the page without gqlgen.
-// gqlgen executes a document that selects anything else. It also executes a page
-// that could not be read, to find the error and its path.
+// Most requests ask for a page of the home timeline. Executing such a query field by field costs several
+// times as much as reading from the stores. So graph compiles the selection of a document once into writers,
+// which write the page without gqlgen. gqlgen executes any other selection. It also executes a page that
+// could not be read, to find the error and its path.
 
-// writer writes one object, or a field of one.
+// writer writes one object, or one field of an object.
 type writer[T any] func(w *bytes.Buffer, object T)
 
-// fields are the fields of a type that can be compiled, by name.
+// fields maps the names of a type's fields that can be compiled to their compilers.
 type fields[T any] map[string]func(c *compiler, f graphql.CollectedField) writer[T]
 
 // shownPage and shownPost have the data that the writers need.
@@ -128,7 +127,7 @@ func leaf[T any](value func(T) graphql.Marshaler) func(*compiler, graphql.Collec
 	}
 }
 
-// profile is leaf, for a value that only the profile of a user has.
+// profile is leaf for a value of the user's profile, which is read only if it is selected.
 func profile(value func(*ent.User) graphql.Marshaler) func(*compiler, graphql.CollectedField) writer[*ent.User] {
 	return func(c *compiler, f graphql.CollectedField) writer[*ent.User] {
 		c.with |= visibility.Profile
@@ -171,8 +170,7 @@ func list(write writer[*shownPost]) writer[*shownPage] {
 	}
 }
 
-// compiler compiles the operation of one document, and records what a page must
-// have.
+// compiler compiles the operation of one document, and records what must be read for a page.
 type compiler struct {
 	op      *graphql.OperationContext
 	avatars account.AvatarHosts
@@ -181,7 +179,7 @@ type compiler struct {
 	unread, data, authorData, unable bool
 }
 
-// compile makes the writer of the objects that are the values of a field.
+// compile returns the writer of the objects in a field.
 func compile[T any](c *compiler, of graphql.CollectedField, known fields[T]) writer[T] {
 	kind := of.Definition.Type.Name()
 	var keys []string
@@ -207,7 +205,7 @@ func compile[T any](c *compiler, of graphql.CollectedField, known fields[T]) wri
 	}
 }
 
-// compilePage compiles a query of a page of the home timeline; it returns nil where
+// compilePage compiles a query of a page of the home timeline. It returns nil if
 // gqlgen must execute the query.
 func (a api) compilePage(op *graphql.OperationContext, root graphql.CollectedField) exec.Compiled {
 	if root.Name != "timeline" {
@@ -266,7 +264,7 @@ func (a api) showPage(ctx context.Context, c *compiler, arguments map[string]any
 	return p, err
 }
 
-// addAuthors adds the authors, and looks up those that were not read with their posts.
+// addAuthors sets the authors of posts, and looks up those that were not read with their posts.
 func (a api) addAuthors(ctx context.Context, posts []shownPost) error {
 	var missing []int64
 	for i := range posts {
@@ -291,7 +289,7 @@ func (a api) addAuthors(ctx context.Context, posts []shownPost) error {
 	return nil
 }
 
-// addData adds the own fields of the app, as far as the page shows them.
+// addData reads the apps' own data of posts and authors, if it is selected.
 func (a api) addData(ctx context.Context, c *compiler, shown []shownPost) error {
 	if c.data {
 		posts := make([]*ent.Post, len(shown))

@@ -18,9 +18,8 @@ import (
 	"tideline/storage/storagetest"
 )
 
-// For every selection of a page, the compiled query answers byte for byte what
-// gqlgen does, of every post and every author. It leaves all other documents to
-// gqlgen.
+// For every selection of a page, of all posts and authors, the compiled query returns exactly the bytes that
+// gqlgen returns. Other documents are left to gqlgen.
 func TestCompiledPageIsGqlgens(t *testing.T) {
 	each(t, func(c *client) {
 		t := c.t
@@ -74,7 +73,7 @@ func TestCompiledPageIsGqlgens(t *testing.T) {
 	})
 }
 
-// However often a document asks for the unread count, it is counted once, and paid once.
+// A document that selects the unread count several times causes one count and pays for one.
 func TestUnreadCountIsCountedOnce(t *testing.T) {
 	each(t, func(c *client) {
 		_, ann := c.signUp("ann")
@@ -84,7 +83,7 @@ func TestUnreadCountIsCountedOnce(t *testing.T) {
 			op, errs := c.engine.Prepare(c.ctx, exec.Request{Query: query})
 			require.Empty(t, errs)
 			queries = 1 << 20
-			for range 5 { // queries that run every few seconds do not count
+			for range 5 { // periodic queries do not count
 				asked := storagetest.CountQueries(c.s)
 				require.EqualValues(t, 0, c.get("timeline.unreadCount", query, nil))
 				queries = min(queries, asked())
@@ -100,8 +99,8 @@ func TestUnreadCountIsCountedOnce(t *testing.T) {
 	})
 }
 
-// data returns the answer to a query without the parts of cursors that depend on
-// the time, or on whether the inbox is built, which their version tells.
+// data returns the answer to a query without the parts of cursors that depend on the time or
+// on whether the inbox is built.
 func (c *client) data(v account.Viewer, query string) (data string, compiled bool) {
 	c.t.Helper()
 	ctx := graph.WithViewer(c.ctx, v)
@@ -144,7 +143,7 @@ func selection(t *rapid.T, kind string) string {
 	return b.String() + " }"
 }
 
-// A field costs what it reads, each time that it is asked for, however little it returns.
+// A field costs what it reads, each time it is selected, even if it returns little.
 func TestPricesAreOfWhatIsRead(t *testing.T) {
 	t.Parallel()
 	s := storagetest.Embedded(t)

@@ -31,7 +31,7 @@ func (r query) Nodes(ctx context.Context, ids []string) ([]ent.Node, error) {
 	return r.byIDs(ctx, ids)
 }
 
-// fewEnough refuses more ids than a page has.
+// fewEnough refuses more ids than a page may have.
 func (a api) fewEnough(ids []string) error {
 	if most := a.Home.MaxPage(); len(ids) > most {
 		return refusal.New(refusal.TooMany, "At most %d ids at a time.", most).In("ids").Beyond("pageSize", most, len(ids))
@@ -41,7 +41,7 @@ func (a api) fewEnough(ids []string) error {
 
 func (r query) Viewer(ctx context.Context) (*ent.User, error) { return r.viewer(ctx) }
 
-// viewer returns the signed-in user; nil for an anonymous caller.
+// viewer returns the signed-in user, or nil for an anonymous caller.
 func (a api) viewer(ctx context.Context) (*ent.User, error) {
 	users, err := a.Directory.Users(ctx, []int64{Viewer(ctx).ID})
 	if err != nil {
@@ -97,13 +97,12 @@ func (r query) Timeline(
 	return postPage(ctx, c, err)
 }
 
-// byIDs finds nodes of any type, in the order of their ids, with one look-up a
-// type.
+// byIDs returns nodes of any type in the order of their ids, with one look-up per type.
 func (a api) byIDs(ctx context.Context, texts []string) ([]ent.Node, error) {
 	ids := make([]int64, len(texts))
 	at := map[string][]int{}
 	for i, text := range texts {
-		if kind, id, ok := ent.ParseNodeID(text); ok { // an object with another id does not exist
+		if kind, id, ok := ent.ParseNodeID(text); ok { // for any other id there is no object
 			ids[i], at[kind] = id, append(at[kind], i)
 		}
 	}
@@ -130,7 +129,7 @@ func (a api) byIDs(ctx context.Context, texts []string) ([]ent.Node, error) {
 			if err != nil {
 				return nil, err
 			}
-			if relationship != nil { // as it is of an anonymous viewer
+			if relationship != nil { // it is nil for an anonymous viewer
 				nodes[ofUsers[i]] = relationship
 			}
 		}
@@ -151,7 +150,7 @@ func pick(ids []int64, at []int) []int64 {
 	return picked
 }
 
-// orNull answers a query for a missing object with null, as GraphQL does.
+// orNull turns the error NotFound into a null result.
 func orNull[T any](found *T, err error) (*T, error) {
 	if refusal.CodeOf(err) == refusal.NotFound {
 		return nil, nil
@@ -166,7 +165,7 @@ func orZero[T any](v *T) (zero T) {
 	return *v
 }
 
-// Limits are those that the rooms of feed hold.
+// Limits returns the limits that the packages of feed enforce.
 func (r query) Limits(context.Context) (*model.Limits, error) {
 	return &model.Limits{
 		PostLength: cmp.Or(r.MaxText, feed.DefaultMaxText), HandleLength: account.MaxHandle,

@@ -12,9 +12,9 @@ import (
 	"tideline/graph/exec"
 )
 
-// A client pages by a ranking that it names, in a query that is compiled and in one that
-// gqlgen executes. Likes between two pages move what is left: each post comes once, in both
-// directions, and a page is in the order of its scores.
+// A client pages by a named ranking, in a compiled query and in one that gqlgen executes. Likes
+// between two pages change the remaining order. Each post still occurs once, in both directions, and
+// each page is sorted by its scores.
 func TestPagesOfANamedRanking(t *testing.T) {
 	const (
 		down  = `query($by: String, $at: Cursor) { timeline(order: RANKED, ranking: $by, first: 2, after: $at) `

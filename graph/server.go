@@ -19,8 +19,8 @@ var (
 	reading, writing              = []apikey.Scope{apikey.Read}, []apikey.Scope{apikey.Write}
 )
 
-// keyScopes are the scopes that an API key needs for a root field, all of them. Other fields
-// take Read, those of a mutation Write.
+// keyScopes has the scopes, all required, that an API key needs for a root field. Other fields
+// need Read, and other mutations Write.
 var keyScopes = map[string][]apikey.Scope{
 	"apiKeys": manage, "createApiKey": manage, "revokeApiKey": manage,
 	"upsertUsers": importing, "upsertFollows": importing, "upsertBlocks": importing,
@@ -31,15 +31,15 @@ var keyScopes = map[string][]apikey.Scope{
 	"exportAccount": {apikey.Write, apikey.Read},
 }
 
-// permit refuses an operation with a field at its root for which the viewer's API key has
-// no scope, or for which it takes a key. Error: Forbidden.
+// permit refuses an operation with a root field for which the viewer's API key lacks a scope, or which only
+// API keys may use. Error: Forbidden.
 func permit(ctx context.Context, op *exec.Operation) error {
 	v, _ := ctx.Value(viewerKey{}).(account.Viewer)
 	usual := reading
 	if op.Kind() == ast.Mutation {
 		usual = writing
 	}
-	if v.Key == nil && op.Compiled() { // a page
+	if v.Key == nil && op.Compiled() { // a page of the timeline
 		return nil
 	}
 	for _, field := range op.RootFields() {
@@ -48,7 +48,7 @@ func permit(ctx context.Context, op *exec.Operation) error {
 			scopes = usual
 		}
 		for _, scope := range scopes {
-			forKeys := scope == apikey.Manage || scope == apikey.Import // a user may not ask for it
+			forKeys := scope == apikey.Manage || scope == apikey.Import // users may not use these scopes
 			if v.Key == nil && forKeys || v.Key != nil && !v.Key.Has(scope) {
 				return refusal.New(refusal.ScopeMissing, "%s takes an API key with the scope %s.", field, scope)
 			}
@@ -62,7 +62,7 @@ func (r query) APIKeys(ctx context.Context, first *int, after *string) (*paging.
 }
 
 func (r mutation) CreateAPIKey(ctx context.Context, in model.CreateAPIKeyInput) (*model.CreateAPIKeyPayload, error) {
-	by := Viewer(ctx).Key // permit has asked for it
+	by := Viewer(ctx).Key // not nil: permit has checked it
 	if in.Issuer == nil {
 		in.Issuer = &by.Issuer
 	}
@@ -79,7 +79,7 @@ func (r mutation) RevokeAPIKey(ctx context.Context, in model.RevokeAPIKeyInput) 
 	return &model.RevokeAPIKeyPayload{APIKey: key}, err
 }
 
-// issuer is that of the viewer's key, which permit has asked for.
+// issuer returns the issuer of the viewer's API key. permit has checked that there is a key.
 func issuer(ctx context.Context) string { return Viewer(ctx).Key.Issuer }
 
 func (r mutation) UpsertUsers(ctx context.Context, list []*bulk.User) ([]*bulk.Result, error) {
@@ -102,7 +102,7 @@ func (r mutation) UpsertLikes(ctx context.Context, list []*bulk.Like) ([]*bulk.R
 	return r.Bulk.Likes(ctx, issuer(ctx), values(list))
 }
 
-// maxDeletes is how many users one call deletes.
+// maxDeletes is how many users one call may delete.
 const maxDeletes = 100
 
 func (r mutation) DeleteUsers(ctx context.Context, externalIDs []string) ([]*bulk.Result, error) {

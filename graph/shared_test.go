@@ -11,7 +11,8 @@ import (
 	"tideline/live"
 )
 
-// shared appends the next response as a broadcast does: told again when it is made.
+// shared appends the next response as a broadcast does. If it must wait, it tries
+// again when the response is made.
 func (s subscriber) shared() (text string, ok bool) {
 	ctx := graph.WithViewer(s.c.ctx, s.viewer)
 	for {
@@ -23,7 +24,7 @@ func (s subscriber) shared() (text string, ok bool) {
 	}
 }
 
-// What is appended in a broadcast equals what Next returns. A selection that depends on
+// The appended response of a broadcast equals the response of Next. A selection that depends on
 // the viewer is left to Next.
 func TestSharedResponse(t *testing.T) {
 	each(t, func(c *client) {
@@ -47,7 +48,7 @@ func TestSharedResponse(t *testing.T) {
 				a.TellBy(func() <-chan struct{} {
 					select {
 					case told <- struct{}{}:
-					default: // of a subscription that nobody reads any more
+					default: // of a subscription that is no longer read
 					}
 					return nil
 				})
@@ -66,7 +67,7 @@ func TestSharedResponse(t *testing.T) {
 						return
 					}
 					require.True(t, plain)
-					for { // until b's event has come
+					for { // until b's event has arrived
 						response, ok := b.Next(graph.WithViewer(c.ctx, second))
 						if !ok {
 							<-b.news

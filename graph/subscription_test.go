@@ -44,7 +44,7 @@ func (c *client) subscribe(v account.Viewer, query string, variables map[string]
 
 func (s subscriber) next() map[string]any { return nextOf[map[string]any](s) }
 
-// nextOf waits for an event, and returns what the operation calls e.
+// nextOf waits for an event, and returns its field with the alias e.
 func nextOf[T any](s subscriber) T {
 	s.c.t.Helper()
 	timeout := time.After(30 * time.Second)
@@ -64,8 +64,7 @@ func nextOf[T any](s subscriber) T {
 	}
 }
 
-// An event is executed once for all subscribers with the same selection; each still
-// gets the values that are its own.
+// An event is executed once for all subscribers with the same selection. Each still gets its own values.
 func TestEventForMany(t *testing.T) {
 	each(t, func(c *client) {
 		const n = 12
@@ -102,7 +101,7 @@ func TestEventForMany(t *testing.T) {
 		}
 		alone = append(alone, c.subscribe(author, own, nil))
 
-		// A text that looks like a hole of the template is not one.
+		// A text that looks like a placeholder of the template is not treated as one.
 		const text = `x":-2147483648, \":-2147483648`
 		const post = int64(1) << 50
 		require.NoError(c.t, c.s.DB.Post.Create().SetID(post).SetAuthorID(author.ID).SetText(text).SetVisibility(schema.Public).Exec(c.ctx))
@@ -164,8 +163,8 @@ func TestEventForMany(t *testing.T) {
 	})
 }
 
-// The unread count is the viewer's, an object with an id: what marks posts as read, and each
-// event that counts, has it, and every field of a mutation has its own.
+// The unread count belongs to the viewer, an object with an id. The payload of markTimelineRead and every
+// event that changes the count contain the viewer. Every field of a mutation has its own count.
 func TestUnreadCountOfTheViewer(t *testing.T) {
 	t.Parallel()
 	each(t, func(c *client) {
@@ -198,7 +197,7 @@ func TestUnreadCountOfTheViewer(t *testing.T) {
 		require.Equal(c.t, of(2), a.at("a.viewer"))
 		require.Equal(c.t, of(0), a.at("b.viewer"))
 
-		// The other device is told of each move of the marker, with the count as it is by then.
+		// The other device is notified of each move of the marker, with the current count.
 		for range 2 {
 			event := stream.next()
 			require.Equal(c.t, "TimelineHeartbeat", event["__typename"])
@@ -211,8 +210,8 @@ func TestUnreadCountOfTheViewer(t *testing.T) {
 	})
 }
 
-// Whoever shows follow requests reads them again when the user is told that they changed:
-// asked, taken back, asked, accepted, asked, declined.
+// A client that shows follow requests reads them again when the user is notified of a change: requested,
+// withdrawn, requested, accepted, requested, rejected.
 func TestAHeartbeatTellsOfFollowRequests(t *testing.T) {
 	t.Parallel()
 	each(t, func(c *client) {
@@ -240,7 +239,7 @@ func TestAHeartbeatTellsOfFollowRequests(t *testing.T) {
 			if step.asking < 0 {
 				continue
 			}
-			for stream.next()["__typename"] != "TimelineHeartbeat" { // the follow itself makes the timeline another
+			for stream.next()["__typename"] != "TimelineHeartbeat" { // the follow itself changes the timeline
 			}
 			c.viewer = ann
 			require.Len(c.t, c.get("viewer.followRequests.nodes", `{ viewer { followRequests { nodes { id } } } }`, nil), step.asking)
@@ -250,7 +249,7 @@ func TestAHeartbeatTellsOfFollowRequests(t *testing.T) {
 
 const watchCounts = `subscription($ids: [ID!]!) { e: postCounts(ids: $ids) { id likeCount viewerHasLiked author { handle } } }`
 
-// counts takes an event of watchCounts: the likes of each post.
+// counts takes an event of watchCounts and returns the likes of each post.
 func (s subscriber) counts() map[any]any {
 	s.c.t.Helper()
 	likes := map[any]any{}

@@ -9,8 +9,7 @@ import (
 	"tideline/feed/ids"
 )
 
-// A server without a number for ids has done nothing, and says when to try again: that is
-// no failure of the call.
+// A server that cannot make ids has done nothing, and says when to try again. That is not an internal error.
 func TestNoIDsIsUnavailable(t *testing.T) {
 	t.Parallel()
 	err := presenter(nil)(t.Context(), fmt.Errorf("create post: %w", ids.ErrNoLease))

@@ -8,21 +8,21 @@ import (
 	"tideline/internal/trace"
 )
 
-// Batch is the recipients of one message in this process. It exists from the arrival
-// of the message on.
+// Batch has the recipients of one message in this process, and the result that they share. It is
+// created when the message arrives.
 type Batch struct {
 	// Users are the recipients, ascending. They must not be changed.
 	Users []int64
 
 	last atomic.Pointer[finding]
 
-	place  *trace.Place // of the message; nil if it is on no journey
+	place  *trace.Place // in the message's trace; nil if it has none
 	joined atomic.Bool
 }
 
-// Trace has the first reader that calls it go on with the journey of the message: one
-// stands for all, for they do the same. For all others, and with a nil batch, ctx leaves
-// the journey that it is on. It is a context of trace.Joinable.
+// Trace makes ctx, a context of trace.Joinable, join the trace of the message. Only the first
+// reader of the batch joins, because all readers do the same work. For the others, and on a nil
+// batch, ctx leaves its trace.
 func (b *Batch) Trace(ctx context.Context) {
 	if b == nil || b.place == nil || !b.joined.CompareAndSwap(false, true) {
 		trace.Join(ctx, nil)
@@ -31,17 +31,17 @@ func (b *Batch) Trace(ctx context.Context) {
 	trace.Join(ctx, b.place)
 }
 
-// finding is what one caller of Share finds out for all.
+// finding is the result that one caller of Share computes for all.
 type finding struct {
 	done  chan struct{} // closed when value and until are set
-	value any           // nil: the caller failed
+	value any           // nil if find failed
 	until time.Time
 }
 
-// Share returns what find finds out for all of the batch. The first caller calls
-// find. The others wait and get the same value, as long as it lasts and holds
-// approves of it. An error goes to the caller of find alone. With a nil batch every
-// caller calls find.
+// Share returns the result of find for all readers of the batch. The first caller calls find. The
+// others wait and get the same value, for as long as lasts and while holds returns true for it; then
+// one of them calls find again. An error goes only to the caller of find. On a nil batch every caller
+// calls find.
 func Share[T any](b *Batch, lasts time.Duration, holds func(T) bool, find func(users []int64) (T, error)) (T, error) {
 	if b == nil {
 		return find(nil)
@@ -56,7 +56,7 @@ func Share[T any](b *Batch, lasts time.Duration, holds func(T) bool, find func(u
 			}
 			return value, err
 		}
-		// Thousands wait at once: a lock would let them through one by one.
+		// Thousands may wait at the same time. A lock would release them one by one.
 		<-f.done
 		if value, ok := f.value.(T); ok && time.Now().Before(f.until) && holds(value) {
 			return value, nil
@@ -65,7 +65,7 @@ func Share[T any](b *Batch, lasts time.Duration, holds func(T) bool, find func(u
 	}
 }
 
-// Found returns the result of [Share], if it lasts still. It waits for nobody.
+// Found returns the result of [Share], if there is one that has not expired. It never waits.
 func Found[T any](b *Batch) (value T, ok bool) {
 	f := b.last.Load()
 	if f == nil {
@@ -80,8 +80,7 @@ func Found[T any](b *Batch) (value T, ok bool) {
 	return value, ok && time.Now().Before(f.until)
 }
 
-// join returns the finding that is under way, or was made. If mine is true, it is up
-// to the caller to make it.
+// join returns the current finding, finished or not. If mine is true, the caller has to compute it.
 func (b *Batch) join() (f *finding, mine bool) {
 	for {
 		if f = b.last.Load(); f != nil {
@@ -94,5 +93,5 @@ func (b *Batch) join() (f *finding, mine bool) {
 	}
 }
 
-// leave drops a finding that is no longer good, so that the next caller makes another.
+// leave drops an outdated finding, so that the next caller computes another one.
 func (b *Batch) leave(f *finding) { b.last.CompareAndSwap(f, nil) }

@@ -14,14 +14,14 @@ import (
 	"tideline/storage/storagetest"
 )
 
-// era is what the hub's marks are made of: those of an era are higher than those of
-// the era before, and each mark is higher than the last one, so that a connection
-// that a busy machine loses holds up nothing for long.
+// era generates the hub's marks. Each mark is higher than the one before, and each mark
+// of an era is higher than all marks of earlier eras. Because marks rise within an era, a
+// connection that breaks on a busy machine does not delay a test for long.
 type era struct{ now, taken atomic.Int64 }
 
 const marksOfEra = 1 << 20
 
-// config is quick with marks.
+// config returns the configuration of quick, with marks.
 func (e *era) config(sharded bool) live.HubConfig {
 	cfg := quick(sharded)
 	cfg.Mark = func(context.Context) int64 { return e.now.Load()*marksOfEra + e.taken.Add(1) }
@@ -34,12 +34,12 @@ func covered(s reader) int64 { return s.Covered() / marksOfEra }
 func covers(t *testing.T, s reader, era int64) {
 	t.Helper()
 	require.Eventually(t, func() bool {
-		s.Take() // a busy machine may lose presence, or the connection
+		s.Take() // on a busy machine, presence or the connection may be lost
 		return covered(s) == era
 	}, patience, time.Millisecond)
 }
 
-// takeResync takes events until a Resync. Nothing of a later era is covered before.
+// takeResync takes events until a Resync, and checks that no later era is covered before.
 func takeResync(t *testing.T, s reader, era int64) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -53,9 +53,9 @@ func takeResync(t *testing.T, s reader, era int64) {
 	}, patience, time.Millisecond)
 }
 
-// probes counts the probes that were sent, and holds up the first one of an era.
+// probes is a Redis hook that counts the probes, and delays the first one of an era.
 type probes struct {
-	hold          int64 // the era; 0: none
+	hold          int64 // the era; 0: no probe is delayed
 	held, release chan struct{}
 	sent          atomic.Int64
 }
@@ -69,7 +69,7 @@ func (p *probes) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 		}
 		msg, _ := cmd.Args()[2].([]byte)
 		if mark, _ := binary.Uvarint(msg[2:]); p.hold != 0 && int64(mark)/marksOfEra == p.hold {
-			p.hold = 0 // the registrar alone sends probes
+			p.hold = 0 // no race: only the registrar sends probes
 			close(p.held)
 			<-p.release
 		}
@@ -83,14 +83,14 @@ func (p *probes) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 	return next
 }
 
-// await waits until n more probes were sent.
+// await waits until n more probes have been sent.
 func (p *probes) await(t *testing.T, n int64) {
 	t.Helper()
 	n += p.sent.Load()
 	require.Eventually(t, func() bool { return p.sent.Load() >= n }, patience, time.Millisecond)
 }
 
-// passed waits until all that was sent to the channel before has been received.
+// passed waits until everything that was sent to the channel before has been received.
 func passed(t *testing.T, send func(msg string), s reader) {
 	t.Helper()
 	send("\x01\x01\x63\x00\x00\x00\x01\x01") // post 99 to user 1
@@ -98,8 +98,7 @@ func passed(t *testing.T, send func(msg string), s reader) {
 	}
 }
 
-// A mark covers what was published before it. While presence is not known to be
-// whole, probes come back, and no later mark covers anything.
+// While presence may be incomplete, probes still arrive, but no later mark becomes covered.
 func TestMarksWaitForPresence(t *testing.T) {
 	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, sharded bool) {
 		mine, _ := storagetest.Through(t, rdb)
@@ -121,7 +120,7 @@ func TestMarksWaitForPresence(t *testing.T) {
 		marks.now.Store(2)
 		taken, failed := marks.taken.Load(), failing.count()
 		require.Eventually(t, func() bool { return marks.taken.Load() > taken+1 && failing.count() > failed+2 }, patience, time.Millisecond)
-		sent.await(t, 2) // the second one is begun after the mark was taken
+		sent.await(t, 2) // the second probe starts after the mark was taken
 		passed(t, send, s)
 		require.LessOrEqual(t, covered(s), int64(1))
 		failing.set(false)
@@ -132,8 +131,8 @@ func TestMarksWaitForPresence(t *testing.T) {
 	})
 }
 
-// A message is lost after a heartbeat found presence whole: the probe that says so
-// comes back, and covers nothing until the Resync is taken.
+// A message is lost after a heartbeat found presence complete. The probe that follows the
+// heartbeat arrives, but its mark is not covered until the Resync is taken.
 func TestMarksWaitForTheResync(t *testing.T) {
 	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, sharded bool) {
 		mine, _ := storagetest.Through(t, rdb)
@@ -143,7 +142,7 @@ func TestMarksWaitForTheResync(t *testing.T) {
 		mine.AddHook(&failing)
 		mine.AddHook(sent)
 		cfg := marks.config(sharded)
-		cfg.Silence = 6 * time.Second // a probe is held up
+		cfg.Silence = 6 * time.Second // the delayed probe must not end the connection
 		h, _ := run(t, mine, cfg)
 		send := toHub(t, rdb, sharded)
 		s := subscribe(t, h, 1)
@@ -164,8 +163,8 @@ func TestMarksWaitForTheResync(t *testing.T) {
 	})
 }
 
-// A connection falls silent: nothing is covered until the next one has made up for
-// what it lost.
+// When a connection falls silent, no mark becomes covered until the next connection has
+// sent a Resync.
 func TestMarksWaitForTheConnection(t *testing.T) {
 	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, sharded bool) {
 		mine, net := storagetest.Through(t, rdb)

@@ -2,18 +2,18 @@ package live
 
 import "time"
 
-// LinesStand sets how long a line stands for one message. Call it before Subscribe.
+// LinesStand sets how long an author's messages wait for one message. Call it before Subscribe.
 func (h *Hub) LinesStand(d time.Duration) { h.lines.stands = d }
 
-// Waiting returns how many events can be taken.
+// Waiting returns the number of events in the buffer.
 func (s *Subscription) Waiting() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.queue)
 }
 
-// Subscribers returns how many subscriptions are open, those that still wait in
-// Subscribe included.
+// Subscribers returns the number of open subscriptions, including those that still wait
+// in Subscribe.
 func (h *Hub) Subscribers() (n int) {
 	h.mu.RLock()
 	defer h.mu.RUnlock()

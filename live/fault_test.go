@@ -13,9 +13,9 @@ import (
 	"tideline/storage/storagetest"
 )
 
-// recovers breaks something and expects a Resync, and then that events flow. What
-// is told while a connection is lost is lost, and a busy machine may be silent for
-// long enough to lose one of itself: so it is told until it has come.
+// recovers calls breakIt, and expects a Resync and then that events arrive again. It publishes
+// each event repeatedly until it arrives, because a busy machine may lose the connection at
+// any time, and with it the events of that moment.
 func recovers(t *testing.T, h *live.Hub, p *live.Publisher, breakIt func()) {
 	both := []reader{subscribe(t, h, 1), subscribe(t, h, 2)}
 	flows := func(post int64) {
@@ -51,7 +51,7 @@ func TestBrokenConnection(t *testing.T) {
 	})
 }
 
-// A Resync wakes many subscriptions some at a time, and leaves none asleep.
+// A Resync wakes many subscriptions in groups, and wakes all of them.
 func TestResyncReachesMany(t *testing.T) {
 	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, sharded bool) {
 		mine, net := storagetest.Through(t, rdb)
@@ -96,12 +96,12 @@ func TestSilentConnection(t *testing.T) {
 		p := live.NewPublisher(rdb, sharded)
 		recovers(t, h, p, func() {
 			net.Freeze()
-			publish(t, p, 99, 1, 2) // lost: a Resync has to follow
+			publish(t, p, 99, 1, 2) // this event is lost, so a Resync must follow
 		})
 	})
 }
 
-// Probes keep a connection on which nothing happens.
+// Because of the probes, a connection without events is not replaced.
 func TestIdleConnectionStays(t *testing.T) {
 	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, sharded bool) {
 		probed, seen := make(chan struct{}, 100), 0
@@ -111,7 +111,7 @@ func TestIdleConnectionStays(t *testing.T) {
 			"spublish": func() { probed <- struct{}{} },
 		}))
 		h, _ := run(t, mine, live.HubConfig{Sharded: sharded, Silence: 3 * time.Second})
-		for ; seen < 4; seen++ { // more than one Silence
+		for ; seen < 4; seen++ { // takes longer than Silence
 			<-probed
 		}
 		assert.NoError(t, h.Ready(t.Context()))
@@ -137,7 +137,7 @@ func TestWipedRedis(t *testing.T) {
 	})
 }
 
-// A new subscriber right after a wipe must not hide that the others are gone.
+// A new subscriber right after a wipe must not hide the loss of the other entries.
 func TestWipedRedisThenSubscribe(t *testing.T) {
 	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, sharded bool) {
 		h, _ := run(t, rdb, quick(sharded))
@@ -150,7 +150,7 @@ func TestWipedRedisThenSubscribe(t *testing.T) {
 	})
 }
 
-// toHub returns a function that sends a message to the only hub.
+// toHub returns a function that sends a raw message to the channel of the only hub.
 func toHub(t *testing.T, rdb redis.UniversalClient, sharded bool) func(msg string) {
 	t.Helper()
 	procs, err := rdb.ZRange(t.Context(), "live:procs", 0, -1).Result()
@@ -168,7 +168,7 @@ func toHub(t *testing.T, rdb redis.UniversalClient, sharded bool) func(msg strin
 	}
 }
 
-// unreadable is a message of another version.
+// unreadable is a message in another version of the wire format.
 const unreadable = "\x02from tomorrow"
 
 func TestUnreadableMessage(t *testing.T) {
@@ -179,8 +179,8 @@ func TestUnreadableMessage(t *testing.T) {
 	})
 }
 
-// A process that dies without a word is not addressed for long, and leaves
-// nothing behind.
+// Publishers soon stop addressing a process that dies without removing its presence, and
+// its keys expire.
 func TestDeadProcess(t *testing.T) {
 	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, sharded bool) {
 		mine, _ := storagetest.Through(t, rdb)
@@ -188,15 +188,15 @@ func TestDeadProcess(t *testing.T) {
 		subscribe(t, dead, 1)
 		p := live.NewPublisher(rdb, sharded)
 		assert.Equal(t, 1, publish(t, p, 1, 1))
-		require.NoError(t, mine.Close()) // it can no longer say good-bye
+		require.NoError(t, mine.Close()) // the hub cannot remove its presence
 		stop()
 		require.Eventually(t, func() bool { return publish(t, p, 1, 1) == 0 }, patience, 10*time.Millisecond)
 		require.Eventually(t, func() bool { return len(keys(t, rdb)) == 0 }, patience, 10*time.Millisecond)
 	})
 }
 
-// A write of presence that fails is made up for, by the next heartbeat or the
-// next connection, and Subscribe waits for it.
+// After a failed write of presence, the next heartbeat or the next connection writes it
+// again, and Subscribe waits for that.
 func TestPresenceWriteFails(t *testing.T) {
 	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, sharded bool) {
 		mine, net := storagetest.Through(t, rdb)

@@ -8,7 +8,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// onCommand calls a function before each single command of a name.
+// onCommand is a Redis hook that calls the function of a command's name before each such
+// command outside a pipeline.
 type onCommand map[string]func()
 
 func (o onCommand) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -26,7 +27,7 @@ func (o onCommand) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pro
 	return next
 }
 
-// failures makes every pipeline fail, and counts them.
+// failures is a Redis hook. While it is on, every pipeline fails. It counts the failed pipelines.
 type failures struct {
 	mu sync.Mutex
 	on bool

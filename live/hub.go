@@ -20,42 +20,43 @@ import (
 )
 
 const (
-	// Between two attempts to connect: doubled each time, with jitter, so that
-	// a restarted Redis does not meet all processes at once.
+	// The pause between two attempts to connect doubles each time, with jitter, so that
+	// not all processes connect to a restarted Redis at once.
 	minRetry = 50 * time.Millisecond
 	maxRetry = time.Second
 
-	// goodbye bounds what a stopping hub waits for Redis, beyond the time-outs
-	// of the client itself.
+	// goodbye is how long a stopping hub waits for Redis, beyond the time-outs
+	// of the Redis client.
 	goodbye = 2 * time.Second
 )
 
-// HubConfig configures a hub. Zero values mean the defaults; so do negative
-// numbers.
+// HubConfig configures a hub. Zero values and negative numbers mean the defaults.
 type HubConfig struct {
-	// Sharded uses sharded pub/sub, as the publishers must too.
+	// Sharded uses sharded pub/sub. Publishers must be configured alike.
 	Sharded bool
-	// Buffer is how many events a subscription holds for its reader before it
-	// is given up as lagging. Defaults to 32, 56 bytes each while they wait.
+	// Buffer is how many events a subscription holds for its reader. A subscription
+	// that needs more ends with ErrLagged. Defaults to 32. Each waiting event takes
+	// 56 bytes.
 	Buffer int
-	// Tracer goes on with the journeys that events bring. Optional.
+	// Tracer continues the traces that events carry. Optional.
 	Tracer *trace.Tracer
-	// Logger is told of lost and restored connections. Defaults to none.
+	// Logger logs lost connections and failures of presence. Defaults to discarding.
 	Logger *slog.Logger
-	// Heartbeat is how often presence is refreshed and checked. Publishers take a
-	// process that has missed four for dead. Defaults to 5 s.
+	// Heartbeat is how often presence is refreshed and checked. Publishers consider a
+	// process dead that has missed four heartbeats. Defaults to 5 s.
 	Heartbeat time.Duration
-	// Silence is how long nothing may come through the connection, probes
-	// included, before it is given up. A probe is sent three times as often.
-	// Defaults to 6 s. If commands on other connections hang as well, the silence is
-	// noticed within 10 s.
+	// Silence is how long the connection may deliver nothing, not even a probe, before
+	// the hub replaces it. The hub sends a probe every third of Silence. Defaults to
+	// 6 s. If commands on other connections hang as well, the hub notices the silence
+	// within 10 s.
 	Silence time.Duration
-	// Mark returns a number that never falls, such as a moment. The hub takes a mark
-	// every Heartbeat, and [Subscription.Covered] returns one of them. Optional.
+	// Mark returns a number that never falls, such as a time. The hub calls it every
+	// Heartbeat; [Subscription.Covered] returns one of the results. Optional.
 	Mark func(ctx context.Context) int64
 }
 
-// Hub holds the subscriptions of one process. It is safe for concurrent use.
+// Hub receives events for the subscriptions of one process. It is safe for
+// concurrent use.
 type Hub struct {
 	cfg      HubConfig
 	rdb      redis.UniversalClient
@@ -65,7 +66,7 @@ type Hub struct {
 
 	running atomic.Bool
 	online  atomic.Bool  // connected, and presence is written
-	heard   atomic.Int64 // when the channel last said anything, since born
+	heard   atomic.Int64 // when the channel last delivered anything, as a duration since born
 	gap     atomic.Bool  // a message was lost: Resync at the next heartbeat
 	marked  atomic.Int64 // the highest mark taken
 	covered atomic.Int64 // see Subscription.Covered
@@ -83,12 +84,12 @@ type Hub struct {
 	stopped bool
 
 	// Owned by the goroutine that writes presence.
-	held  map[int64]struct{} // users that Redis knows we hold
-	dirty bool               // a write failed: Redis may know otherwise
-	whole int64              // mark taken before the last heartbeat that found or made presence whole
+	held  map[int64]struct{} // users that are registered in Redis for this process
+	dirty bool               // a write failed, so Redis may differ from held
+	whole int64              // mark taken before the last heartbeat that found presence complete or restored it
 }
 
-// NewHub returns a hub with a random name of its own. It does nothing until Run.
+// NewHub returns a hub with a random name. It does nothing until Run.
 func NewHub(rdb redis.UniversalClient, cfg HubConfig) *Hub {
 	cfg.Buffer = cmp.Or(max(cfg.Buffer, 0), 32)
 	cfg.Heartbeat = cmp.Or(max(cfg.Heartbeat, 0), 5*time.Second)
@@ -112,12 +113,12 @@ func NewHub(rdb redis.UniversalClient, cfg HubConfig) *Hub {
 	return h
 }
 
-// Run connects, and keeps connected, until ctx is done; it returns ctx.Err().
-// Then every subscription has ended with [ErrClosed] and the process is gone
-// from Redis, or will be when its presence expires. A hub runs once.
+// Run connects, and reconnects, until ctx is done; it returns ctx.Err(). When it
+// returns, every subscription has ended with [ErrClosed], and the process is
+// removed from Redis, or will be when its presence expires. A hub runs once.
 //
-// Cost: one connection, and two round trips a heartbeat, whatever the number of
-// users; one command per 1,000 users who come or go.
+// Cost: one connection, and two round trips per heartbeat for any number of users.
+// One command per 1,000 users that are added or removed.
 func (h *Hub) Run(ctx context.Context) error {
 	if !h.running.CompareAndSwap(false, true) {
 		return errors.New("live: hub has been run before")
@@ -150,7 +151,7 @@ func (h *Hub) Run(ctx context.Context) error {
 	}
 }
 
-// stop ends the subscriptions and says good-bye to Redis.
+// stop ends the subscriptions and removes the process from Redis.
 func (h *Hub) stop(ctx context.Context) {
 	h.mu.Lock()
 	h.stopped = true
@@ -168,8 +169,7 @@ func (h *Hub) stop(ctx context.Context) {
 	}
 }
 
-// session is the life of one connection. It returns when that is broken or
-// silent or ctx is done.
+// session runs one connection until it breaks or falls silent, or ctx is done.
 func (h *Hub) session(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -184,7 +184,7 @@ func (h *Hub) session(ctx context.Context) error {
 	if err := h.confirm(ctx, sub); err != nil {
 		return err
 	}
-	after := h.marked.Load() // what was lost before is covered by none of these
+	after := h.marked.Load() // up to here, a mark may have been taken before a loss
 	registrar := make(chan error, 1)
 	go func() {
 		registrar <- h.keepPresence(ctx)
@@ -193,7 +193,7 @@ func (h *Hub) session(ctx context.Context) error {
 	received := h.receive(ctx, sub, after)
 	cancel()
 	if err := <-registrar; err != nil {
-		return err // the cause; what receive says is only the closing
+		return err // the cause; receive only reports that the connection was closed
 	}
 	return received
 }
@@ -214,7 +214,7 @@ func (h *Hub) subscribe(ctx context.Context) (sub *redis.PubSub, err error) {
 	return sub, nil
 }
 
-// confirm waits until Redis has the subscription.
+// confirm waits until Redis confirms the subscription.
 func (h *Hub) confirm(ctx context.Context, sub *redis.PubSub) error {
 	msg, err := sub.ReceiveTimeout(ctx, h.cfg.Silence)
 	if err != nil {
@@ -227,14 +227,15 @@ func (h *Hub) confirm(ctx context.Context, sub *redis.PubSub) error {
 	return nil
 }
 
-// receive drains the connection, whatever becomes of the subscribers: nothing
-// here waits. It returns when nothing came in for as long as Silence.
+// receive reads the connection and never waits for a subscriber. It returns when
+// nothing arrived for as long as Silence.
 //
-// A probe comes back behind every message that was published before it. It carries a
-// mark that was taken before presence was last found whole. So every event that was
-// published before the mark was taken has been offered by then, or waits in line: the
-// mark counts when it has been offered. Marks up to after do not count: they were taken
-// before the last loss, so a probe may carry them that was sent before the Resync.
+// A probe arrives after every message that was published before it. It carries a mark
+// that was taken before presence was last found complete. So when the probe arrives,
+// every event that was published before the mark was taken has been offered, or waits
+// in h.lines. The mark is covered once those have been offered. Marks up to after are
+// ignored: they were taken before the last loss, and a probe that was sent before the
+// Resync may carry them.
 func (h *Hub) receive(ctx context.Context, sub *redis.PubSub, after int64) error {
 	var users []int64 // reused
 	for {
@@ -264,20 +265,21 @@ func (h *Hub) receive(ctx context.Context, sub *redis.PubSub, after int64) error
 				h.lines.join(ctx, ev.Author, func() <-chan struct{} { return h.deliver(ctx, ev, recipients) })
 			}
 		case *redis.Subscription:
-			// A cluster that moves the slot elsewhere takes the channel away.
+			// A cluster unsubscribes the channel when it moves the slot to another node.
 			return fmt.Errorf("live: receive: %s of own channel", msg.Kind)
 		}
 	}
 }
 
-// cover has readers know that everything before the mark has been offered.
+// cover records that every event published before the mark was taken has been offered.
 func (h *Hub) cover(mark int64) {
 	for was := h.covered.Load(); mark > was && !h.covered.CompareAndSwap(was, mark); was = h.covered.Load() {
 	}
 }
 
-// deliver hands ev to the subscriptions of users, which become the event's. If the next
-// event is to wait for this one, the channel is closed when they have been told.
+// deliver puts ev into the buffers of the users' subscriptions and keeps the users slice. If
+// the author's next event has to wait, deliver returns a channel that is closed when the
+// subscriptions have been notified.
 func (h *Hub) deliver(ctx context.Context, ev Event, users []int64) (told <-chan struct{}) {
 	carried := ""
 	if ev.carries() {
@@ -328,8 +330,8 @@ func (h *Hub) deliver(ctx context.Context, ev Event, users []int64) (told <-chan
 	return done
 }
 
-// resync tells every registered subscription that it may have missed something.
-// One that Subscribe has not yet returned cannot have.
+// resync sends a Resync to every registered subscription. A subscription that Subscribe
+// has not returned yet cannot have missed an event.
 func (h *Hub) resync() {
 	var told, full []*Subscription
 	h.mu.RLock()
@@ -359,9 +361,9 @@ func (h *Hub) resync() {
 	})
 }
 
-// Goroutines that are woken run in the order in which they were. Whoever asks for a page
-// would wait behind those of all subscriptions that a Resync is for: they are woken some at
-// a time, 20,000 in a third of a second. An event that comes meanwhile wakes its own.
+// Goroutines run in the order in which they are woken. If a Resync woke all subscriptions at
+// once, a request for a page would wait behind them. So resync wakes wakeTogether at a time:
+// 20,000 in a third of a second. An event that arrives meanwhile wakes its subscriptions itself.
 const (
 	wakeTogether = 64
 	wakePause    = time.Millisecond
@@ -373,7 +375,7 @@ func wakeAll(subs []*Subscription) {
 	}
 }
 
-// drop ends subscriptions that missed an event.
+// drop ends subscriptions whose buffer was full.
 func (h *Hub) drop(full []*Subscription) {
 	if len(full) == 0 {
 		return
@@ -391,10 +393,10 @@ func (h *Hub) drop(full []*Subscription) {
 func (h *Hub) hear() { h.heard.Store(int64(time.Since(h.born))) }
 
 // Ready returns an error unless the hub is connected, its users are registered,
-// and its channel has spoken within [HubConfig.Silence]. It asks nobody and
-// returns at once.
+// and its channel has delivered something within [HubConfig.Silence]. It returns
+// at once.
 //
-// Cost: none; it looks at what it has heard.
+// Cost: none.
 func (h *Hub) Ready(context.Context) error {
 	if !h.online.Load() {
 		return errors.New("live: not connected to Redis pub/sub")
@@ -405,19 +407,19 @@ func (h *Hub) Ready(context.Context) error {
 	return nil
 }
 
-// Stats counts what happened since the hub was made.
+// Stats counts events since the hub was created.
 type Stats struct {
 	Received  uint64 // messages with events
 	Delivered uint64 // events put into the buffer of a subscription
-	Strays    uint64 // recipients that had no subscription here any more
+	Strays    uint64 // recipients that no longer had a subscription here
 	Lagged    uint64 // subscriptions closed because their buffer was full
 	Malformed uint64 // messages that could not be read
 	Resyncs   uint64 // Resync events put into the buffer of a subscription
-	Connects  uint64 // times the hub came online: 1 without a disturbance
+	Connects  uint64 // times the hub came online; 1 if the connection never broke
 }
 
-// Stats returns the counters. They are not of one instant, and may be behind
-// what a subscriber has already seen.
+// Stats returns the counters. They are read one after the other, and may lag behind
+// what a subscriber has already received.
 func (h *Hub) Stats() Stats {
 	return Stats{
 		Received:  h.received.Load(),

@@ -7,34 +7,34 @@ import (
 	"time"
 )
 
-// lineStands is how long the messages of an author wait, at most, for one that many are
-// being told of. It is for when a store does not answer.
+// lineStands is how long the messages of an author wait, at most, while subscriptions are notified
+// of an earlier one. The limit matters when a store does not answer.
 const lineStands = time.Second
 
-// lines has the messages of an author follow one another: while many subscriptions are
-// told of one, those behind it wait in line here, and not in each of the subscriptions. So
-// a burst costs one walk over the subscriptions for each message, whose verdict is new, and
-// not one walk in which each message needs verdicts again and again. Other authors'
-// messages wait for none of it.
+// lines queues messages per author. While many subscriptions are notified of a message, the author's
+// next messages wait here, and not in each subscription's buffer. So a burst costs one walk over the
+// subscriptions per message, with a fresh verdict. If all messages waited in the buffers, their
+// verdicts would expire during the walk and be read again and again. Messages of other authors do not
+// wait.
 //
-//	free ──join: told by many──> busy ──join──> busy, one more waits
-//	  ^                           │
-//	  └──────none waits───────────┴──told, or a second is over: the next is offered
+//	free ──join, many to notify──> busy ──join──> busy, one more waits
+//	  ^                             │
+//	  └──────none waits─────────────┴──notified, or a second is over: the next is offered
 type lines struct {
-	most    int             // how many wait, at most, when the line moves: the first of more are offered at once
+	most    int             // when more messages wait, the first ones are offered without waiting
 	stands  time.Duration   // see lineStands
-	running *sync.WaitGroup // the goroutines of authors who are busy
+	running *sync.WaitGroup // one goroutine per busy author
 
 	mu   sync.Mutex
-	busy map[int64][]offer // by author: what waits, in the order of arrival
+	busy map[int64][]offer // waiting messages by author, in the order of arrival
 }
 
-// offer offers a message to its subscriptions, and never waits. It returns a channel that
-// is closed when they have been told, or nil: then nothing waits for it.
+// offer puts a message into the buffers of its subscriptions. It never waits. It returns a channel
+// that is closed when they have been notified, or nil if the author's next message need not wait.
 type offer func() (told <-chan struct{})
 
-// join has a message offered now, or after those of the author that came before. It never
-// waits. One goroutine alone calls it and afterAll. An author of 0 has no line.
+// join offers a message now, or after the author's earlier messages. It never waits. Only one
+// goroutine may call join and afterAll. Messages without an author (0) are not queued.
 func (l *lines) join(ctx context.Context, author int64, message offer) {
 	l.mu.Lock()
 	waiting, busy := l.busy[author]
@@ -53,8 +53,8 @@ func (l *lines) join(ctx context.Context, author int64, message offer) {
 	}
 }
 
-// move has the messages that wait offered, until none does. When ctx is done they are
-// offered at once: nothing that was received is dropped here.
+// move offers the author's waiting messages until there are none. When ctx is done it offers them
+// at once: it drops no received message.
 func (l *lines) move(ctx context.Context, author int64, told <-chan struct{}) {
 	for {
 		limit := time.NewTimer(l.stands)
@@ -76,8 +76,8 @@ func (l *lines) move(ctx context.Context, author int64, told <-chan struct{}) {
 	}
 }
 
-// next returns the message to be offered and how many wait behind it. If there is none, the
-// author is no longer busy.
+// next removes and returns the author's first waiting message, and returns how many wait behind it.
+// If there is none, the author is no longer busy.
 func (l *lines) next(author int64) (message offer, more int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -90,8 +90,8 @@ func (l *lines) next(author int64) (message offer, more int) {
 	return waiting[0], len(waiting) - 1
 }
 
-// afterAll calls f when every message that joined before has been offered: at once, if no
-// author is busy.
+// afterAll calls f when every message that joined before has been offered. If no author is busy, it
+// calls f at once.
 func (l *lines) afterAll(f func()) {
 	var left atomic.Int64
 	pass := func() <-chan struct{} {

@@ -12,10 +12,11 @@ import (
 	"tideline/storage/storagetest"
 )
 
-// ofEach of two users are more subscriptions than others wait for.
+// ofEach is the number of subscriptions of each of two users. Together they reach tellTogether.
 const ofEach = 150
 
-// crowd has the post of each event that the last of many subscriptions takes.
+// crowd opens many subscriptions of the users 1 and 2. The channel receives the post of each event
+// that the last subscription takes.
 func crowd(t *testing.T, h *live.Hub) (told chan int64) {
 	told = make(chan int64, 100)
 	for i := range 2 * ofEach {
@@ -31,7 +32,7 @@ func crowd(t *testing.T, h *live.Hub) (told chan int64) {
 	return told
 }
 
-// gates hold up what prepares the events of some posts.
+// gates delay the prepare function for the events of some posts.
 type gates map[int64]chan struct{}
 
 func (g gates) prepare(reached chan<- int64) func(context.Context, live.Event) {
@@ -51,8 +52,9 @@ func (g gates) prepare(reached chan<- int64) func(context.Context, live.Event) {
 	}
 }
 
-// While many are told of a post, the author's next events wait, in their order, and no
-// mark counts that came behind them. Other authors' events, and those of none, do not wait.
+// While many subscriptions are notified of a post, the author's next events wait in their order,
+// and no mark that arrived after them becomes covered. Events of other authors, and events without
+// an author, do not wait.
 func TestEventsOfAnAuthorWaitInLine(t *testing.T) {
 	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, sharded bool) {
 		h, _ := run(t, rdb, live.HubConfig{Sharded: sharded})
@@ -88,8 +90,8 @@ func TestEventsOfAnAuthorWaitInLine(t *testing.T) {
 	})
 }
 
-// When the line moves, the first of more than a subscription holds are offered at once: no
-// more wait than that.
+// If more events wait than a subscription's buffer holds, the oldest ones are offered without
+// waiting.
 func TestLinesMoveOn(t *testing.T) {
 	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, sharded bool) {
 		h, _ := run(t, rdb, live.HubConfig{Sharded: sharded, Buffer: 3})
@@ -116,7 +118,8 @@ func TestLinesMoveOn(t *testing.T) {
 		require.EqualValues(t, 1, next(t, one).Post)
 		close(first)
 		require.EqualValues(t, 1, <-told)
-		// Five wait. The next two have three or more behind them; many have to be told of the one after them.
+		// Five wait. The first two have three or more behind them, so they are offered at once; so is the third,
+		// but the fourth waits for it.
 		require.Eventually(t, func() bool { return one.Waiting() == 3 }, patience, time.Millisecond)
 		for post := range int64(3) {
 			require.EqualValues(t, post+2, next(t, one).Post)
@@ -129,8 +132,8 @@ func TestLinesMoveOn(t *testing.T) {
 	})
 }
 
-// An event that waits in line is offered all the same when the connection breaks, and when
-// many could not be told of the one before for as long as the line stands.
+// A waiting event is still offered if the connection breaks, and if the notification of the event
+// before it takes longer than the limit.
 func TestWhatWaitsInLineIsNotDropped(t *testing.T) {
 	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, sharded bool) {
 		for _, stands := range []time.Duration{patience, time.Millisecond} {
@@ -155,7 +158,7 @@ func TestWhatWaitsInLineIsNotDropped(t *testing.T) {
 			if stands == patience {
 				network.Cut()
 			}
-			require.Eventually(t, func() bool { // offered, and not told
+			require.Eventually(t, func() bool { // offered without a notification
 				ev, _ := one.Take()
 				return ev.Post == 8
 			}, patience, time.Millisecond)

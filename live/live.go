@@ -1,10 +1,10 @@
-// Package live carries events from whoever publishes them to the subscribers
-// that some process holds open, over Redis pub/sub.
+// Package live carries events over Redis pub/sub from publishers to the
+// subscriptions that are open in any process.
 //
 // It hides how a recipient is found: which process holds which users, the
-// channel of each process, and the bytes on it. It knows user ids, post ids
-// and kinds of event; what they mean, and who may see what, is not its
-// business.
+// channel of each process, and the wire format. It knows user ids, post ids
+// and kinds of event. It does not know their meaning, or who may see which
+// post.
 //
 // # What is in Redis
 //
@@ -13,37 +13,38 @@
 //	                   process itself; expires when its heartbeats stop
 //	live:{pNAME}       the channel of the process
 //
-// A publisher asks every process which of the recipients it holds and sends
-// one message to each process that holds any, naming exactly those. The cost
-// of a publication is one set look-up per recipient and process, and grows
-// with the number of processes only there. A dead process is no longer
-// addressed once its heartbeats are [HubConfig.Heartbeat] × 4 old.
+// A publisher looks up in Redis which recipients each process holds. It sends
+// one message to each process that holds any; the message names exactly these
+// recipients. A publication costs one set look-up per recipient and process.
+// Publishers no longer address a process whose last heartbeat is older than
+// [HubConfig.Heartbeat] × 4.
 //
 // # What is promised
 //
 // Redis pub/sub delivers at most once, so an event is a hint and never the
-// truth. What the hub promises instead is that nothing is lost in silence. A
-// subscription either gets every event that was published to its user after
-// [Hub.Subscribe] returned, or it gets a [Resync] after the loss and has to
-// look at the truth itself, or it is closed with a reason:
+// truth. But the hub loses no event silently. After [Hub.Subscribe] has
+// returned, a subscription receives every event that is published to its
+// user, or it receives a [Resync] after the loss and must read the truth
+// itself, or it is closed with an error:
 //
-//   - The connection to Redis broke, or went silent (a probe sent through it
-//     every third of [HubConfig.Silence] did not come back): connect again,
-//     register the users again, then Resync to all.
-//   - Redis was wiped, or presence expired in a long pause of the process: the
-//     next heartbeat notices, restores presence, then Resync to all.
-//   - A message that cannot be read (another version): Resync to all.
-//   - A subscriber that does not drain its buffer: closed with [ErrLagged]. No
-//     one ever waits for it.
-//   - The hub stopped: closed with [ErrClosed].
+//   - The connection to Redis breaks, or is silent (a probe that the hub sends
+//     through it every third of [HubConfig.Silence] does not come back): the hub
+//     connects again, registers the users again, then sends Resync to all.
+//   - Redis is wiped, or presence expires in a long pause of the process: the
+//     next heartbeat notices, restores presence, then sends Resync to all.
+//   - A message cannot be read (another version): the next heartbeat sends
+//     Resync to all.
+//   - A subscriber does not drain its buffer: it is closed with [ErrLagged]. The
+//     hub never waits for it.
+//   - The hub stops: every subscription is closed with [ErrClosed].
 //
-// A subscriber can also ask up to when nothing was lost: [Subscription.Covered].
+// [Subscription.Covered] tells a subscriber up to when nothing was lost.
 //
-// Events of one author to one user, published one after the other by one publisher,
-// arrive in that order. While many subscriptions of a process are told of one, the
-// author's next events wait for it; those of other authors, and of none, do not. An
-// event may arrive twice (a publisher that tries again), and after a Resync that covers
-// it.
+// Events of one author to one user that one publisher publishes one after the
+// other arrive in that order. While a process notifies many subscriptions of an
+// event, the author's next events wait; events of other authors, and without an
+// author, do not. An event may arrive twice (a publisher that tries again), and
+// may arrive after a Resync that covers it.
 package live
 
 import (
@@ -51,21 +52,21 @@ import (
 	"fmt"
 )
 
-// ErrLagged is the end of a subscription whose reader did not keep up.
+// ErrLagged ends a subscription whose reader is too slow.
 var ErrLagged = errors.New("live: subscriber too slow")
 
-// ErrClosed is the end of every subscription of a hub that stopped.
+// ErrClosed ends every subscription of a hub that stops.
 var ErrClosed = errors.New("live: hub is stopped")
 
-// maxReason bounds Event.Reason, so that a message is bounded by its recipients.
+// maxReason bounds Event.Reason in bytes, so that the number of recipients bounds a message.
 const maxReason = 256
 
-// Edited is the Reason of an Added of a post that may be there already, and says something
-// else than before. It is no Kind of its own: a process that does not know it drops the event,
-// as it drops every Added of a post that its client has.
+// Edited is the Reason of an Added event for a post whose text changed, and which the timeline
+// may already have. It is not a separate Kind, for compatibility: an older process drops the event
+// if its client has the post, as it does with every Added event.
 const Edited = "edited"
 
-// Kind is what happened. The numbers are part of the wire format: append only.
+// Kind is the kind of an event. The numbers are part of the wire format: append only.
 type Kind uint8
 
 const (
@@ -73,23 +74,22 @@ const (
 	Added Kind = iota + 1
 	// Removed says that a post left the timeline.
 	Removed
-	// Invalidated says that the timeline changed in more places than one.
+	// Invalidated says that the timeline changed in several places.
 	Invalidated
 	// SessionEnded says that a session of the user was revoked or expired. With Session 0,
-	// several of the user Author were: SQL says which.
+	// several sessions of the user Author ended, and SQL says which.
 	SessionEnded
-	// MarkerMoved says that the user read up to somewhere, or that the requests to follow the
-	// user changed: each stream of the user sends a heartbeat. The two share a kind because a
-	// process of an earlier version takes an unknown kind for a malformed message.
+	// MarkerMoved says that the user's read marker moved, or that the requests to follow the
+	// user changed. Each stream of the user then sends a heartbeat.
 	MarkerMoved
 	// JournalChanged says that the journal of the timeline may have new entries.
 	JournalChanged
-	// Resync says that events may have been lost. It is made by the hub itself
-	// and cannot be published.
+	// Resync says that events may have been lost. Only the hub creates it; it cannot be
+	// published.
 	Resync Kind = 255
 )
 
-// String is the name of the kind, for logs.
+// String returns the name of the kind for logs.
 func (k Kind) String() string {
 	switch k {
 	case Added:
@@ -110,29 +110,29 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind(%d)", uint8(k))
 }
 
-// Event is what subscribers are told. Which of the ids are set depends on the
-// kind and is between publisher and subscriber; zero means absent, negative
-// ids cannot be published.
+// Event is a message to subscribers. The kind decides which ids are set, and
+// publisher and subscriber agree on that. Zero means absent; negative ids cannot
+// be published.
 type Event struct {
 	Kind    Kind
 	Post    int64
 	Author  int64
 	Session int64
-	// Reason has at most 256 bytes. In an Added it is Edited or empty, in a Removed empty. On
-	// the wire the journey of the publication follows behind a space in those two, see
-	// trace.Carried.
+	// Reason has at most 256 bytes. It is Edited or empty in an Added event, and empty in a
+	// Removed event. On the wire, in these two kinds, the trace of the publication follows
+	// after a space (trace.Carried).
 	Reason string
 
-	// Batch has all recipients of the message in this process. It is nil in a
-	// published event, and in a Resync.
+	// Batch names all recipients of the message in this process. It is nil in an
+	// event to publish, and in a Resync.
 	Batch *Batch
 }
 
-// carries reports whether a journey may follow the reason: versions before this one ignore
-// both.
+// carries reports whether a trace may follow the reason. Older versions ignore the reason of these
+// kinds.
 func (e Event) carries() bool { return e.Kind == Added || e.Kind == Removed }
 
-// validate refuses what the wire format cannot carry.
+// validate returns an error for an event that the wire format cannot carry.
 func (e Event) validate() error {
 	switch {
 	case e.Kind < Added || e.Kind > JournalChanged:

@@ -22,12 +22,12 @@ func TestMain(m *testing.M) {
 
 const patience = 30 * time.Second
 
-// quick finds a lost presence and a silent connection soon.
+// quick configures a hub that soon notices lost presence and a silent connection.
 func quick(sharded bool) live.HubConfig {
 	return live.HubConfig{Sharded: sharded, Heartbeat: 100 * time.Millisecond, Silence: 600 * time.Millisecond}
 }
 
-// run starts a hub and waits until it is ready. stop returns when Run has.
+// run starts a hub and waits until it is ready. stop stops it and waits until Run has returned.
 func run(t testing.TB, rdb redis.UniversalClient, cfg live.HubConfig) (h *live.Hub, stop func()) {
 	h = live.NewHub(rdb, cfg)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -42,7 +42,7 @@ func run(t testing.TB, rdb redis.UniversalClient, cfg live.HubConfig) (h *live.H
 	return h, stop
 }
 
-// reader is a subscription whose events can be waited for.
+// reader is a subscription with a method that waits for the next event.
 type reader struct {
 	*live.Subscription
 	news chan struct{}
@@ -65,7 +65,7 @@ func read(ctx context.Context, h *live.Hub, user int64) (r reader, err error) {
 	return r, err
 }
 
-// take is the next event, ok=false at the end.
+// take waits for the next event. ok is false when the subscription has ended.
 func (r reader) take(t testing.TB) (ev live.Event, ok bool) {
 	timeout := time.After(patience)
 	for {
@@ -87,15 +87,15 @@ func publish(t testing.TB, p *live.Publisher, post int64, users ...int64) (reach
 	return reached
 }
 
-// next is the next event; it fails the test when there is none.
+// next waits for the next event. It fails the test if the subscription has ended.
 func next(t testing.TB, r reader) live.Event {
 	ev, ok := r.take(t)
 	require.True(t, ok, "subscription ended: %v", r.Err())
-	ev.Batch = nil // who else was told is tested on its own
+	ev.Batch = nil // TestShare tests the batch
 	return ev
 }
 
-// after is the next event that is not a Resync.
+// after waits for the next event that is not a Resync.
 func after(t testing.TB, s reader) live.Event {
 	for {
 		if ev := next(t, s); ev.Kind != live.Resync {
@@ -127,7 +127,7 @@ func TestDelivery(t *testing.T) {
 			assert.Equal(t, ev, next(t, s))
 		}
 
-		// What twenty gets first is the first that was for it; and in order.
+		// Twenty receives only its own events, in order.
 		for post := range int64(50) {
 			assert.Equal(t, 1, publish(t, p, post, 20))
 		}
@@ -168,7 +168,7 @@ func TestPublishRefuses(t *testing.T) {
 	})
 }
 
-// Several chunks of presence, of look-ups and of messages.
+// The recipients need several chunks of presence, look-ups and messages.
 func TestManyRecipients(t *testing.T) {
 	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, sharded bool) {
 		const held, others = 3500, 4000
@@ -186,7 +186,7 @@ func TestManyRecipients(t *testing.T) {
 	})
 }
 
-// subscribeAll subscribes the users 1..n at the same time.
+// subscribeAll subscribes the users 1 to n concurrently.
 func subscribeAll(t testing.TB, h *live.Hub, n int) []reader {
 	subs := make([]reader, n)
 	errs := make([]error, n)
@@ -212,7 +212,7 @@ func TestLaggingSubscriberIsClosedAlone(t *testing.T) {
 			assert.Equal(t, post, next(t, other).Post)
 		}
 		var got []int64
-		for ev, ok := slow.take(t); ok; ev, ok = slow.take(t) { // it ends
+		for ev, ok := slow.take(t); ok; ev, ok = slow.take(t) {
 			got = append(got, ev.Post)
 		}
 		assert.Equal(t, []int64{0, 1, 2}, got, "what fitted can still be read")
@@ -248,8 +248,8 @@ func TestPresenceFollowsSubscriptions(t *testing.T) {
 	})
 }
 
-// Every subscription gets what is published after Subscribe returned, while
-// others of the same user come and go.
+// Every subscription receives the events that are published after Subscribe returned, while
+// other subscriptions of the same user begin and end.
 func TestConcurrentSubscribePublishClose(t *testing.T) {
 	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, sharded bool) {
 		const workers, rounds, users = 8, 40, 3
@@ -335,7 +335,7 @@ func TestStop(t *testing.T) {
 	})
 }
 
-// keys are all keys on all masters.
+// keys returns all keys on all masters.
 func keys(t testing.TB, rdb redis.UniversalClient) []string {
 	var mu sync.Mutex
 	var all []string
@@ -354,7 +354,7 @@ func keys(t testing.TB, rdb redis.UniversalClient) []string {
 	return all
 }
 
-// What one recipient finds out serves all of a message, until it is no longer good.
+// All recipients of a message share one result until it no longer holds.
 func TestShare(t *testing.T) {
 	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, sharded bool) {
 		h, _ := run(t, rdb, live.HubConfig{Sharded: sharded})

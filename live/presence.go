@@ -16,9 +16,9 @@ const (
 	// presenceChunk bounds the members of one SADD or SREM.
 	presenceChunk = 1000
 
-	// self is the member of the set of users that stands for the process: the
-	// set exists as long as the process does, whether it holds anyone or not,
-	// and a set that lacks it was lost and begun anew. No user has this id.
+	// self is the member of the set of users that stands for the process, so that
+	// the set exists even if the process holds no user. A set without it was lost
+	// and begun anew. No user has this id.
 	self = 0
 )
 
@@ -30,16 +30,16 @@ var beatSource string
 
 var beatScript = redis.NewScript(beatSource)
 
-// presence writes what one process says about itself in Redis. Its calls must not
-// run at the same time: the last one wins.
+// presence writes the entries of one process in Redis. Its methods must not be
+// called concurrently.
 type presence struct {
 	rdb  redis.UniversalClient
 	proc string
 	ttl  time.Duration
 }
 
-// refresh extends the life of the process' entries. It returns whether they were as
-// they should be: the process is known, and its set has as many users as held.
+// refresh extends the life of the process's entries. intact reports whether they were
+// complete: the process is listed, and its set has as many users as held.
 func (p *presence) refresh(ctx context.Context, held int) (intact bool, err error) {
 	pipe := p.rdb.Pipeline()
 	alive := pipe.PExpire(ctx, usersKey(p.proc), p.ttl)
@@ -55,7 +55,7 @@ func (p *presence) refresh(ctx context.Context, held int) (intact bool, err erro
 	return known && alive.Val() && marked.Val() && size.Val() == int64(held)+1, nil
 }
 
-// rewrite replaces the set of users as a whole, in one step for those who read it.
+// rewrite replaces the whole set of users atomically.
 func (p *presence) rewrite(ctx context.Context, users []int64) error {
 	pipe := p.rdb.TxPipeline()
 	pipe.Del(ctx, usersKey(p.proc))
@@ -68,7 +68,7 @@ func (p *presence) rewrite(ctx context.Context, users []int64) error {
 	return nil
 }
 
-// change adds and removes users. Idempotent; after an error the set may have
+// change adds and removes users. It is idempotent. After an error the set may have
 // changed in part.
 func (p *presence) change(ctx context.Context, add, remove []int64) error {
 	if len(add)+len(remove) == 0 {
@@ -77,7 +77,7 @@ func (p *presence) change(ctx context.Context, add, remove []int64) error {
 	pipe := p.rdb.Pipeline()
 	each(add, func(members []any) { pipe.SAdd(ctx, usersKey(p.proc), members...) })
 	each(remove, func(members []any) { pipe.SRem(ctx, usersKey(p.proc), members...) })
-	// A set that was wiped a moment ago begins here anew: never without an end.
+	// If the set was wiped a moment ago, SADD has created it anew, without an expiry.
 	pipe.PExpire(ctx, usersKey(p.proc), p.ttl)
 	if _, err := pipe.Exec(ctx); err != nil {
 		return fmt.Errorf("change presence: %w", err)
@@ -85,7 +85,7 @@ func (p *presence) change(ctx context.Context, add, remove []int64) error {
 	return nil
 }
 
-// remove takes the process out of Redis.
+// remove deletes the process's entries from Redis.
 func (p *presence) remove(ctx context.Context) error {
 	pipe := p.rdb.Pipeline()
 	pipe.ZRem(ctx, procsKey, p.proc)
@@ -96,7 +96,7 @@ func (p *presence) remove(ctx context.Context) error {
 	return nil
 }
 
-// each calls add with the users, as arguments of a command, a chunk at a time.
+// each calls add with chunks of the users, as arguments of a Redis command.
 func each(users []int64, add func(members []any)) {
 	for chunk := range slices.Chunk(users, presenceChunk) {
 		members := make([]any, len(chunk))

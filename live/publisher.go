@@ -15,35 +15,36 @@ import (
 )
 
 // chunkSize bounds the recipients in one look-up and in one message (about
-// 24 KB), so that no single command holds Redis for long.
+// 24 KB), so that no single command blocks Redis for long.
 const chunkSize = 3000
 
-// Publisher sends events to users wherever they are connected. It holds no
-// state but when a look-up failed, needs no hub, and is safe for concurrent use.
+// Publisher sends events to users in whichever process they are connected. It
+// needs no hub. Its only state is the time of the last failed look-up. It is safe
+// for concurrent use.
 type Publisher struct {
 	rdb     redis.UniversalClient
 	sharded bool
-	failed  atomic.Int64 // Unix, in nanoseconds
+	failed  atomic.Int64 // when a look-up last failed, in Unix nanoseconds
 }
 
-// NewPublisher returns a publisher. With sharded, messages go by the sharded
-// pub/sub of Redis Cluster, which spares the other nodes; hubs must be told the
-// same. The client must read from masters: a replica may not yet know of a user
-// who is connected.
+// NewPublisher returns a publisher. With sharded, it uses the sharded pub/sub of
+// Redis Cluster, which does not send messages to all nodes; hubs must be configured
+// alike. The client must read from masters: a replica may not yet know a user who
+// has just connected.
 func NewPublisher(rdb redis.UniversalClient, sharded bool) *Publisher {
 	return &Publisher{rdb: rdb, sharded: sharded}
 }
 
-// Publish tells ev to those of users (positive ids in any order, repetitions
-// count once) that have a subscription in any process, and returns how many
-// were addressed; a user with subscriptions in two processes counts twice. An event
-// arrives at most once: a user who is addressed may still miss it, and then gets a
-// [Resync].
+// Publish sends ev to the users that have a subscription in any process. users are
+// positive ids in any order; repeated ids count once. Publish returns how many users
+// it addressed; a user with subscriptions in two processes counts twice. An addressed
+// user may still miss the event, and then receives a [Resync].
 //
-// On an error some may have been reached; publishing again reaches those twice.
+// On an error some users may have been reached. Publishing again reaches them twice.
 //
-// Cost: one round trip, then two per 3,000 users: a look-up of each user for each
-// process that holds connections, and one message a process that holds any of them.
+// Cost: one round trip, then two per 3,000 users: a look-up of each user in each
+// process that holds connections, and one message to each process that holds any of
+// them.
 func (p *Publisher) Publish(ctx context.Context, ev Event, users []int64) (reached int, err error) {
 	if err := ev.validate(); err != nil {
 		return 0, fmt.Errorf("live: publish: %w", err)
@@ -67,7 +68,7 @@ func (p *Publisher) Publish(ctx context.Context, ev Event, users []int64) (reach
 		ev.Reason += " " + carried
 	}
 	listing, cancel := p.limited(ctx)
-	list := p.rdb.Pipeline() // which small fan-outs send in common
+	list := p.rdb.Pipeline() // a pipeline, so that concurrent small fan-outs can send it together
 	listed := list.ZRange(listing, procsKey, 0, -1)
 	_, _ = list.Exec(listing)
 	procs, err := listed.Result()
@@ -78,7 +79,7 @@ func (p *Publisher) Publish(ctx context.Context, ev Event, users []int64) (reach
 	if len(procs) == 0 {
 		return 0, nil
 	}
-	// A part of a cluster may be down: the others are served all the same.
+	// Part of a cluster may be down: go on with the other users.
 	var errs []error
 	for chunk := range slices.Chunk(users, chunkSize) {
 		n, err := p.publishChunk(ctx, procs, ev, chunk)
@@ -144,15 +145,15 @@ func (p *Publisher) publishChunk(ctx context.Context, procs []string, ev Event, 
 }
 
 const (
-	// answerLimit is the longest that a look-up, or a send, waits for a cluster.
+	// answerLimit is how long a look-up or a send waits for a cluster.
 	answerLimit = 2 * time.Second
-	// apartFor is how long each process is looked up on its own after a look-up failed.
+	// apartFor is how long each process is looked up separately after a look-up failed.
 	apartFor = 30 * time.Second
 )
 
-// lookUp asks which of the users have connections in each of the processes. Where a
-// master of a cluster does not answer, those of the others are looked up all the same:
-// an error in one pipeline would be that of all.
+// lookUp looks up which of the users each process holds. In a cluster, after a look-up has failed, it
+// sends a separate command for each process, so that a master that does not answer affects only the
+// processes whose users it stores. In a common pipeline its error would affect all of them.
 func (p *Publisher) lookUp(ctx context.Context, procs []string, users []any) []*redis.BoolSliceCmd {
 	lookups := make([]*redis.BoolSliceCmd, len(procs))
 	if !p.cluster() || time.Since(time.Unix(0, p.failed.Load())) > apartFor {
@@ -187,8 +188,8 @@ func (p *Publisher) cluster() bool {
 	return cluster
 }
 
-// limited returns the context of a look-up, or of a send. The other masters of a cluster serve while
-// one does not answer; a single server is waited for.
+// limited returns the context for a look-up or a send. In a cluster it bounds the wait by answerLimit,
+// because the other masters work while one does not answer. It sets no limit for a single server.
 func (p *Publisher) limited(ctx context.Context) (context.Context, context.CancelFunc) {
 	if p.cluster() {
 		return context.WithTimeout(ctx, answerLimit)

@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// The registrar is the one goroutine that writes presence. It works by level,
-// not by edge: a subscription that begins or ends only touches its user, and
-// the registrar then writes what is true of that user at that moment. So no
-// order of Subscribe and Close leaves a subscriber without presence, and what
-// many touched while a write was under way goes out in one.
+// The registrar is the only goroutine that writes presence. It is level-triggered:
+// a subscription that begins or ends only marks its user as touched, and the
+// registrar then writes whether the process holds the user at that moment. So no
+// order of Subscribe and Close leaves a subscriber without presence. Users that are
+// touched during a write are written together.
 
-// touch has the presence of a user looked at. The caller holds h.mu.
+// touch has the registrar check the presence of a user. The caller holds h.mu.
 func (h *Hub) touch(user int64) {
 	h.touched[user] = struct{}{}
 	select {
@@ -23,9 +23,8 @@ func (h *Hub) touch(user int64) {
 	}
 }
 
-// keepPresence registers all users, brings the subscriptions up to date after a
-// gap, and then follows the changes, beats and probes until ctx is done. It
-// returns an error when it did not get as far as that.
+// keepPresence registers all users, sends a Resync, and then writes changes, heartbeats
+// and probes until ctx is done. It returns an error only if the first step fails.
 func (h *Hub) keepPresence(ctx context.Context) error {
 	if err := bounded(ctx, func(ctx context.Context) error { return h.beat(ctx, true) }); err != nil {
 		if ctx.Err() != nil {
@@ -47,7 +46,7 @@ func (h *Hub) keepPresence(ctx context.Context) error {
 			return nil
 		case <-h.wake:
 			if err = bounded(ctx, h.change); err != nil {
-				heartbeat.Reset(h.cfg.Heartbeat / 10) // which mends it
+				heartbeat.Reset(h.cfg.Heartbeat / 10) // the heartbeat writes everything again
 			}
 		case <-heartbeat.C:
 			if err = bounded(ctx, func(ctx context.Context) error { return h.beat(ctx, false) }); err != nil {
@@ -64,9 +63,9 @@ func (h *Hub) keepPresence(ctx context.Context) error {
 	}
 }
 
-// stepTimeout bounds what the registrar does at a time. A connection that breaks
-// waits for it, and the commands of a client do not end with their context, only
-// by its deadline.
+// stepTimeout bounds each step of the registrar. Replacing a broken connection waits for
+// the step, and a command of the Redis client ends at its context's deadline but not when
+// the context is canceled.
 const stepTimeout = 3 * time.Second
 
 func bounded(ctx context.Context, step func(context.Context) error) error {
@@ -75,13 +74,12 @@ func bounded(ctx context.Context, step func(context.Context) error) error {
 	return step(ctx)
 }
 
-// beat refreshes presence, and writes it whole when it is not what it should
-// be. A gap ends in a Resync: a new connection (fresh), lost presence, or a lost
-// message. The Resync comes after the presence is back, so that nothing is lost
-// between the two.
+// beat refreshes presence, and rewrites all of it if it is incomplete. It sends a Resync
+// after a new connection (fresh), lost presence or a lost message. The Resync follows
+// after presence is restored, so that no event is lost in between.
 //
-// A mark that was taken before a beat, and before a gap that the beat found, is
-// carried by probes only after the Resync.
+// Probes carry the mark from before the beat only after beat has succeeded, including
+// its Resync.
 func (h *Hub) beat(ctx context.Context, fresh bool) error {
 	mark := h.marked.Load()
 	intact, err := h.presence.refresh(ctx, len(h.held))
@@ -110,8 +108,8 @@ func (h *Hub) beat(ctx context.Context, fresh bool) error {
 	return nil
 }
 
-// takeMarks takes a mark every Heartbeat until ctx is done. A source of marks that
-// hangs holds up nothing else.
+// takeMarks takes a mark every Heartbeat until ctx is done. It has its own goroutine, so
+// that a slow HubConfig.Mark delays nothing else.
 func (h *Hub) takeMarks(ctx context.Context) {
 	every := time.NewTicker(h.cfg.Heartbeat)
 	defer every.Stop()
@@ -131,7 +129,7 @@ func (h *Hub) change(ctx context.Context) error {
 	}
 	add, remove, waiting := h.changes()
 	if err := h.presence.change(ctx, add, remove); err != nil {
-		// The subscriptions that wait go on waiting, for the beat that mends it.
+		// The waiting subscriptions keep waiting until a heartbeat has written presence again.
 		h.dirty = true
 		return err
 	}
@@ -158,8 +156,8 @@ func (h *Hub) probe(ctx context.Context) error {
 	return nil
 }
 
-// changes takes the touched users: those to add, those to remove, and the
-// subscriptions that wait for it.
+// changes clears the touched users. It returns the users to add, the users to remove, and
+// the subscriptions that wait for that.
 func (h *Hub) changes() (add, remove []int64, waiting []*Subscription) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -178,7 +176,8 @@ func (h *Hub) changes() (add, remove []int64, waiting []*Subscription) {
 	return add, remove, waiting
 }
 
-// everyone is changes for all users.
+// everyone returns all users, and the subscriptions that wait for their registration. It
+// clears the touched users.
 func (h *Hub) everyone() (users []int64, waiting []*Subscription) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -198,7 +197,7 @@ func unregistered(subs []*Subscription) (waiting []*Subscription) {
 	return waiting
 }
 
-// release lets Subscribe return.
+// release marks the subscriptions as registered, so that Subscribe returns them.
 func (h *Hub) release(waiting []*Subscription) {
 	if len(waiting) == 0 {
 		return

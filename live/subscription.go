@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// Subscription is one reader of the events of one user. It costs no goroutine,
-// and while nothing waits in it about 200 bytes.
+// Subscription is one reader of the events of one user. It has no goroutine, and
+// takes about 200 bytes while its buffer is empty.
 type Subscription struct {
 	hub   *Hub
 	user  int64
@@ -20,24 +20,24 @@ type Subscription struct {
 
 	mu    sync.Mutex                    // after hub.mu
 	told  func() (wait <-chan struct{}) // see TellBy
-	queue []Event                       // when full: the subscription ends with ErrLagged
+	queue []Event                       // at most HubConfig.Buffer; when full, the subscription ends with ErrLagged
 	ended bool
 	err   error
 }
 
-// Subscribe returns the events of a user (a positive id), once the hub is
-// connected and the user registered: what is published after it returned
-// reaches the subscription, or a [Resync] follows. It waits for that until ctx
-// is done, so give it a deadline; ctx is not used afterwards. It returns
+// Subscribe returns a subscription to the events of a user (a positive id). It waits
+// until the hub is connected and the user is registered in Redis: every event that
+// is published after that reaches the subscription, or a [Resync] follows. It waits
+// until ctx is done, so ctx needs a deadline; ctx is not used afterwards. It returns
 // [ErrClosed] when the hub is stopped.
 //
-// Whenever there is something to take, the end included, wake is called, also
-// before Subscribe has returned. The hub waits for it: it must return at once and
-// must not call the hub or the subscription. For an event of many it is called when
-// that is prepared, see [Hub.Prepare].
+// The hub calls wake when there is an event to take and when the subscription ends,
+// possibly before Subscribe has returned. The hub waits for wake, so wake must return
+// at once, and it must not call the hub or the subscription. For an event for several
+// users, wake is called after the event is prepared ([Hub.Prepare]).
 //
-// Cost: the user's first subscription waits for one round trip, shared with others
-// that begin at the same time; a further one for none.
+// Cost: the first subscription of a user waits for one round trip, which it shares with
+// others that begin at the same time. A further one waits for none.
 func (h *Hub) Subscribe(ctx context.Context, user int64, wake func()) (*Subscription, error) {
 	if user <= 0 {
 		return nil, fmt.Errorf("live: subscribe: %d is not a user id", user)
@@ -64,8 +64,8 @@ func (h *Hub) Subscribe(ctx context.Context, user int64, wake func()) (*Subscrip
 	}
 }
 
-// Take returns the next event, if there is one. It never waits. After the end it
-// still returns the events that came before.
+// Take removes and returns the next event, if there is one. It never waits. After the
+// subscription has ended, it still returns the events that came before.
 func (s *Subscription) Take() (ev Event, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -80,7 +80,7 @@ func (s *Subscription) Take() (ev Event, ok bool) {
 	return ev, true
 }
 
-// Peek returns the event that Take returns next, if there is one.
+// Peek returns the next event, if there is one, and leaves it for Take.
 func (s *Subscription) Peek() (ev Event, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -90,18 +90,18 @@ func (s *Subscription) Peek() (ev Event, ok bool) {
 	return s.queue[0], true
 }
 
-// Covered returns a mark, as [HubConfig.Mark] has it: the reader has taken every
-// event that was published to the user before the mark was taken, and after
-// Subscribe returned, or the [Resync] that followed its loss. It returns 0 when it
-// knows of none: an event waits, or the subscription has ended.
+// Covered returns the newest mark (see [HubConfig.Mark]) for which this holds: the
+// reader has taken every event that was published to the user after Subscribe
+// returned and before the mark was taken, or the [Resync] that followed a loss.
+// Covered returns 0 while an event waits and after the subscription has ended.
 //
-// The mark is one of some moments ago, and it stays while the hub cannot tell:
-// while the connection is broken or silent, or presence is not known to be whole.
-// So it says nothing of a time in which the process was stopped.
+// The mark is some seconds old. It does not advance while the connection is broken or
+// silent, or while presence may be incomplete. So it never covers time in which the
+// process was stopped.
 //
 // Cost: none.
 func (s *Subscription) Covered() int64 {
-	mark := s.hub.covered.Load() // before the look: what came before the mark is in the queue by now
+	mark := s.hub.covered.Load() // first: events from before the mark are in the queue by now
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.queue) > 0 || s.ended {
@@ -110,31 +110,32 @@ func (s *Subscription) Covered() int64 {
 	return mark
 }
 
-// Ended reports whether no event will ever come any more; those that wait can
-// still be taken.
+// Ended reports whether the subscription has ended. Events that wait can still be
+// taken.
 func (s *Subscription) Ended() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.ended
 }
 
-// Err says why the subscription ended: nil while it has not, and after Close;
-// [ErrLagged] when its reader was too slow; [ErrClosed] when the hub stopped.
+// Err returns why the subscription ended: [ErrLagged] if its reader was too slow,
+// [ErrClosed] if the hub stopped, nil after Close and while it has not ended.
 func (s *Subscription) Err() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.err
 }
 
-// Close ends the subscription. It waits for nobody and may be called again, at
-// any time and from anywhere but wake.
+// Close ends the subscription. It may be called repeatedly and from any goroutine,
+// but not from wake.
 func (s *Subscription) Close() {
 	s.hub.mu.Lock()
 	defer s.hub.mu.Unlock()
 	s.hub.end(s, nil)
 }
 
-// offer never waits; it answers whether there was room. The caller wakes the reader.
+// offer appends the event to the queue and reports whether there was room. It never waits and
+// does not wake the reader.
 func (s *Subscription) offer(ev Event) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -145,7 +146,7 @@ func (s *Subscription) offer(ev Event) bool {
 	return true
 }
 
-// end takes a subscription out of the hub. The caller holds h.mu for writing.
+// end ends a subscription and removes it from the hub. The caller holds h.mu for writing.
 func (h *Hub) end(s *Subscription, err error) {
 	s.mu.Lock()
 	already := s.ended

@@ -9,36 +9,36 @@ import (
 )
 
 const (
-	// tellTogether is how many subscriptions of one message are worth a goroutine, and
-	// have the author's next ones wait in line.
+	// tellTogether is how many subscriptions one goroutine notifies. If a message has as many,
+	// the author's next messages wait for it.
 	tellTogether = 256
-	// prepareEach is after how many subscriptions an event is prepared again. Only
-	// the first time costs anything, unless what was found out then holds no more.
+	// prepareEach: an event is prepared again after each so many subscriptions. That costs
+	// something only if the earlier result no longer holds.
 	prepareEach = 64
 )
 
-// Prepare sets a function that finds out, by [Share], what the readers of an event for
-// many need. The hub calls the function for each message that adds or removes a post for several
-// users, and tells their subscriptions when it has returned: the events wait in them
-// from the beginning. It may read from stores; ctx ends with the hub. An error is
-// its own business: the readers then find out by themselves.
+// Prepare sets a function that computes, with [Share], the result that the readers of an event
+// need. The hub calls it for each message that adds or removes a post for several users, and
+// notifies their subscriptions when it has returned. The event is in their buffers before that.
+// prepare may read from stores, and handles its own errors: each reader then computes the result
+// itself. ctx ends with the hub.
 //
-// Without it, the readers are woken at once, and wait for the first of them.
+// Without a function, the hub wakes the readers at once.
 func (h *Hub) Prepare(prepare func(ctx context.Context, ev Event)) { h.prepare.Store(&prepare) }
 
-// TellBy has tell called in place of wake for an event of many that is prepared.
-// No lock is held then, so tell may take the event and deal with it at once. As long
-// as that lasts the next subscriptions wait: tell must not wait for anything. If it
-// returns a channel, it is called again when that is closed.
+// TellBy sets a function that is called instead of wake when an event for several users is
+// prepared. The caller holds no lock, so tell may take the event and handle it. Other subscriptions
+// wait until tell returns, so it must not block. If it returns a channel, it is called again when the
+// channel is closed.
 func (s *Subscription) TellBy(tell func() (wait <-chan struct{})) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.told = tell
 }
 
-// tell tells the subscriptions of one message that something waits in them. It is
-// not the goroutine that receives: nothing that prepare waits for holds up the message
-// of another author. It returns when all have been told, but those that have to wait.
+// tell prepares an event and notifies its subscriptions. It does not run on the receiving goroutine,
+// so a slow prepare delays no message of another author. It returns when all subscriptions have been
+// notified, except those whose tell returned a channel.
 func (h *Hub) tell(ctx context.Context, prepare func(), subs []*Subscription) {
 	prepare()
 	parts := min(runtime.GOMAXPROCS(0), len(subs)/tellTogether+1)
@@ -50,10 +50,10 @@ func (h *Hub) tell(ctx context.Context, prepare func(), subs []*Subscription) {
 	walks.Wait()
 }
 
-// tellEach is tell for some of the subscriptions. Those that have to wait do not hold
-// up the others.
+// tellEach notifies some of the subscriptions. Those whose tell returned a channel are notified again
+// later, and do not delay the others.
 func (h *Hub) tellEach(ctx context.Context, prepare func(), subs []*Subscription) {
-	ctx, span := trace.Begin(ctx, "tell subscriptions") // what tell sends is written to the socket in it
+	ctx, span := trace.Begin(ctx, "tell subscriptions") // includes the socket writes of tell
 	span.Int("tideline.subscriptions", int64(len(subs)))
 	defer span.End(nil)
 	waiting := map[<-chan struct{}][]*Subscription{}

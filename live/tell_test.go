@@ -12,8 +12,9 @@ import (
 	"tideline/storage/storagetest"
 )
 
-// An event for many is told when it is prepared, and waits from the beginning. An
-// event for one comes at once. A reader that cannot deal with the event yet is told again.
+// An event for several users is in the buffers at once, and its readers are notified when it is
+// prepared. The reader of an event for one user is notified at once. A reader that cannot handle the
+// event yet is notified again.
 func TestEventForManyIsPrepared(t *testing.T) {
 	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, sharded bool) {
 		h, _ := run(t, rdb, live.HubConfig{Sharded: sharded})
@@ -37,7 +38,7 @@ func TestEventForManyIsPrepared(t *testing.T) {
 			if calls++; calls == 1 {
 				return made
 			}
-			ev, _ := two.Take() // no lock is held
+			ev, _ := two.Take() // possible because the caller holds no lock
 			told <- ev
 			return nil
 		})
@@ -72,7 +73,7 @@ func TestEventForManyIsPrepared(t *testing.T) {
 	})
 }
 
-// Found waits for nobody.
+// Found never waits.
 func TestFound(t *testing.T) {
 	b := &live.Batch{Users: []int64{1, 2}}
 	_, found := live.Found[int](b)

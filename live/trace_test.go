@@ -14,8 +14,8 @@ import (
 	"tideline/storage/storagetest"
 )
 
-// An event about a post brings its journey to hubs that trace. To all others, as to those of versions before, it is an
-// event as without.
+// An event about a post carries its trace to hubs that have a tracer. For all other hubs the event looks as if it had
+// no trace.
 func TestEventGoesOnWithItsJourney(t *testing.T) {
 	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, sharded bool) {
 		collector := tracetest.New(t)

@@ -10,24 +10,24 @@ import (
 // The wire format, version 1. A message is
 //
 //	version     1 byte, 1
-//	kind        1 byte; 0 is a probe: a mark follows as a uvarint, and nothing else
+//	kind        1 byte; 0 is a probe: only a mark follows, as a uvarint
 //	post        uvarint
 //	author      uvarint
 //	session     uvarint
 //	reason      uvarint length ≤ 256, then the bytes; for Added and Removed a
-//	            traceparent may follow behind a space
+//	            traceparent may follow after a space
 //	recipients  uvarint count ≥ 1, then each user id as a uvarint: the first as
-//	            it is, the others as the distance to the one before (≥ 1)
+//	            it is, each other as the difference from the one before (≥ 1)
 //
-// and nothing after it. Ids are in 0..2^63-1, users in 1..2^63-1, every uvarint
-// is the shortest of its value: one message has one encoding, and everything
-// else is refused.
+// and ends there. Ids are in 0..2^63-1, users in 1..2^63-1. Every uvarint must be
+// the shortest for its value, so a message has exactly one encoding. The decoder
+// rejects everything else.
 const wireVersion = 1
 
 var errMalformed = errors.New("live: malformed message")
 
-// encode is the message that tells users of ev. The event is valid, users are
-// positive, distinct, ascending and at least one.
+// encode encodes ev for the users. The event must be valid. users must be positive,
+// distinct, ascending and not empty.
 func encode(ev Event, users []int64) []byte {
 	b := []byte{wireVersion, byte(ev.Kind)}
 	b = binary.AppendUvarint(b, uint64(ev.Post))
@@ -44,8 +44,8 @@ func encode(ev Event, users []int64) []byte {
 	return b
 }
 
-// encodeProbe is the message that a hub sends itself to see that its channel is
-// alive. The mark is not negative.
+// encodeProbe encodes the message that a hub sends to itself to check its channel.
+// The mark must not be negative.
 func encodeProbe(mark int64) []byte {
 	return binary.AppendUvarint([]byte{wireVersion, 0}, uint64(mark))
 }
@@ -60,8 +60,8 @@ func decodeProbe(msg string) (mark int64, ok bool) {
 	return mark, !r.bad && r.rest == ""
 }
 
-// decode reads a message that is no probe, and appends its recipients to users. Any
-// input is safe; memory used is bounded by its length.
+// decode decodes a message that is not a probe, and appends its recipients to users. Any
+// input is safe; the length of the input bounds the memory used.
 func decode(msg string, users []int64) (Event, []int64, error) {
 	if len(msg) < 2 || msg[0] != wireVersion {
 		return Event{}, users, errMalformed
@@ -70,7 +70,7 @@ func decode(msg string, users []int64) (Event, []int64, error) {
 	ev := Event{Kind: Kind(msg[1]), Post: r.id(), Author: r.id(), Session: r.id()}
 	ev.Reason = r.text()
 	count := r.id()
-	// Each recipient takes at least a byte, so a count beyond the rest is a lie.
+	// Each recipient takes at least one byte, so a count above the remaining length is invalid.
 	if r.bad || ev.validate() != nil || count < 1 || count > int64(len(r.rest)) {
 		return Event{}, users, errMalformed
 	}
@@ -89,14 +89,14 @@ func decode(msg string, users []int64) (Event, []int64, error) {
 	return ev, users, nil
 }
 
-// reader takes a message apart. After the first fault it is bad and answers
-// zeros.
+// reader decodes the fields of a message. After the first error it is bad and
+// returns zeros.
 type reader struct {
 	rest string
 	bad  bool
 }
 
-// id takes the shortest uvarint of a value in 0..2^63-1.
+// id reads a value in 0..2^63-1, encoded as the shortest uvarint.
 func (r *reader) id() int64 {
 	var v uint64
 	for i := 0; i < len(r.rest) && i < 9; i++ { // 9 × 7 bits = 63
@@ -114,14 +114,14 @@ func (r *reader) id() int64 {
 	return 0
 }
 
-// text takes a length and that many bytes.
+// text reads a length and that many bytes.
 func (r *reader) text() string {
 	n := r.id()
 	if n > int64(len(r.rest)) {
 		r.rest, r.bad = "", true
 		return ""
 	}
-	s := strings.Clone(r.rest[:n]) // an event in a buffer must not hold the message
+	s := strings.Clone(r.rest[:n]) // an event in a buffer must not keep the message in memory
 	r.rest = r.rest[n:]
 	return s
 }

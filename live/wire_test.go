@@ -12,7 +12,7 @@ import (
 )
 
 func TestWireBytes(t *testing.T) {
-	// The format is shared with other versions of the program: these bytes stay.
+	// Other versions of the program use the same format, so these bytes must not change.
 	msg := encode(Event{Kind: Removed, Post: 300, Author: 7, Reason: "gone"}, []int64{5, 6, 300})
 	assert.Equal(t, "\x01\x02\xac\x02\x07\x00\x04gone\x03\x05\x01\xa6\x02", string(msg))
 

@@ -27,7 +27,7 @@ func (r *run) look(s step) error {
 			return err
 		}
 	}
-	// The other surfaces, by turns.
+	// The other reads, in turn.
 	owner := r.readers[r.turn%len(r.readers)]
 	v := nobody
 	if r.turn%4 > 0 {
@@ -64,7 +64,7 @@ func (r *run) lookAs(v int) error {
 	return nil
 }
 
-// direct reads all posts by id; the answer is exact at any moment.
+// direct reads all posts by id. The result is exact at any moment.
 func (r *run) direct(v int) error {
 	ids := make([]int64, len(r.posts))
 	for i, p := range r.posts {
@@ -85,7 +85,7 @@ func (r *run) direct(v int) error {
 	return nil
 }
 
-// author reads an author's posts; the answer is exact at any moment.
+// author reads an author's posts. The result is exact at any moment.
 func (r *run) author(v, author int) error {
 	got, err := r.pages(max(r.page, 3), false, func(p paging.Page) (*paging.Connection[ent.Post], error) {
 		return r.front().Feed.UserPosts(r.ctx, r.viewer(v), r.users[author].id, p)
@@ -231,15 +231,15 @@ func (r *run) pages(size int, upwards bool, read func(paging.Page) (*paging.Conn
 	}
 }
 
-// walk is a viewer's walk down the timeline while the run goes on.
+// walk is a viewer's walk down the timeline, which takes several steps of the run.
 type walk struct {
 	size  int
 	after *string
-	must  map[int]bool // the walk must reach these
+	must  map[int]bool // posts that the walk must reach
 	last  int64
 }
 
-// stroll reads the next page of the viewer's walk, or begins one.
+// stroll reads the next page of the viewer's walk, or begins a walk.
 func (r *run) stroll(v, n int) error {
 	w := r.walks[v]
 	if w == nil {
@@ -276,8 +276,8 @@ func (r *run) stroll(v, n int) error {
 	return nil
 }
 
-// countsUnread compares the viewer's number of unread posts with what is hidden, which it never
-// counts, and with what has been there all the time, which it does.
+// countsUnread checks the viewer's number of unread posts against two bounds. It never counts
+// hidden posts, and always counts posts that have been there all the time.
 func (r *run) countsUnread(v int) error {
 	if r.users[v].hidden {
 		return nil
@@ -297,7 +297,7 @@ func (r *run) countsUnread(v int) error {
 		}
 	}
 	got, err := r.front().Home.UnreadCount(r.ctx, r.viewer(v))
-	fewest = max(min(fewest+own, feedtest.InboxCap)-own, 0) // own posts are among the newest, uncounted
+	fewest = max(min(fewest+own, feedtest.InboxCap)-own, 0) // own posts are among the newest but are not counted
 	if err == nil && (got < fewest || got > most) {
 		err = fmt.Errorf("%s has %d unread, not %d to %d", r.name(v), got, fewest, most)
 	}
@@ -329,7 +329,7 @@ func (r *run) settle() error {
 	return nil
 }
 
-// exact compares everything of one viewer, without an inbox and with it.
+// exact compares all reads of one viewer, without an inbox and with one.
 func (r *run) exact(v int) error {
 	want := r.timeline(v)
 	same := func(how string, got []int, err error) error {
@@ -380,7 +380,7 @@ func (r *run) exact(v int) error {
 	return same("by rank", got, err)
 }
 
-// built waits until the inbox serves reads of the viewer's timeline.
+// built waits until reads of the viewer's timeline come from the inbox.
 func (r *run) built(v int) error {
 	for begun := time.Now(); ; time.Sleep(time.Millisecond) {
 		one := 1

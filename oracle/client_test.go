@@ -15,8 +15,7 @@ import (
 	"tideline/storage/storagetest"
 )
 
-// entrance is where clients connect to a process. Its hub reaches Redis through a
-// network that can fail.
+// entrance accepts the clients of a process. Its hub reaches Redis through a network that can fail.
 type entrance struct {
 	net     *storagetest.Network
 	hub     *live.Hub
@@ -24,9 +23,8 @@ type entrance struct {
 	away    bool
 }
 
-// enter opens the entrance of a process. Its hub notices within tenths of a second what
-// takes seconds in a product, and a subscription that nobody reads lags after a few
-// events.
+// enter opens the entrance of a process. Its timeouts are tenths of a second instead of seconds,
+// and a subscription that nobody reads lags after a few events.
 func (e *engine) enter(w *feedtest.World) {
 	rdb, net := storagetest.Through(e.t, e.s.Redis)
 	hub := live.NewHub(rdb, live.HubConfig{
@@ -40,24 +38,24 @@ func (e *engine) enter(w *feedtest.World) {
 	e.entrances[w] = &entrance{net: net, hub: hub, streams: streams}
 }
 
-// client follows a viewer's timeline as a program does that keeps to the rules: it
-// reads all pages, takes events, and reads again when it is told to.
+// client follows a viewer's timeline as a correct program does: it reads all pages, takes events,
+// and reads again when it is told to.
 type client struct {
 	viewer int
-	held   map[int]bool   // what it has
-	said   map[int]string // what these say
-	maybe  map[int]bool   // it has these from pages: an event on the way may tell of them
-	after  *string        // where it resumes
-	at     *entrance      // nil: it is not connected
+	held   map[int]bool   // posts that the client has
+	said   map[int]string // the text of each post that the client has
+	maybe  map[int]bool   // posts from pages; an event in flight may repeat them
+	after  *string        // where the client resumes
+	at     *entrance      // nil: the client is not connected
 	stream *stream.Stream
 	stop   context.CancelFunc
-	deaf   bool // Redis has forgotten that the viewer is active: the stream notices within minutes
+	deaf   bool // Redis has lost the activity of the viewer; the stream notices within minutes
 }
 
-// verdictLasts is by how much an event may overlook a change in another process.
+// verdictLasts is how long an event may ignore a change in another process.
 const verdictLasts = 100 * time.Millisecond
 
-// subscribe connects the viewer's client, unless it is connected.
+// subscribe connects the viewer's client if it is not connected.
 func (r *run) subscribe(v int) error {
 	c, at := r.clients[v], r.entrances[r.front()]
 	switch {
@@ -67,7 +65,7 @@ func (r *run) subscribe(v int) error {
 		r.say("%s reads the timeline and subscribes", r.name(v))
 		c = &client{viewer: v}
 		r.clients[v] = c
-		if r.turn%4 == 3 { // it reads when it is connected
+		if r.turn%4 == 3 { // the client reads when it is connected
 			break
 		}
 		if err := r.readAll(c); err != nil {
@@ -88,7 +86,7 @@ func (r *run) connect(c *client, at *entrance) error {
 		return fmt.Errorf("%s subscribes: %w", r.name(c.viewer), err)
 	}
 	c.at, c.stream, c.stop, c.deaf = at, s, stop, false
-	if c.after == nil { // it has nothing to resume from, so it reads when it listens
+	if c.after == nil { // there is no position to resume from, so the client reads after it has connected
 		return r.readAll(c)
 	}
 	return nil
@@ -102,9 +100,9 @@ func (c *client) cut() {
 	}
 }
 
-// readAll reads the timeline from its first page on. The client resumes after that page,
-// or, if it is connected, after the last event. What later pages bring, or a page that
-// was read while connected, an event may tell again.
+// readAll reads the timeline from its first page on. The client resumes after that page, or after
+// the last event if it is connected. An event may repeat a post from a later page, or from a page
+// that was read while connected.
 func (r *run) readAll(c *client) error {
 	size := 20
 	c.held, c.maybe, c.said = map[int]bool{}, map[int]bool{}, map[int]string{}
@@ -130,7 +128,7 @@ func (r *run) readAll(c *client) error {
 	}
 }
 
-// take takes up to so many events.
+// take takes up to the given number of events.
 func (r *run) take(c *client, most int) error {
 	for range most {
 		if c.at == nil {
@@ -139,7 +137,7 @@ func (r *run) take(c *client, most int) error {
 		begun := time.Now()
 		ev, ok := c.stream.Next(r.ctx)
 		if !ok {
-			if c.stream.Ended() { // it could not go on: the client comes back
+			if c.stream.Ended() { // the stream could not continue: the client connects again
 				c.cut()
 			}
 			return nil
@@ -192,8 +190,8 @@ func (r *run) take(c *client, most int) error {
 	return nil
 }
 
-// listen lets the clients take events, but those of shy users, who take theirs in
-// steps of their own.
+// listen lets the clients take events, except the clients of shy users, which take theirs in their
+// own steps.
 func (r *run) listen() error {
 	for i, v := range r.readers {
 		if c := r.clients[v]; c != nil && r.shy>>i&1 == 0 {
@@ -205,7 +203,7 @@ func (r *run) listen() error {
 	return nil
 }
 
-// leave cuts the process that serves off from the events of Redis, if no other is.
+// leave cuts the current serving process off from the events of Redis, if no other process is.
 func (r *run) leave() {
 	for _, at := range r.entrances {
 		if at.away {
@@ -232,11 +230,11 @@ func (e *engine) comeBack() (any bool) {
 	return any
 }
 
-// soon bounds the time in which clients get what has happened.
+// soon bounds how long clients may take to get an event.
 const soon = 15 * time.Second
 
-// caughtUp waits until each client has exactly what its viewer may see, also one that
-// was away.
+// caughtUp waits until each client has exactly what its viewer may see, also a client that was
+// disconnected.
 func (r *run) caughtUp() error {
 	if r.comeBack() {
 		r.say("all processes hear from Redis")

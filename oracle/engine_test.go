@@ -25,9 +25,9 @@ import (
 	"tideline/timeline"
 )
 
-// queueConfig makes lost jobs come back within tenths of a second.
+// queueConfig makes the queue deliver lost jobs again within tenths of a second.
 var queueConfig = queue.Config{
-	// The small jobs have more slots than jobs are ever stopped.
+	// The small pool has more slots than jobs are ever held.
 	Pools:      map[queue.Pool]int{queue.Small: 16, queue.Large: 2, queue.Relations: 2},
 	Lease:      100 * time.Millisecond,
 	SweepEvery: 50 * time.Millisecond,
@@ -38,8 +38,8 @@ var queueConfig = queue.Config{
 	MaxAttempts: 50,
 }
 
-// engine has what all runs on one pair of stores share: processes that serve the
-// API, worker processes, and a clock that jumps.
+// engine is shared by all runs on one pair of stores: serving processes, worker processes, and a
+// clock that jumps.
 type engine struct {
 	t      *testing.T
 	ctx    context.Context
@@ -48,19 +48,19 @@ type engine struct {
 	tl     *timeline.Store
 	queue  *queue.Queue
 	gate   *gate
-	ahead  atomic.Int64 // of the real clock
+	ahead  atomic.Int64 // how far the virtual clock is ahead of the real one
 	fronts [2]*feedtest.World
-	pulls  [2]*feedtest.World // serve with a threshold at which nobody is pushed to
-	back   *feedtest.World    // of the workers
-	// balance has home timelines for every threshold between push and pull.
+	pulls  [2]*feedtest.World // serving processes with a threshold at which nothing is pushed
+	back   *feedtest.World    // the process of the workers
+	// balance has a home.Home for every threshold between push and pull.
 	balance []*home.Home
 	lives   [2]*life
-	// entrances are where clients connect to the processes that serve.
+	// entrances are the serving processes' entrances for clients.
 	entrances map[*feedtest.World]*entrance
-	seen      struct{ events, resumed, invalidated int } // by clients
+	seen      struct{ events, resumed, invalidated int } // totals over all clients
 }
 
-// thresholds push always, pull always, or lie where the society crosses them.
+// thresholds are: always push, always pull, and values that the users' follower counts cross.
 var thresholds = []int{home.NeverPull, home.AlwaysPull, 1, 2, 3, 20}
 
 func newEngine(t *testing.T, s *storage.Stores) *engine {
@@ -70,7 +70,7 @@ func newEngine(t *testing.T, s *storage.Stores) *engine {
 	o := feedtest.Options{
 		DB: e.db, Timelines: timeline.Config{InboxCap: feedtest.InboxCap, OutboxCap: feedtest.OutboxCap}, Queue: queueConfig,
 		LargeAudience: 20, Now: e.now, NowEverywhere: true,
-		Policy: home.Policy{MergeAll: 1, PullAbove: 2}, // two merged authors are already more than that
+		Policy: home.Policy{MergeAll: 1, PullAbove: 2}, // two merged authors exceed MergeAll
 	}
 	for i := range e.fronts {
 		e.fronts[i] = e.open(o)
@@ -105,11 +105,11 @@ func newEngine(t *testing.T, s *storage.Stores) *engine {
 	return e
 }
 
-// now is the time of all processes, by which ids are made, too.
+// now returns the virtual time of all processes, which also determines ids.
 func (e *engine) now() time.Time { return time.Now().Add(time.Duration(e.ahead.Load())) }
 
-// advance lets time pass. The processes that serve renew their leases on ids, as they
-// do four times a minute.
+// advance moves the virtual clock. The serving processes renew their id leases, as they do four
+// times a minute.
 func (e *engine) advance(d time.Duration) error {
 	e.ahead.Add(int64(d))
 	for _, w := range slices.Concat(e.fronts[:], e.pulls[:]) {
@@ -120,7 +120,7 @@ func (e *engine) advance(d time.Duration) error {
 	return nil
 }
 
-// open opens a process that serves the API.
+// open opens a serving process.
 func (e *engine) open(o feedtest.Options) *feedtest.World {
 	w := feedtest.New(e.t, e.s, o)
 	w.Run(w.IDs.Run)
@@ -134,11 +134,11 @@ func (e *engine) must(err error) {
 	require.NoError(e.t, err)
 }
 
-// reset removes everything of an earlier run.
+// reset removes everything that an earlier run left.
 func (e *engine) reset() {
 	e.gate.release()
-	// The deletion of users deletes their rows. It waits for posts that are being made, so
-	// their jobs are deleted after it.
+	// The deletion of users deletes their rows. It waits for posts that are being written, so their
+	// jobs are deleted after it.
 	for _, table := range []string{"users", "hidden_users", "deliveries", "read_markers", "jobs"} {
 		_, err := e.s.SQL.ExecContext(e.ctx, "DELETE FROM "+table)
 		e.must(err)
@@ -149,31 +149,31 @@ func (e *engine) reset() {
 	e.must(wipe(e.ctx, e.s.Redis))
 }
 
-// plan describes a run: a society at the beginning, and steps.
+// plan describes a run: the users at the beginning, and the steps.
 type plan struct {
 	people  int
-	crowd   int  // users who follow the first two and never read
-	friends bool // all follow each other to begin with
+	crowd   int  // users who follow the first two users and never read
+	friends bool // all users follow each other at the beginning
 	history int  // old posts of the first user
-	shy     int  // a bit for every user who reads only in that user's own steps or after settle
+	shy     int  // bit set of the users who read only in their own steps and after settle
 	page    int
-	online  bool // the clients of all users are connected to begin with
-	pulling bool // timelines are merged from outboxes, not read from inboxes
+	online  bool // the clients of all users are connected at the beginning
+	pulling bool // timelines are merged from outboxes instead of read from inboxes
 	steps   []step
 }
 
-// run is a plan under way.
+// run is the execution of a plan.
 type run struct {
 	*engine
 	plan
 	*model
-	readers []int          // users who are not of the crowd
-	numbers map[int64]int  // posts by id
-	certain []map[int]bool // by viewer: posts that every read must have
+	readers []int          // users outside the crowd
+	numbers map[int64]int  // the model's number of each post, by id
+	certain []map[int]bool // by viewer: posts that every read must return
 	walks   map[int]*walk
 	clients map[int]*client // by viewer
-	acted   time.Time       // when somebody last did something
-	saved   bool            // there is a snapshot of Redis
+	acted   time.Time       // time of the last action
+	saved   bool            // a snapshot of Redis exists
 	told    []string        // the steps so far, as sentences
 	turn    int
 }
@@ -197,7 +197,7 @@ func (r *run) viewer(user int) account.Viewer {
 	return account.Viewer{ID: r.users[user].id}
 }
 
-// front returns the process that serves this step.
+// front returns the serving process of this step.
 func (r *run) front() *feedtest.World {
 	if r.pulling {
 		return r.pulls[r.turn%len(r.pulls)]
@@ -207,8 +207,8 @@ func (r *run) front() *feedtest.World {
 
 func (r *run) say(format string, args ...any) { r.told = append(r.told, fmt.Sprintf(format, args...)) }
 
-// play plays a plan, or as much of it as the time allows; the error names a
-// difference between the feeds and the rules.
+// play executes a plan, or as much of it as the time allows. The error describes a difference
+// between the feeds and the rules.
 func (e *engine) play(p plan, over func() bool) (told []string, err error) {
 	e.reset()
 	r := &run{engine: e, plan: p, model: newModel(), numbers: map[int64]int{}, walks: map[int]*walk{}, clients: map[int]*client{}}
@@ -243,7 +243,7 @@ func (e *engine) play(p plan, over func() bool) (told []string, err error) {
 	return r.told, r.settle()
 }
 
-// found makes the society.
+// found creates the users and posts with which the plan begins.
 func (r *run) found() {
 	r.say("%d users, %d followers more, friends: %v, %d old posts, nobody is pushed to: %v", r.people, r.crowd, r.friends, r.history, r.pulling)
 	tx, err := r.db.Tx(r.ctx)

@@ -15,7 +15,7 @@ import (
 	"tideline/timeline"
 )
 
-// mishap does a mishap.
+// mishap injects a fault.
 func (r *run) mishap(s step, a, p int) error {
 	switch s.do {
 	case "hold", "stall":
@@ -63,7 +63,7 @@ func (r *run) mishap(s step, a, p int) error {
 	case "wait":
 		return r.jump([]time.Duration{3 * time.Second, 11 * time.Second, 40 * time.Second}[s.n%3])
 	case "away":
-		// A fence lasts for an hour: no worker may be at work that long.
+		// A fence lasts for an hour, so no worker may be at work that long.
 		if err := r.settle(); err != nil {
 			return err
 		}
@@ -85,7 +85,7 @@ func (r *run) mishap(s step, a, p int) error {
 	return nil
 }
 
-// onClient does the steps of clients, and of the processes that they are connected to.
+// onClient executes the steps of clients and of their serving processes.
 func (r *run) onClient(s step, a int) error {
 	switch s.do {
 	case "subscribe":
@@ -118,8 +118,8 @@ func (r *run) onClient(s step, a int) error {
 	return nil
 }
 
-// pass lets more time pass than a step of a job may take: no attempt is in the middle
-// of one, unless its process has stalled.
+// pass advances the clock by more than a step of a job may take. No attempt is in the middle of a
+// step then, unless its process has stalled.
 func (r *run) pass(d time.Duration) error {
 	if r.gate.caught(false) > 0 {
 		r.say("workers go on")
@@ -139,13 +139,13 @@ func (r *run) pass(d time.Duration) error {
 	return r.jump(d)
 }
 
-// jump lets time pass.
+// jump advances the clock.
 func (r *run) jump(d time.Duration) error {
 	r.say("%s pass", d)
 	return r.advance(d)
 }
 
-// repeat enqueues a job that was done before, or that no change asks for.
+// repeat enqueues a job that was done before, or that belongs to no change.
 func (r *run) repeat(s step, a, p int) error {
 	kind, payload := job.RelationChanged, any(job.Relation{Users: [2]int64{r.users[a].id, r.viewer(r.readers[s.b%len(r.readers)]).ID}})
 	switch {
@@ -217,7 +217,7 @@ func wipe(ctx context.Context, rdb redis.UniversalClient) error {
 	return rdb.FlushAll(ctx).Err()
 }
 
-// rebalance moves all authors by a threshold that differs from that of the fan-outs.
+// rebalance moves all authors with a threshold that differs from the one of the fan-outs.
 func (r *run) rebalance(h *home.Home) error {
 	if err := h.Rebalance(r.ctx); err != nil {
 		return err

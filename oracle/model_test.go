@@ -11,7 +11,7 @@ import (
 	"tideline/feed/feedtest"
 )
 
-// model is the society by the rules. Users and posts have numbers.
+// model is the expected state according to the rules. Users and posts have numbers.
 type model struct {
 	users    []person
 	posts    []note
@@ -20,15 +20,15 @@ type model struct {
 	blocks   relation
 	mutes    relation
 	likes    relation        // user, post
-	words    map[[2]int]bool // user, word of texts that the user mutes
+	words    map[[2]int]bool // user, muted word of texts
 }
 
 type person struct {
 	id       int64
-	approves bool  // followers have to ask
-	hidden   bool  // suspended or deleted: nobody sees them, and they do nothing
-	leaving  bool  // deleted, but others' counts may still have them
-	gone     bool  // deleted, also from others' counts
+	approves bool  // followers must be approved
+	hidden   bool  // suspended or deleted: nobody sees the user, and the user does nothing
+	leaving  bool  // deleted, but counts of others may still include the user
+	gone     bool  // deleted, also from the counts of others
 	marker   int64 // newest post read
 }
 
@@ -38,19 +38,19 @@ type note struct {
 	visibility schema.Visibility
 	deleted    bool
 	hidden     bool // by a moderator
-	word       int  // of texts
+	word       int  // index of the word of texts
 }
 
-// texts are what people write. The first one has no word that anybody mutes.
+// texts are the texts of posts. The first one has no mutable word.
 var texts = []string{"hello", "My CAT sleeps", "这里有猫咪"}
 
 // mutable are words of the texts; the first text has none.
 var mutable = []string{"", "cat", "猫"}
 
-// relation has pairs: the user who acts and the user who is the target.
+// relation is a set of pairs: the acting user and the target.
 type relation map[[2]int]bool
 
-// The codes of refusals.
+// Codes of refusals.
 const (
 	notFound  = "NOT_FOUND"
 	forbidden = "FORBIDDEN"
@@ -82,19 +82,19 @@ func (m *model) sees(viewer, post int) bool {
 	return p.visibility == schema.Followers && follows || p.visibility == schema.Mutuals && follows && followed
 }
 
-// gets reports whether the viewer's home timeline has the post.
+// gets reports whether the viewer's home timeline includes the post.
 func (m *model) gets(viewer, post int) bool {
 	return m.belongs(viewer, post) && (m.posts[post].author == viewer || !m.words[[2]int{viewer, m.posts[post].word}])
 }
 
-// belongs reports whether the viewer's inbox is for the post, whatever its words.
+// belongs reports whether the post belongs in the viewer's inbox, regardless of muted words.
 func (m *model) belongs(viewer, post int) bool {
 	author := m.posts[post].author
 	return m.sees(viewer, post) &&
 		(author == viewer || m.follows[[2]int{viewer, author}] && !m.mutes[[2]int{viewer, author}])
 }
 
-// which returns the posts that match, newest first.
+// which returns the matching posts, newest first.
 func (m *model) which(match func(post int) bool) []int {
 	list := []int{}
 	for i := range m.posts {
@@ -116,8 +116,8 @@ func (m *model) profile(viewer, author int) []int {
 
 func (m *model) likesOf(post int) (n int) { return m.likes.count(1, post) }
 
-// counts reports whether the count is that of the pairs which have the number at the place.
-// While users leave, it may or may not have them.
+// counts reports whether got equals the number of pairs of r that have number at index place. Users
+// who are leaving may be counted or not.
 func (m *model) counts(got int, r relation, place, number int) bool {
 	all, leave := r.count(place, number), 0
 	for pair := range r {
@@ -128,7 +128,7 @@ func (m *model) counts(got int, r relation, place, number int) bool {
 	return all-leave <= got && got <= all
 }
 
-// bury removes a user who is gone from all relations.
+// bury removes a deleted user from all relations.
 func (m *model) bury(user int) {
 	m.users[user].leaving, m.users[user].gone = false, true
 	for _, r := range []relation{m.follows, m.requests, m.blocks, m.mutes} {
@@ -150,8 +150,8 @@ func (m *model) ranked(viewer int) []int {
 	return list
 }
 
-// unread returns the entries above the marker, among as many as an inbox holds,
-// that the viewer did not write.
+// unread returns the entries above the marker that the viewer did not write, among as many as an
+// inbox holds.
 func (m *model) unread(viewer int) (n int) {
 	above := m.which(func(p int) bool { return m.gets(viewer, p) && m.posts[p].id > m.users[viewer].marker })
 	for _, p := range above[:min(len(above), feedtest.InboxCap)] {
@@ -172,8 +172,8 @@ func (r relation) count(place, user int) (n int) {
 	return n
 }
 
-// relates reports whether others can change their relation to the user in this way. A hidden
-// user who may come back is given no access, but it can be taken away.
+// relates reports whether others can change this kind of relation to the user. A hidden user who
+// may return can lose access but cannot be given any.
 func (m *model) relates(do string, user int) bool {
 	u := m.users[user]
 	return !u.hidden || !u.leaving && !u.gone && do != "follow" && do != "accept"
@@ -199,7 +199,7 @@ func (m *model) unfollow(a, b int) {
 	delete(m.follows, [2]int{a, b})
 }
 
-// accept makes b, who asked, a follower of a.
+// accept makes b, who has asked, a follower of a.
 func (m *model) accept(a, b int) (code string, begun bool) {
 	if !m.requests[[2]int{b, a}] {
 		if m.follows[[2]int{b, a}] {

@@ -18,11 +18,10 @@ import (
 
 func TestMain(m *testing.M) { storagetest.Main(m) }
 
-// mostSteps is the length of the longest run.
+// mostSteps is the largest number of steps of a run.
 var mostSteps = setting("TIDELINE_ORACLE_STEPS", 60, strconv.Atoi)
 
-// ordinary is how long an engine is tested, unless -rapid.checks gives a number of
-// runs.
+// ordinary is how long each engine is tested, unless -rapid.checks sets a number of runs.
 var ordinary = setting("TIDELINE_ORACLE_FOR", 16*time.Second, time.ParseDuration)
 
 func setting[T any](name string, standard T, parse func(string) (T, error)) T {
@@ -39,8 +38,7 @@ func setting[T any](name string, standard T, parse func(string) (T, error)) T {
 
 // TestOracle compares random histories with the model, on every engine.
 func TestOracle(t *testing.T) {
-	// The steps are printed, because a race need not appear again with the same
-	// seed.
+	// The steps are printed because a race may not recur with the same seed.
 	require.NoError(t, flag.Set("rapid.nofailfile", "true"))
 	if _, set := os.LookupEnv("TIDELINE_ORACLE_FOR"); testing.Short() && !set {
 		ordinary = 4 * time.Second
@@ -59,7 +57,7 @@ func TestOracle(t *testing.T) {
 	})
 }
 
-// try plays runs for a time.
+// try executes runs for a limited time.
 func try(t *testing.T, s *storage.Stores, limit time.Duration) {
 	o := &oracle{engine: newEngine(t, s), until: time.Now().Add(limit)}
 	defer o.tell(t)
@@ -74,8 +72,8 @@ func try(t *testing.T, s *storage.Stores, limit time.Duration) {
 	})
 }
 
-// oracle remembers the shortest failure: a race does not appear every time, so the
-// last run that rapid makes may not fail.
+// oracle keeps the shortest failing plan. A race does not recur every time, so the last run of
+// rapid may succeed.
 type oracle struct {
 	*engine
 	until       time.Time
@@ -83,14 +81,13 @@ type oracle struct {
 	shortest    []string
 }
 
-// over reports whether the time is up. It allows rapid the time to shrink a
-// failure.
+// over reports whether the time is up. It allows rapid extra time to reduce a failure.
 func (o *oracle) over() bool {
 	return o.shortest == nil && time.Now().After(o.until)
 }
 
-// fails plays a plan. After the first failure, each plan is played up to three
-// times.
+// fails executes a plan and reports whether it fails. After the first failure, each plan is
+// executed up to three times.
 func (o *oracle) fails(p plan) bool {
 	for range 3 {
 		told, err := o.play(p, o.over)

@@ -8,14 +8,13 @@ import (
 	"tideline/ent/schema"
 )
 
-// scene is a series of steps that makes a race: a worker is stopped on its way,
-// something changes, the other workers do the jobs of the change, and the stopped
-// worker goes on.
+// scene generates steps for a race: a worker is suspended, something changes, the other workers do
+// the jobs of the change, and the suspended worker continues.
 func scene(people int) *rapid.Generator[[]step] {
 	return rapid.Custom(func(t *rapid.T) []step {
 		a, n := rapid.IntRange(0, people-1).Draw(t, "a"), rapid.IntRange(0, 3)
 		b := (a + rapid.IntRange(1, people-1).Draw(t, "b")) % people
-		// by is a step of x towards y, on the newest post if it is on any.
+		// by is a step of x on y. A step on a post uses the newest post.
 		by := func(label string, do []string, x, y int) step {
 			return step{do: rapid.SampledFrom(do).Draw(t, label), a: x, b: (y - x - 1 + people) % people, n: n.Draw(t, "n"), quiet: true}
 		}
@@ -37,8 +36,8 @@ func scene(people int) *rapid.Generator[[]step] {
 	})
 }
 
-// rush is a series of steps in which many jobs begin at once, so that they go to the stores
-// in company. Some are stopped, other things happen, and they go on.
+// rush generates steps in which many jobs begin at once, so their requests share batches. Some are
+// suspended, other things happen, and they continue.
 func rush(people int) *rapid.Generator[[]step] {
 	return rapid.Custom(func(t *rapid.T) []step {
 		who, n := rapid.IntRange(0, people-1), rapid.IntRange(0, 100)
@@ -58,8 +57,8 @@ func rush(people int) *rapid.Generator[[]step] {
 	})
 }
 
-// lapse is a series of steps in which a worker stalls in the middle of a change, its heir
-// finishes, the change is undone, and then the worker goes on by what it read before.
+// lapse generates steps in which a worker stalls in the middle of a change, its successor finishes,
+// the change is undone, and the worker continues with what it read before.
 func lapse(people int) *rapid.Generator[[]step] {
 	return rapid.Custom(func(t *rapid.T) []step {
 		author := rapid.IntRange(0, people-1).Draw(t, "author")
@@ -79,8 +78,8 @@ func lapse(people int) *rapid.Generator[[]step] {
 	})
 }
 
-// absence is a series of steps in which a process is cut off from Redis while its
-// clients are connected, something happens, and time passes.
+// absence generates steps in which a process is cut off from Redis while its clients are connected,
+// something happens, and time passes.
 func absence(people int) *rapid.Generator[[]step] {
 	return rapid.Custom(func(t *rapid.T) []step {
 		a, n := rapid.IntRange(0, people-1).Draw(t, "a"), rapid.IntRange(0, 100)
@@ -95,7 +94,7 @@ func absence(people int) *rapid.Generator[[]step] {
 	})
 }
 
-// journey is a series of steps in which a client loses its connection and resumes.
+// journey generates steps in which a client loses its connection and resumes.
 func journey(people int) *rapid.Generator[[]step] {
 	return rapid.Custom(func(t *rapid.T) []step {
 		a, n := rapid.IntRange(0, people-1).Draw(t, "a"), rapid.IntRange(0, 100)
@@ -107,7 +106,7 @@ func journey(people int) *rapid.Generator[[]step] {
 	})
 }
 
-// decline is a series of steps between a snapshot of Redis and its return.
+// decline generates steps between a snapshot of Redis and the rollback to it.
 var decline = rapid.Custom(func(t *rapid.T) []step {
 	between := rapid.SliceOfN(steps, 1, 6).Draw(t, "between")
 	back := step{do: "roll back", n: rapid.IntRange(0, 100).Draw(t, "n"), quiet: rapid.Bool().Draw(t, "quiet")}
@@ -125,7 +124,7 @@ var plans = rapid.Custom(func(t *rapid.T) plan {
 		online:  rapid.Bool().Draw(t, "online"),
 		pulling: rapid.SampledFrom([]bool{false, false, true}).Draw(t, "pulling"),
 	}
-	// Slices of slices, because one slice is mostly short.
+	// Slices of slices, because rapid mostly generates short slices.
 	part := rapid.OneOf(scene(p.people), scene(p.people), rush(p.people), lapse(p.people), decline, absence(p.people), journey(p.people), rapid.SliceOfN(steps, 1, 10), rapid.SliceOfN(steps, 1, 10))
 	p.steps = slices.Concat(rapid.SliceOfN(part, 1, max(mostSteps/10, 1)).Draw(t, "steps")...)
 	return p

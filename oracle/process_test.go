@@ -22,17 +22,17 @@ import (
 	"tideline/workers"
 )
 
-// life is the life of one worker process. Everything that the process does carries
-// it in the context, also after the end of that context.
+// life is the lifetime of one worker process. The contexts of the process carry it, also after they
+// have ended.
 type life struct {
 	dead    chan struct{}
 	stop    context.CancelFunc
 	ended   chan struct{}
-	stalled atomic.Bool // sends no beat and takes no job
+	stalled atomic.Bool // the process sends no heartbeat and takes no job
 
 	mu sync.Mutex
-	// taken has the job of each entry of the job streams that the process took, until
-	// it hands the entry back, or leaves the job to another process.
+	// taken maps each job stream entry that the process took to its job, until the process hands
+	// the entry back or leaves the job to another process.
 	taken map[string]int64
 }
 
@@ -44,9 +44,9 @@ func (l *life) take(stream string, entries []redis.XMessage) {
 	}
 }
 
-// giveBack forgets the entries that the command takes out of a job stream, if it is the script
-// that does this: its arguments are the stream, what is known, the group, and for each job the
-// id, an heir's entry, and the entries behind their number.
+// giveBack removes from taken the entries that the command takes out of a job stream, if the
+// command is that script. Its arguments are the stream, the known set, the group, and for each job
+// the id, the entry of a successor, and a count followed by the entries.
 func (l *life) giveBack(script []any) {
 	if len(script) < 7 || script[5] != any("w") || !strings.HasPrefix(fmt.Sprint(script[3]), "q:{") {
 		return
@@ -62,7 +62,7 @@ func (l *life) giveBack(script []any) {
 	}
 }
 
-// leave forgets the job of an attempt that has ended.
+// leave removes the job of an attempt that has ended.
 func (l *life) leave(r queue.Result) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -121,14 +121,13 @@ func (e *engine) start() *life {
 	return l
 }
 
-// kill ends the process as SIGKILL does: nothing that it does afterwards reaches a
-// database.
+// kill ends the process like SIGKILL: none of its later commands reaches a database.
 func (l *life) kill() {
 	close(l.dead)
 	l.stop()
 }
 
-// mortalSQL refuses the writes and the commits of a killed process.
+// mortalSQL rejects the writes and commits of a killed process.
 type mortalSQL struct{ dialect.Driver }
 
 func (d mortalSQL) Exec(ctx context.Context, query string, args, v any) error {
@@ -176,32 +175,32 @@ func (t mortalTx) Commit() error {
 	return t.Tx.Commit()
 }
 
-// gate stands between worker processes and Redis.
+// gate is a hook between worker processes and Redis.
 type gate struct {
 	mu     sync.Mutex
 	holds  []*hold
 	paused atomic.Bool // no jobs are handed out
 
-	alone, company, stopped atomic.Int64 // accesses of one job and of several, and those of several that were stopped
+	alone, company, stopped atomic.Int64 // accesses of one job, accesses of several jobs, and held accesses of several jobs
 }
 
 const (
 	maxHolds = 3
-	// maxHeld is how many jobs one hold stops.
+	// maxHeld is the largest number of jobs that one hold stops.
 	maxHeld = 4
 )
 
-// hold stops one job of a worker before one of its accesses to an inbox, with those that
-// share the access.
+// hold stops one job of a worker before one of its accesses to an inbox, together with the jobs
+// that share the access.
 type hold struct {
-	after   int   // that many accesses pass first
+	after   int   // so many accesses pass first
 	stalls  bool  // the whole process stalls
-	caught  []any // the jobs that are stopped
+	caught  []any // the held jobs
 	release chan struct{}
 }
 
-// arm stops jobs at an access to an inbox, after a number of other accesses. It
-// returns false when too many jobs are stopped already for the others to go on.
+// arm stops jobs at an access to an inbox, after a number of other accesses. It returns false if
+// too many jobs are held for the others to continue.
 func (g *gate) arm(after int, stalls bool) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -212,7 +211,7 @@ func (g *gate) arm(after int, stalls bool) bool {
 	return true
 }
 
-// release lets all stopped jobs go on.
+// release lets all held jobs continue.
 func (g *gate) release() {
 	g.paused.Store(false)
 	g.mu.Lock()
@@ -223,11 +222,11 @@ func (g *gate) release() {
 	g.holds = nil
 }
 
-// caught returns how many jobs are stopped, with their processes stalled or not.
+// caught returns how many jobs are held, with or without a stall of their processes.
 func (g *gate) caught(stalled bool) (n int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	jobs := map[any]bool{} // two accesses of a job may be stopped
+	jobs := map[any]bool{} // two accesses of a job may be held
 	for _, h := range g.holds {
 		if h.stalls != stalled {
 			continue
@@ -239,7 +238,7 @@ func (g *gate) caught(stalled bool) (n int) {
 	return len(jobs)
 }
 
-// pass waits while its access is stopped. The jobs are those that share it.
+// pass waits while the access is held. jobs are the jobs that share it.
 func (g *gate) pass(l *life, jobs []any) {
 	if len(jobs) > 1 {
 		g.company.Add(1)
@@ -254,7 +253,7 @@ func (g *gate) pass(l *life, jobs []any) {
 		}
 		if h.after--; h.after < 0 && len(jobs) <= maxHeld {
 			if mine = h; len(jobs) == 0 {
-				jobs = []any{h} // nobody shares it
+				jobs = []any{h} // the access is not shared
 			}
 			h.caught = jobs
 		}
@@ -280,10 +279,10 @@ func (g *gate) pass(l *life, jobs []any) {
 	}
 }
 
-// DialHook is part of redis.Hook.
+// DialHook implements redis.Hook.
 func (g *gate) DialHook(next redis.DialHook) redis.DialHook { return next }
 
-// ProcessHook is part of redis.Hook.
+// ProcessHook implements redis.Hook.
 func (g *gate) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		l := lifeOf(ctx)
@@ -295,7 +294,7 @@ func (g *gate) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 		}
 		switch name := strings.ToLower(cmd.Name()); {
 		case name == "xclaim":
-			for l.stalled.Load() && alive(ctx) == nil { // the beat comes late
+			for l.stalled.Load() && alive(ctx) == nil { // the heartbeat comes late
 				time.Sleep(time.Millisecond)
 			}
 		case name == "xautoclaim" && (g.paused.Load() || l.stalled.Load()):
@@ -322,7 +321,7 @@ func (g *gate) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// ProcessPipelineHook is part of redis.Hook.
+// ProcessPipelineHook implements redis.Hook.
 func (g *gate) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		l := lifeOf(ctx)
@@ -347,15 +346,15 @@ func (g *gate) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Process
 	}
 }
 
-// idle reports whether no job is under way or waiting, apart from the stopped ones and from
-// deletions of users, which wait for all that name the user.
+// idle reports whether no job is running or waiting. It ignores held jobs, and deletions of users,
+// which wait for all jobs that name the user.
 func (e *engine) idle() (bool, error) {
 	var rows int
 	err := e.s.SQL.QueryRowContext(e.ctx, `SELECT count(*) FROM jobs WHERE NOT dead AND kind <> 'user.deleted'`).Scan(&rows)
 	if err != nil {
 		return false, fmt.Errorf("count jobs: %w", err)
 	}
-	// The job of a stalled worker is not excused: another worker takes it over.
+	// The job of a stalled worker is not ignored: another worker takes it over.
 	if held := e.gate.caught(false); held > 0 || rows > 0 {
 		return rows <= held, nil
 	}
@@ -373,7 +372,7 @@ func (e *engine) idle() (bool, error) {
 // patience bounds every wait, also on a slow machine.
 const patience = 30 * time.Second
 
-// rest waits until all jobs that are not stopped are done.
+// rest waits until all jobs that are not held are done.
 func (e *engine) rest() error {
 	for begun := time.Now(); ; time.Sleep(time.Millisecond) {
 		idle, err := e.idle()
@@ -391,7 +390,7 @@ func (e *engine) rest() error {
 	}
 }
 
-// drain lets everything go on and waits until no job is outstanding.
+// drain releases all held jobs and waits until no job is outstanding.
 func (e *engine) drain() error {
 	e.gate.release()
 	if err := e.rest(); err != nil {

@@ -11,7 +11,7 @@ import (
 	"tideline/storage/storagetest"
 )
 
-// masters returns the servers that Redis consists of, always in the same order.
+// masters returns the masters of Redis, always in the same order.
 func (e *engine) masters() (list []*redis.Client, err error) {
 	cluster, ok := e.s.Redis.(*redis.ClusterClient)
 	if !ok {
@@ -28,18 +28,18 @@ func (e *engine) masters() (list []*redis.Client, err error) {
 	return list, err
 }
 
-// real reports whether Redis is a process of its own, which can come back older.
+// real reports whether Redis is a separate process, which can be rolled back.
 func (e *engine) real() bool { return storagetest.Config(e.s).RedisURL != "" }
 
-// deafen records that Redis may have forgotten who is active, and nothing else: open
-// streams notice that within minutes, or when their clients come back.
+// deafen records that Redis may have lost the activity of users, and nothing else. Open streams
+// notice this within minutes, or when their clients reconnect.
 func (r *run) deafen() {
 	for _, c := range r.clients {
 		c.deaf = c.at != nil
 	}
 }
 
-// snapshot saves what Redis has.
+// snapshot saves the data of Redis.
 func (r *run) snapshot() error {
 	if !r.real() {
 		return nil
@@ -58,8 +58,8 @@ func (r *run) snapshot() error {
 	return nil
 }
 
-// rollBack brings back what Redis had at the snapshot: in one master of a cluster, or
-// in all of them. A single server sometimes crashes and starts again.
+// rollBack restores the snapshot in one master of a cluster, or in all of them. A single server
+// sometimes crashes and restarts instead.
 func (r *run) rollBack(n int) error {
 	if !r.saved {
 		return nil

@@ -19,13 +19,13 @@ import (
 	"tideline/feed/refusal"
 )
 
-// step is one event of a run. Its numbers index what exists, modulo the count, so
-// that a step has a meaning after any other steps.
+// step is one event of a run. Its numbers are indexes modulo the count, so a step has a meaning
+// after any other steps.
 type step struct {
 	do    string
 	a, b  int  // two different readers
 	n     int  // a post, a visibility or another number
-	quiet bool // wait for the jobs that follow from it
+	quiet bool // wait for the jobs that follow
 }
 
 // kinds are the steps with their frequencies.
@@ -60,7 +60,7 @@ var steps = rapid.Custom(func(t *rapid.T) step {
 
 var visibilities = schema.Visibility("").Values()
 
-// do does the step, here and in the model, and returns an error where they differ.
+// do executes the step on Tideline and on the model, and returns an error if they differ.
 func (r *run) do(s step) error {
 	a := r.readers[s.a%len(r.readers)]
 	b := r.readers[(s.a%len(r.readers)+1+s.b%(len(r.readers)-1))%len(r.readers)]
@@ -75,7 +75,7 @@ func (r *run) do(s step) error {
 	if err := r.social(s, a, b, p); err != nil {
 		return err
 	}
-	if err := r.countsUnread(b); err != nil { // a number that is kept must not outlive the step
+	if err := r.countsUnread(b); err != nil { // a cached number must not outlive the step
 		return fmt.Errorf("right after that: %w", err)
 	}
 	r.acted = time.Now()
@@ -90,7 +90,7 @@ func (r *run) do(s step) error {
 	return nil
 }
 
-// social does the steps of users.
+// social executes the steps of users.
 func (r *run) social(s step, a, b, p int) error {
 	f, v := r.front(), r.viewer(a)
 	between := func(doing string, call func(context.Context, account.Viewer, int64) error, want string) error {
@@ -101,7 +101,7 @@ func (r *run) social(s step, a, b, p int) error {
 	relate := func(call func(context.Context, account.Viewer, int64) (*entUser, error)) func(context.Context, account.Viewer, int64) error {
 		return func(ctx context.Context, v account.Viewer, id int64) error { _, err := call(ctx, v, id); return err }
 	}
-	if r.users[a].hidden { // nobody lets them in
+	if r.users[a].hidden { // a hidden user cannot sign in
 		return nil
 	}
 	towards := map[string]func(context.Context, account.Viewer, int64) (*entUser, error){
@@ -190,8 +190,8 @@ func (r *run) social(s step, a, b, p int) error {
 	return nil
 }
 
-// suspend hides a user from everybody, or ends that. What the client of the user has is
-// worthless, and so is what it was about to read.
+// suspend hides a user from everybody, or shows the user again. It discards the state of the user's
+// client and the page that the client was about to read.
 func (r *run) suspend(u int, hide bool) error {
 	if r.users[u].leaving || r.users[u].gone {
 		return nil
@@ -207,7 +207,7 @@ func (r *run) suspend(u int, hide bool) error {
 	return err
 }
 
-// ends forgets what the client of a user had.
+// ends discards the state of a user's client.
 func (r *run) ends(u int) {
 	if c := r.clients[u]; c != nil {
 		c.cut()
@@ -217,7 +217,7 @@ func (r *run) ends(u int) {
 	clear(r.certain[u])
 }
 
-// deleteAccount deletes a user for ever, unless it is one of the last two.
+// deleteAccount deletes a user permanently, except one of the last two.
 func (r *run) deleteAccount(u int) error {
 	left := 0
 	for _, v := range r.readers {
@@ -252,7 +252,7 @@ func (r *run) farewell() error {
 			if time.Since(begun) > patience {
 				return fmt.Errorf("%s is not gone", r.name(u))
 			}
-			// The job waits for others, and is tried again after a pause.
+			// The job waits for others, and is retried after a pause.
 			time.Sleep(10 * time.Millisecond)
 			if err := errors.Join(r.advance(200*time.Millisecond), r.rest()); err != nil {
 				return err
@@ -266,7 +266,7 @@ func (r *run) farewell() error {
 	return nil
 }
 
-// word mutes a word of the texts, or brings its posts back.
+// word mutes a word of texts, or unmutes it.
 func (r *run) word(s step, a int) error {
 	n := 1 + s.n%(len(mutable)-1)
 	r.say("%s does: %s %q", r.name(a), s.do, mutable[n])
@@ -281,8 +281,8 @@ func (r *run) word(s step, a int) error {
 	return err
 }
 
-// onPost does the steps of users on posts: mostly on their own, where only authors
-// may act.
+// onPost executes the steps of users on posts, mostly on their own posts, which only they may
+// change.
 func (r *run) onPost(s step, a, p int) error {
 	f, post := r.front(), r.posts[p]
 	if (s.do == "narrow or widen" || s.do == "delete" || s.do == "edit") && s.b%8 > 0 {
@@ -379,8 +379,7 @@ func (r *run) checkRefusal(err error, want string) error {
 	return nil
 }
 
-// shows records that the viewer did something that adds b's posts to the timeline
-// at once.
+// shows records that the viewer did something that must add b's posts to the timeline at once.
 func (r *run) shows(viewer, b int) {
 	for _, p := range r.timeline(viewer) {
 		if r.posts[p].author == b {
@@ -389,7 +388,7 @@ func (r *run) shows(viewer, b int) {
 	}
 }
 
-// forget removes the hidden posts from those that a read must have.
+// forget removes hidden posts from the posts that a read must return.
 func (r *run) forget() {
 	for v := range r.users {
 		for p := range r.certain[v] {

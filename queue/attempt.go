@@ -17,26 +17,26 @@ const (
 	maxBackoff = 5 * time.Minute
 	// storeTimeout bounds how long it takes to store how an attempt ended.
 	storeTimeout = 10 * time.Second
-	// maxStoreWait is the longest pause between two tries to store it.
+	// maxStoreWait is the longest pause between two tries to store the end of an attempt.
 	maxStoreWait = 5 * time.Second
 	maxLastError = 500 // characters
-	// spareAttempts is how many attempts a job that was Unavailable has left, whatever
-	// happens to it then.
+	// spareAttempts is the number of attempts that a job still has after it was Unavailable, for
+	// other failures.
 	spareAttempts = 3
-	// waiting is the claim of a row whose last attempt was Unavailable. No attempt has
-	// this name.
+	// waiting is the claim of a row whose last attempt was Unavailable. It is not the name of any
+	// attempt.
 	waiting = -1
 )
 
 // attempt makes one attempt at the job of the entry, and stores how it ended.
 //
-// The row counts attempts from the first failure on, and then each before it
-// begins, so that a job that takes its process down runs out of attempts too.
+// The row counts an attempt that runs from an entry of a commit only when it fails. It counts every
+// later attempt before it begins, so that a job that kills its process runs out of attempts.
 func (w *worker) attempt(ctx context.Context, e entry, r *running) {
 	storing, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	j, err := w.load(storing, e)
 	if err != nil {
-		w.log.WarnContext(ctx, "job cannot be started; the sweeper brings it again", "job", e.job, "err", err)
+		w.log.WarnContext(ctx, "job cannot be started; the sweeper brings it again", "job", e.job, "error", err)
 	}
 	if j == nil {
 		w.free(storing, r)
@@ -56,7 +56,7 @@ func (w *worker) attempt(ctx context.Context, e entry, r *running) {
 	res.Outcome = end.outcome
 	if err != nil {
 		w.log.ErrorContext(ctx, "the end of an attempt is not stored; it will be repeated",
-			"job", j.ID, "kind", j.Kind, "outcome", res.Outcome, "err", err)
+			"job", j.ID, "kind", j.Kind, "outcome", res.Outcome, "error", err)
 	}
 	storing, cancel = context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
@@ -65,15 +65,15 @@ func (w *worker) attempt(ctx context.Context, e entry, r *running) {
 	} else {
 		w.free(storing, r)
 	}
-	// A sweeper that found the row due a moment ago found the job still in the
-	// stream, and would not add it again soon.
+	// If the sweeper found the row due a moment ago, the job was still in the stream then, and the
+	// sweeper would not add it again soon.
 	if err == nil && !end.due.IsZero() && !w.now().Before(end.due) {
 		w.requeue(storing, j.ID)
 	}
-	// A Wake during the attempt did not find the row, or found its entry in the stream.
+	// A Wake during the attempt did not find the row, or found the job still in the stream.
 	if end.waits && w.wakes.Load() != wakes {
 		if _, err := w.wake(storing, job.ID(j.ID)); err != nil {
-			w.log.WarnContext(ctx, "job waits for its next attempt", "job", j.ID, "err", err)
+			w.log.WarnContext(ctx, "job waits for its next attempt", "job", j.ID, "error", err)
 		}
 	}
 	w.report(storing, res)
@@ -86,7 +86,7 @@ func (w *worker) attempt(ctx context.Context, e entry, r *running) {
 	span.End(nil)
 }
 
-// load returns the job to run, nil if there is none any more.
+// load returns the job to run, or nil if there is nothing left to do.
 func (w *worker) load(ctx context.Context, e entry) (*Job, error) {
 	if e.kind != "" {
 		return &Job{
@@ -102,8 +102,9 @@ func (w *worker) load(ctx context.Context, e entry) (*Job, error) {
 	}
 }
 
-// take takes the job over from whoever has the claim to it. It returns nil if there is
-// nothing to do any more, and changed if the row changed between the look and the write.
+// take claims the job by its row, from the attempt that has the claim, if any. It returns nil if
+// the job is finished or dead. It sets changed if another process changed the row between the read
+// and the update.
 func (w *worker) take(ctx context.Context, id int64) (_ *Job, changed bool, _ error) {
 	row, err := w.db.Job.Get(ctx, id)
 	if ent.IsNotFound(err) {
@@ -127,11 +128,11 @@ func (w *worker) take(ctx context.Context, id int64) (_ *Job, changed bool, _ er
 	var n int
 	var lost error
 	switch {
-	case row.Restart: // done once more, whatever the attempts
+	case row.Restart: // runs again, however many attempts there were
 		n, err = take(w.db.Job).SetAttempts(j.Attempt).SetRestart(false).ClearState().Save(ctx)
 		j.State = nil
 	case j.Attempt > w.cfg.MaxAttempts:
-		// Failures end before this: the last attempt's worker died.
+		// A failure would have made the row dead already, so the worker of the last attempt died.
 		lost = fmt.Errorf("attempt %d never ended (earlier: %q)", row.Attempts, row.LastError)
 		n, err = w.giveUp(ctx, j, row.Attempts, lost, take)
 	default:
@@ -153,12 +154,12 @@ func (w *worker) take(ctx context.Context, id int64) (_ *Job, changed bool, _ er
 	return j, false, nil
 }
 
-// call runs the handler and turns a panic into an error. Large jobs give way while a
-// small one runs.
+// call runs the handler and turns a panic into an error. While it runs a small job, large jobs give
+// way.
 func (w *worker) call(ctx context.Context, j *Job, r *running) (err error) {
 	h, ok := w.handlers[j.Kind]
 	if !ok {
-		// A process of a newer version knows it: one that is older must not use its attempts up.
+		// A process of a newer version has a handler. An older one must not use up the attempts.
 		return Unavailable(fmt.Errorf("no handler for jobs of kind %q", j.Kind))
 	}
 	if j.Pool == Small {
@@ -183,7 +184,8 @@ func (w *worker) call(ctx context.Context, j *Job, r *running) (err error) {
 	return err
 }
 
-// handle says how the handler of the attempt is stopped, nil when it has returned.
+// handle stores the function that stops the handler of the attempt, or nil when the handler has
+// returned.
 func (w *worker) handle(r *running, stop context.CancelCauseFunc) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -191,17 +193,17 @@ func (w *worker) handle(r *running, stop context.CancelCauseFunc) {
 	r.steps.done()
 }
 
-// ending is what the end of an attempt means for its job.
+// ending describes how an attempt ended and what its job needs next.
 type ending struct {
 	outcome   Outcome
-	due       time.Time // when the job is due again, if it is
-	inherited bool      // the entries in the stream are another attempt's by now
-	waits     bool      // the attempt was Unavailable: Wake finds the row
+	due       time.Time // when the job is due again; zero if it is not
+	inherited bool      // the entries in the stream belong to another attempt
+	waits     bool      // the attempt ended as Unavailable, so Wake finds the row
 }
 
-// settle stores how the attempt ended, as soon as SQL can: an attempt that has lost its
-// claim leaves something to do that nobody else knows of. Until then the attempt keeps
-// its slot. It gives up only when ctx has ended.
+// settle stores how the attempt ended, and retries while SQL fails. An attempt that lost its claim
+// may have to mark its job for another run, and no other process knows that. Until the end is
+// stored, the attempt keeps its slot. settle gives up only after ctx has ended.
 func (w *worker) settle(ctx context.Context, j *Job, cause error) (ending, error) {
 	interrupted := ctx.Err() != nil
 	for wait := troubleWait; ; wait = min(2*wait, maxStoreWait) {
@@ -212,12 +214,12 @@ func (w *worker) settle(ctx context.Context, j *Job, cause error) (ending, error
 		if err == nil || last {
 			return end, err
 		}
-		w.log.WarnContext(ctx, "the end of an attempt is not stored yet", "job", j.ID, "kind", j.Kind, "err", err)
+		w.log.WarnContext(ctx, "the end of an attempt is not stored yet", "job", j.ID, "kind", j.Kind, "error", err)
 		pause(ctx, wait)
 	}
 }
 
-// conclude stores how the attempt ended, if it still has the claim to the job.
+// conclude stores how the attempt ended, if the attempt still has its claim.
 func (w *worker) conclude(ctx context.Context, j *Job, err error, interrupted bool) (end ending, _ error) {
 	if err == nil {
 		return w.finish(ctx, j)
@@ -255,9 +257,9 @@ func (w *worker) conclude(ctx context.Context, j *Job, err error, interrupted bo
 	return end, nil
 }
 
-// finish ends a job that is done. The row of an attempt that has lost its claim is
-// left to its heir. The attempt itself owes nothing: it has looked at the truth after
-// the last thing that it wrote.
+// finish ends a job whose handler returned nil. If the attempt has lost its claim, it leaves the
+// row to its successor. The job need not run again because of this attempt: its handler read SQL
+// after its last write.
 func (w *worker) finish(ctx context.Context, j *Job) (ending, error) {
 	deleted, err := w.end(ctx, j)
 	if err != nil || deleted {
@@ -265,15 +267,16 @@ func (w *worker) finish(ctx context.Context, j *Job) (ending, error) {
 	}
 	due := w.now()
 	n, err := w.db.Job.Update().Where(j.own()).SetDueAt(due).Save(ctx)
-	if err != nil || n > 0 { // it is to be done once more
+	if err != nil || n > 0 { // the row is marked restart: the job runs again
 		return ending{outcome: Done, due: due}, err
 	}
 	left, err := w.db.Job.Query().Where(job.ID(j.ID)).Exist(ctx)
 	return ending{outcome: Done, inherited: left}, err
 }
 
-// giveUp makes the row dead, if the update still finds it, and enqueues the job that
-// follows. It returns how many rows were updated.
+// giveUp applies update and makes the row dead. In the same transaction it enqueues the follow-up
+// job (see WhenGivenUp). It returns how many rows were updated: 0 if update no longer matches the
+// row.
 func (w *worker) giveUp(ctx context.Context, j *Job, attempts int, cause error, update func(*ent.JobClient) *ent.JobUpdate) (n int, err error) {
 	tx, err := w.db.Tx(ctx)
 	if err != nil {
@@ -289,15 +292,15 @@ func (w *worker) giveUp(ctx context.Context, j *Job, attempts int, cause error, 
 	return n, tx.Commit()
 }
 
-// backoff returns the wait after so many attempts. It doubles, ±25 % so that jobs
-// that failed at the same time do not come back at the same time.
+// backoff returns the wait after this number of attempts. It doubles each time, ±25 % so that jobs
+// that failed together do not come back together.
 func (w *worker) backoff(attempts int) time.Duration {
 	d := min(w.retryBase<<min(attempts-1, 20), maxBackoff)
 	return d*3/4 + rand.N(d/2)
 }
 
 func (w *worker) report(ctx context.Context, res Result) {
-	args := []any{"job", res.Job, "kind", res.Kind, "attempt", res.Attempt, "err", res.Err}
+	args := []any{"job", res.Job, "kind", res.Kind, "attempt", res.Attempt, "error", res.Err}
 	switch res.Outcome {
 	case Failed:
 		w.log.WarnContext(ctx, "job failed and will be tried again", args...)
@@ -313,7 +316,7 @@ func (w *worker) report(ctx context.Context, res Result) {
 	}
 }
 
-// storable trims an error's text to what the column takes on every database.
+// storable trims the text of an error to a length and encoding that every database accepts.
 func storable(err error) string {
 	text := strings.ReplaceAll(strings.ToValidUTF8(err.Error(), "?"), "\x00", "?")
 	if runes := []rune(text); len(runes) > maxLastError {

@@ -18,9 +18,9 @@ func benchEach(b *testing.B, fn func(b *testing.B, s *storage.Stores)) {
 	b.Run("postgres+redis", func(b *testing.B) { fn(b, storagetest.Real(b)) })
 }
 
-// BenchmarkIdleToStart has one job at a time: how long after its push does the
-// handler start, and how long after the beginning of the commit? The floor is
-// a bare XADD to a blocked XREADGROUP.
+// BenchmarkIdleToStart runs one job at a time. It measures the time to the start of the handler
+// from the push, and from the beginning of the commit. The floor is a bare XADD to a blocked
+// XREADGROUP.
 func BenchmarkIdleToStart(b *testing.B) {
 	benchEach(b, func(b *testing.B, s *storage.Stores) {
 		b.Run("floor", func(b *testing.B) {
@@ -48,7 +48,7 @@ func BenchmarkIdleToStart(b *testing.B) {
 		q.Handle("k", func(context.Context, *Job) error { begun <- time.Now(); return nil })
 		start(b, q)
 		b.Run("push", func(b *testing.B) {
-			id := int64(1 << 40) // no row: finishing it deletes nothing
+			id := int64(1 << 40) // the job has no row, so finishing it deletes nothing
 			measure(b, begun, func() {
 				id++
 				_, err := q.push(b.Context(), Small, entry{job: id, kind: "k", payload: []byte(`{"post":123}`)})
@@ -61,7 +61,7 @@ func BenchmarkIdleToStart(b *testing.B) {
 	})
 }
 
-// measure reports how long after the call of cause begun says that it began.
+// measure reports the time from each call of cause to the value that it makes begun receive.
 func measure(b *testing.B, begun <-chan time.Time, cause func()) {
 	took := make([]time.Duration, b.N)
 	for i := range took {
@@ -78,9 +78,8 @@ func measure(b *testing.B, begun <-chan time.Time, cause func()) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// BenchmarkJobs runs a backlog of jobs that do nothing. The floor hands the same
-// number of entries through a stream, with the reads as large and one
-// acknowledgement each.
+// BenchmarkJobs runs a backlog of jobs that do nothing. The floor passes the same number of entries
+// through a stream, with reads of the same size and one acknowledgement per entry.
 func BenchmarkJobs(b *testing.B) {
 	const workers = 8
 	benchEach(b, func(b *testing.B, s *storage.Stores) {

@@ -12,17 +12,17 @@ import (
 	"tideline/ent/predicate"
 )
 
-// ErrClaimLost says that another attempt has taken the job over, as happens to a
-// process that gives no sign of life for Config.ClaimIdle. What the caller has read
-// may be old: it should write nothing more, and return the error.
+// ErrClaimLost says that another attempt has taken the job over, because this process sent no
+// heartbeat for Config.ClaimIdle. Data that the caller has read may be stale: it should write
+// nothing more and return the error.
 var ErrClaimLost = errors.New("the claim is lost")
 
-// claim is the right of one attempt to store how its job goes on.
+// claim is the right of one attempt to store the progress and the end of its job.
 type claim struct {
-	name    int64 // in the row; 0: the plain first attempt, which the row does not know
-	counted int   // attempts that the row counts meanwhile
+	name    int64 // column claim of the row; 0 for the first attempt from an entry of a commit, which does not write the row
+	counted int   // column attempts of the row during this attempt
 	beats   *heartbeat
-	late    atomic.Int64 // of the heartbeat, as of the last look at the row
+	late    atomic.Int64 // beats.lateBeats when the row was last checked
 }
 
 func newClaim(name int64, counted int, h *heartbeat) *claim {
@@ -31,22 +31,21 @@ func newClaim(name int64, counted int, h *heartbeat) *claim {
 	return c
 }
 
-// newName names an attempt. It is random, so that an attempt that has lost its claim never comes
-// by the name of a later one, not even when the row was deleted and made again.
+// newName returns a random name for an attempt. An attempt that has lost its claim thus never
+// matches a later one, even if the row was deleted and inserted again.
 func newName() int64 { return 1 + rand.Int64N(1<<62) }
 
-// own matches the row while the attempt has the claim to it. An older version of this
-// program counts its attempts, and does not name them.
+// own matches the row while the attempt has its claim.
 func (j *Job) own() predicate.Job {
 	return job.And(job.ID(j.ID), job.Claim(j.claim.name), job.Attempts(j.claim.counted), job.Dead(false))
 }
 
 // Confirm returns nil while the attempt has the claim to its job, and ErrClaimLost when another
-// has taken it over. Call it between reading and writing: after a pause of the process, what was
-// read may be old. A claim may still be lost between Confirm and the write; the job is then done
-// once more. Confirm ends a step, see Config.StepLimit.
+// attempt has taken the job over. Call it between reading and writing: if the process was
+// suspended, the data may be stale. The claim may still be lost between Confirm and the write; the
+// job then runs again. Confirm ends a step (see Config.StepLimit).
 //
-// Cost: none while the process gives its signs of life; otherwise one look-up by primary key.
+// Cost: none while heartbeats are on time; otherwise one query by primary key.
 func (j *Job) Confirm(ctx context.Context) error {
 	j.steps.done()
 	late := j.claim.beats.lateBeats()
@@ -64,10 +63,10 @@ func (j *Job) Confirm(ctx context.Context) error {
 	return nil
 }
 
-// again has the job done from its beginning after an attempt that had lost its claim
-// ended with an error. That attempt may have written what it had read before, when its
-// heir had looked for the last time. The heir is not disturbed: its success leaves the
-// row. If the heir is done already, the job is a new one.
+// again makes the job run again from its beginning, after an attempt that had lost its claim ended
+// with an error. That attempt may have written stale data after its successor last read SQL. A
+// successor that is still running continues, but leaves the row when it succeeds. If the row is
+// gone because a successor finished, again inserts it.
 func (w *worker) again(ctx context.Context, j *Job) (ending, error) {
 	due := w.now()
 	n, err := w.db.Job.Update().Where(job.ID(j.ID)).SetRestart(true).ClearState().SetDead(false).SetDueAt(due).Save(ctx)
@@ -80,7 +79,7 @@ func (w *worker) again(ctx context.Context, j *Job) (ending, error) {
 	err = w.db.Job.Create().SetID(j.ID).SetKind(j.Kind).SetPool(string(j.Pool)).SetPayload(j.Payload).
 		SetCreatedAt(due.UTC()).SetDueAt(due).SetClaim(newName()).SetRestart(true).
 		OnConflictColumns(job.FieldID).Update(func(u *ent.JobUpsert) {
-		u.SetRestart(true).SetDead(false).SetDueAt(due) // another attempt that lost its claim was faster
+		u.SetRestart(true).SetDead(false).SetDueAt(due) // another attempt that lost its claim inserted it first
 	}).Exec(ctx)
 	if err != nil {
 		return ending{}, fmt.Errorf("insert job again: %w", err)

@@ -16,8 +16,8 @@ import (
 	"tideline/storage/storagetest"
 )
 
-// A job ends, and those that do its parts exist from that moment on: of its pool, and as old.
-// While the end cannot be stored, there are none.
+// The parts of a divided job exist exactly when the job no longer does. They have its pool and
+// creation time. While the end cannot be stored, there are no parts.
 func TestDivide(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {

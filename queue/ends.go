@@ -9,27 +9,27 @@ import (
 	"tideline/ent/job"
 )
 
-// maxEnds is how many jobs end in one transaction. Each number is a statement of its own
-// to prepare.
+// maxEnds is how many jobs end in one transaction. Each batch size is a statement of its own to
+// prepare, so the bound is small.
 const maxEnds = 16
 
-// end is a job whose handler is done.
+// end is a job whose handler has returned nil.
 type end struct {
 	job     *Job
-	deleted bool // the row; otherwise it was not the attempt's own, or is to be done once more
+	deleted bool // the row; false if the attempt lost its claim or the job must run again
 	err     error
 }
 
-// end deletes the row of a job that is done, and stores its result, if the attempt has
-// the claim to the job and it is not to be done once more. It reports whether it did.
+// end deletes the row of a job and stores its result, and reports whether it did. It does nothing
+// if the attempt has lost its claim or the job must run again.
 func (w *worker) end(ctx context.Context, j *Job) (deleted bool, err error) {
 	e := &end{job: j}
 	w.ends.Do(e, maxEnds, func(batch []*end) { w.endAll(ctx, batch) })
 	return e.deleted, e.err
 }
 
-// endAll ends the jobs of a batch: the plain first attempts in one transaction, if all of
-// these have their claims, and the others one by one.
+// endAll ends the jobs of a batch. The first attempts that never wrote their rows end in one
+// transaction, if all of them still have their claims. The other jobs end one by one.
 func (w *worker) endAll(ctx context.Context, batch []*end) {
 	var plain []*end
 	for _, e := range batch {
@@ -58,8 +58,8 @@ func (w *worker) endAll(ctx context.Context, batch []*end) {
 	}
 }
 
-// delete deletes the rows of the jobs and stores their results, all or nothing. It
-// reports whether the deletion found all of them.
+// delete deletes the rows of the jobs and stores their results, all or nothing. It reports whether
+// it found and deleted all rows.
 func (w *worker) delete(ctx context.Context, batch []*end, rows func(*ent.JobClient) *ent.JobDelete) (deleted bool, err error) {
 	results := map[string][]any{}
 	for _, e := range batch {
@@ -87,16 +87,16 @@ func (w *worker) delete(ctx context.Context, batch []*end, rows func(*ent.JobCli
 	return true, tx.Commit()
 }
 
-// freed are the entries of a job that leave the stream.
+// freed names the entries of one job to remove from the stream.
 type freed struct {
 	job     int64
 	entries []string
-	heir    string // an entry that stays, for another attempt, unless it is gone; "": none
+	heir    string // the entry of the successor, which stays; "" if there is none
 	err     error
 }
 
-// release takes the entries of a job out of the stream, so that the job can be pushed
-// again.
+// release removes the entries of a job from the stream, so that the job can be pushed again. It
+// shares the round trip with concurrent calls.
 func (w *worker) release(ctx context.Context, f *freed) error {
 	w.frees.Do(f, maxEnds, func(batch []*freed) {
 		err := w.releaseAll(ctx, w.pool, batch)

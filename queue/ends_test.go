@@ -13,8 +13,8 @@ import (
 	"tideline/storage/storagetest"
 )
 
-// Jobs that end together are stored in one transaction. One that is not its attempt's
-// any more, or whose result cannot be stored, harms none of the others.
+// Jobs that end together are stored in one transaction. A job whose claim is lost, or whose result
+// cannot be stored, does not affect the others.
 func TestJobsEndTogether(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
@@ -35,7 +35,7 @@ func TestJobsEndTogether(t *testing.T) {
 			})
 			return nil
 		})
-		w := newWorker(q, Small, newSlots(1))
+		w := newWorker(q, Small, 1)
 		hand := func(results ...any) []*end {
 			var payloads []any
 			for range results {
@@ -68,7 +68,7 @@ func TestJobsEndTogether(t *testing.T) {
 
 		stored = nil
 		batch = hand("a", "b", "c", "d")
-		s.DB.Job.UpdateOneID(batch[1].job.ID).SetClaim(newName()).SetAttempts(1).ExecX(t.Context()) // by its heir
+		s.DB.Job.UpdateOneID(batch[1].job.ID).SetClaim(newName()).SetAttempts(1).ExecX(t.Context()) // as its successor does
 		s.DB.Job.UpdateOneID(batch[2].job.ID).SetRestart(true).ExecX(t.Context())
 		w.endAll(t.Context(), batch)
 		require.Equal(t, []any{"a", "d"}, stored)

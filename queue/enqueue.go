@@ -12,9 +12,9 @@ import (
 	"tideline/internal/trace"
 )
 
-// Enqueue adds a job to tx: it exists when tx commits, and not otherwise. The commit pushes it to
-// the workers before it returns, at best effort: Redis may be down. The payload is encoded as
-// JSON. It must be small, as it waits in SQL and in Redis.
+// Enqueue adds a job to tx. The job exists when tx commits, and not otherwise. The commit also
+// pushes the job to the workers before it returns; if Redis fails, the sweeper pushes it later. The
+// payload is encoded as JSON. Keep it small: SQL and Redis both store it.
 //
 // Cost: one insert, and one round trip to Redis with the commit.
 func (q *Queue) Enqueue(ctx context.Context, tx *ent.Tx, pool Pool, kind string, payload any) error {
@@ -37,7 +37,7 @@ func (q *Queue) Enqueue(ctx context.Context, tx *ent.Tx, pool Pool, kind string,
 	return nil
 }
 
-// afterCommit has a commit of tx that succeeds end with do.
+// afterCommit makes tx call do after a successful commit.
 func afterCommit(tx *ent.Tx, do func(ctx context.Context)) {
 	tx.OnCommit(func(next ent.Committer) ent.Committer {
 		return ent.CommitFunc(func(ctx context.Context, tx *ent.Tx) error {
@@ -50,10 +50,11 @@ func afterCommit(tx *ent.Tx, do func(ctx context.Context)) {
 	})
 }
 
-// Divide adds jobs to tx that do what j is for, in parts: one for each payload, of the kind and
-// pool of j, and as old. Of StoreResults, they exist when j does not. The commit pushes them.
+// Divide replaces j by one job per payload, with the kind, pool and creation time of j. Call it
+// from StoreResults, with the tx that deletes j: either j exists, or all of its parts. The commit
+// pushes the parts.
 //
-// Cost: one insert, and one round trip to Redis per 100 of them with the commit.
+// Cost: one insert, and one round trip to Redis per 100 jobs with the commit.
 func (q *Queue) Divide(ctx context.Context, tx *ent.Tx, j *Job, payloads []json.RawMessage) error {
 	at, due := j.CreatedAt.UTC(), q.now().Add(q.cfg.Lease)
 	rows, err := tx.Job.MapCreateBulk(payloads, func(row *ent.JobCreate, i int) {
@@ -70,8 +71,8 @@ func (q *Queue) Divide(ctx context.Context, tx *ent.Tx, j *Job, payloads []json.
 	return nil
 }
 
-// Insertion is a job that a statement of the caller inserts, together with what the job follows
-// from. It is for PostgreSQL, where one such statement takes the place of a transaction.
+// Insertion is a job that the caller inserts with its own statement, together with the change that
+// causes the job. It needs PostgreSQL, where one such statement replaces a transaction.
 type Insertion struct {
 	q       *Queue
 	kind    string
@@ -80,9 +81,9 @@ type Insertion struct {
 	span    *trace.Span // until the job is pushed
 }
 
-// Prepare begins to enqueue a job without a transaction: the caller makes SQL a part of
-// a statement, and calls Committed when that has succeeded. The job goes on with the
-// journey of ctx.
+// Prepare begins to enqueue a job without a transaction. The caller includes the text from SQL in a
+// statement and calls Committed when the statement has succeeded. The job continues the trace of
+// ctx.
 func (q *Queue) Prepare(ctx context.Context, kind string, payload any) (*Insertion, error) {
 	if kind == "" {
 		return nil, errors.New("enqueue: a job must have a kind")
@@ -97,16 +98,17 @@ func (q *Queue) Prepare(ctx context.Context, kind string, payload any) (*Inserti
 
 func (i *Insertion) due() time.Time { return i.at.Add(i.q.cfg.Lease) }
 
-// SQL returns an insert that returns the id and the pool of the job, and its arguments,
-// the first of which has the number first. The insert takes one row from another part of
-// the statement; pool is an expression on that.
+// SQL returns an INSERT statement and its arguments, numbered from first. The statement inserts one
+// job and returns its id and pool. from names another part of the caller's statement, which must
+// have one row. pool is an SQL expression on that row.
 func (i *Insertion) SQL(pool, from string, first int) (string, []any) {
 	return fmt.Sprintf("INSERT INTO jobs (kind, pool, payload, attempts, last_error, claim, restart, dead, created_at, due_at)"+
 		" SELECT $%d, %s, CAST($%d AS jsonb), 0, '', 0, false, false, CAST($%d AS timestamptz), CAST($%d AS timestamptz)"+
 		" FROM %s RETURNING id, pool", first, pool, first+1, first+2, first+3, from), []any{i.kind, string(i.payload), i.at, i.due()}
 }
 
-// Committed pushes the job, whose statement has succeeded, to the workers, at best effort.
+// Committed pushes the job to the workers after its statement has succeeded. If Redis fails, the
+// sweeper pushes it later.
 //
 // Cost: one round trip to Redis.
 func (i *Insertion) Committed(ctx context.Context, id int64, pool Pool) {
@@ -116,20 +118,20 @@ func (i *Insertion) Committed(ctx context.Context, id int64, pool Pool) {
 	i.push(ctx, pool, id)
 }
 
-// push pushes the job that exists now.
+// push pushes the inserted job and ends its span.
 func (i *Insertion) push(ctx context.Context, pool Pool, id int64) {
 	err := i.q.pushCommitted(ctx, pool, entry{job: id, kind: i.kind, payload: i.payload, at: i.at.UnixMicro()})
 	i.span.Int("tideline.job", id)
 	i.span.End(err)
 }
 
-// pushCommitted pushes jobs that exist now, even if the caller has given up.
+// pushCommitted pushes jobs whose rows are committed, even if the context of the caller has ended.
 func (q *Queue) pushCommitted(ctx context.Context, pool Pool, entries ...entry) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), q.cfg.PushTimeout)
 	defer cancel()
 	_, err := q.push(ctx, pool, entries...)
 	if err != nil {
-		q.log.WarnContext(ctx, "jobs are left to the sweeper", "job", entries[0].job, "jobs", len(entries), "kind", entries[0].kind, "err", err)
+		q.log.WarnContext(ctx, "jobs are left to the sweeper", "job", entries[0].job, "jobs", len(entries), "kind", entries[0].kind, "error", err)
 	}
 	return err
 }

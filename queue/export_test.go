@@ -8,10 +8,10 @@ import (
 	"tideline/ent/job"
 )
 
-// Drain waits until no process has a job left, except dead ones. When ctx ends
-// first, it returns the error of ctx. Some process must run the jobs meanwhile.
+// Drain waits until no job is left except dead ones. It returns the error of ctx if ctx ends first.
+// Some process must run the jobs meanwhile.
 //
-// Cost: a look-up by index every 0.1 s.
+// Cost: one query by index every 0.1 s.
 func (q *Queue) Drain(ctx context.Context) error {
 	for wait := 2 * time.Millisecond; ; wait = min(2*wait, 100*time.Millisecond) {
 		left, err := q.db.Job.Query().Where(job.Dead(false)).Exist(ctx)

@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// heartbeat knows when the process last gave a sign of life for the jobs of a pool. It is
-// safe for concurrent use.
+// heartbeat records when the process last renewed its claims to the jobs of a pool. It is safe for
+// concurrent use.
 type heartbeat struct {
 	life time.Duration
 	last atomic.Pointer[time.Time]
 	late atomic.Int64
 }
 
-// newHeartbeat returns a heartbeat with a sign of life just now. Another process may claim
-// the jobs after life without a sign.
+// newHeartbeat returns a heartbeat whose last beat is now. Another process may claim the jobs after
+// the duration life without a beat.
 func newHeartbeat(life time.Duration) *heartbeat {
 	h := &heartbeat{life: life}
 	now := time.Now()
@@ -22,7 +22,7 @@ func newHeartbeat(life time.Duration) *heartbeat {
 	return h
 }
 
-// beat stores that a sign of life was given at this time or later.
+// beat records a beat at the given time or later.
 func (h *heartbeat) beat(at time.Time) {
 	if !h.alive() {
 		h.late.Add(1)
@@ -30,13 +30,13 @@ func (h *heartbeat) beat(at time.Time) {
 	h.last.Store(&at)
 }
 
-// alive reports whether the last sign of life is so fresh that no other process can have
-// claimed the jobs since. The monotonic clock stands still while a machine sleeps, and the
-// wall clock may be set: the larger gap counts.
+// alive reports whether the last beat is recent enough that no other process can have claimed the
+// jobs since. The monotonic clock stops while a machine sleeps, and the wall clock may be set, so
+// the larger of the two gaps counts.
 func (h *heartbeat) alive() bool {
 	last, now := *h.last.Load(), time.Now()
 	return max(now.Sub(last), now.Round(0).Sub(last.Round(0))) < h.life
 }
 
-// lateBeats is how often a sign of life came too late.
+// lateBeats returns how many beats came too late.
 func (h *heartbeat) lateBeats() int64 { return h.late.Load() }

@@ -14,8 +14,7 @@ import (
 	"tideline/storage/storagetest"
 )
 
-// A handler waits for an answer that never comes. Its context ends, and the job is
-// tried again.
+// The context of a handler that waits for an answer in vain ends, and the job is tried again.
 func TestHungHandlerIsEnded(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
@@ -43,13 +42,12 @@ func TestHungHandlerIsEnded(t *testing.T) {
 	})
 }
 
-// A handler that ignores the end of its context keeps no claim: another process does
-// the job.
+// A handler that ignores the end of its context loses its claim, and another process does the job.
 func TestDeafHandlerLosesItsClaim(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
 		cfg := brisk()
-		cfg.Pools = map[Pool]int{Small: 1} // the deaf one has its process's only slot
+		cfg.Pools = map[Pool]int{Small: 1} // the handler that ignores its context has the only slot
 		results := make(chan Result, 10)
 		cfg.Observe = func(r Result) { results <- r }
 		cfg.StepLimit = 100 * time.Millisecond
@@ -70,7 +68,7 @@ func TestDeafHandlerLosesItsClaim(t *testing.T) {
 		assert.True(t, receive(t, done).Again)
 		drain(t, b)
 		stopped := make(chan struct{})
-		go func() { stop(); close(stopped) }() // it takes no other job
+		go func() { stop(); close(stopped) }() // the process takes no other job
 		close(end)
 		assert.Equal(t, Lost, receive(t, results).Outcome)
 		receive(t, done)
@@ -79,11 +77,11 @@ func TestDeafHandlerLosesItsClaim(t *testing.T) {
 	})
 }
 
-// Signs of life stand for steps: the claims of attempts that come to no end of a step
-// are not renewed.
+// Heartbeats require progress: if a step of an attempt does not end in time, its claim is not
+// renewed.
 func TestSignsOfLifeStandForProgress(t *testing.T) {
 	t.Parallel()
-	w := newWorker(newQueue(t, storagetest.Embedded(t), Config{}), Small, newSlots(3))
+	w := newWorker(newQueue(t, storagetest.Embedded(t), Config{}), Small, 3)
 	now := time.Now()
 	r := w.adopt(entry{job: 1, id: "1-0"})
 	require.NotNil(t, r)

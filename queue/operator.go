@@ -15,16 +15,16 @@ import (
 	"tideline/ent/predicate"
 )
 
-// Stats counts the jobs that are not finished, running ones included.
+// Stats counts the jobs that are not finished, including running ones.
 type Stats struct {
-	Pools map[Pool]PoolStats // every pool
+	Pools map[Pool]PoolStats // has every pool
 	Dead  int                // jobs that wait for an operator
 }
 
-// PoolStats counts the jobs of a pool that are not finished.
+// PoolStats counts the unfinished jobs of one pool.
 type PoolStats struct {
 	Depth  int           // jobs that are not dead
-	Oldest time.Duration // age of the oldest of these, 0 when there is none
+	Oldest time.Duration // age of the oldest job in Depth, 0 if Depth is 0
 }
 
 // Stats counts the jobs in SQL.
@@ -54,18 +54,18 @@ func (q *Queue) Stats(ctx context.Context) (Stats, error) {
 	return s, nil
 }
 
-// KindStats counts the jobs of a kind in a pool that are not finished.
+// KindStats counts the unfinished jobs of one kind in one pool.
 type KindStats struct {
 	Kind  string
 	Pool  Pool
 	Depth int // jobs that are not dead
-	Tried int // those of them of which an attempt failed
+	Tried int // jobs in Depth with at least one counted attempt
 	Dead  int // jobs that wait for an operator
 }
 
-// StatsByKind counts the jobs in SQL, by kind and pool, in the order of their names.
+// StatsByKind counts the jobs in SQL by kind and pool, sorted by kind, then pool.
 //
-// Cost: a query that reads all jobs.
+// Cost: one query that reads all jobs.
 func (q *Queue) StatsByKind(ctx context.Context) (list []KindStats, err error) {
 	found, err := q.db.QueryContext(ctx, `SELECT kind, pool, COUNT(CASE WHEN NOT dead THEN 1 END), COUNT(CASE WHEN NOT dead AND attempts > 0 THEN 1 END), COUNT(CASE WHEN dead THEN 1 END)
 		FROM jobs GROUP BY kind, pool ORDER BY kind, pool`)
@@ -83,8 +83,8 @@ func (q *Queue) StatsByKind(ctx context.Context) (list []KindStats, err error) {
 	return list, errors.Join(found.Err(), found.Close())
 }
 
-// Oldest returns when the oldest job of the kind that is not dead was enqueued, the
-// zero time when there is none.
+// Oldest returns the time at which the oldest job of the kind that is not dead was enqueued. It
+// returns the zero time if there is none.
 //
 // Cost: one query per pool, by index.
 func (q *Queue) Oldest(ctx context.Context, kind string) (oldest time.Time, err error) {
@@ -102,20 +102,19 @@ func (q *Queue) Oldest(ctx context.Context, kind string) (oldest time.Time, err 
 	return oldest, nil
 }
 
-// ListOptions selects jobs; a zero field selects all.
+// ListOptions selects jobs. A zero field does not restrict the selection.
 type ListOptions struct {
-	Dead bool // only dead ones
-	// Post selects those whose payload has this number as its post. It passes over all jobs.
+	Dead bool // only dead jobs
+	// Post selects jobs whose payload names this post. It scans all jobs.
 	Post  int64
 	Kind  string
-	After int64 // ids above this one: the last id of the page before
+	After int64 // only larger ids; pass the last id of the previous page
 	Limit int   // 1 to 1000; defaults to 100
 }
 
-// List returns jobs in the order of their ids.
+// List returns jobs in ascending order of id.
 //
-// Cost: one query by primary key, of the page; with filters, of all that it passes
-// over.
+// Cost: one query by primary key that reads the page; with filters, all rows that it passes over.
 func (q *Queue) List(ctx context.Context, o ListOptions) ([]*ent.Job, error) {
 	if o.Limit == 0 {
 		o.Limit = 100
@@ -150,7 +149,7 @@ func (q *Queue) List(ctx context.Context, o ListOptions) ([]*ent.Job, error) {
 
 // DeadIDs returns the ids of all dead jobs, in ascending order.
 //
-// Cost: a query by index per 1,000 of them.
+// Cost: one query by index per 1,000 dead jobs.
 func (q *Queue) DeadIDs(ctx context.Context) (ids []int64, err error) {
 	for after := int64(0); ; after = ids[len(ids)-1] {
 		jobs, err := q.List(ctx, ListOptions{Dead: true, After: after, Limit: 1000})
@@ -163,12 +162,11 @@ func (q *Queue) DeadIDs(ctx context.Context) (ids []int64, err error) {
 	}
 }
 
-// Retry makes jobs due now, with no attempt counted, and revives dead ones. It
-// returns those of the ids that there were, in ascending order. When its error is nil
-// the jobs are in their streams. After an error of Redis alone, the sweeper puts them
-// there.
+// Retry makes jobs due now, resets their attempts to 0 and revives dead ones. It returns the ids
+// that exist, in ascending order. When the error is nil, the jobs are in their streams. If only
+// Redis failed, the sweeper pushes them later.
 //
-// Cost: two statements per 1,000 jobs, and a round trip per 100.
+// Cost: two statements per 1,000 jobs, and one round trip per 100.
 func (q *Queue) Retry(ctx context.Context, ids ...int64) ([]int64, error) {
 	var found []int64
 	ids = slices.Compact(slices.Sorted(slices.Values(ids)))
@@ -192,20 +190,18 @@ func (q *Queue) Retry(ctx context.Context, ids ...int64) ([]int64, error) {
 	return found, nil
 }
 
-// Wake makes the jobs due now whose last attempt was Unavailable: what they wait for
-// may be there again. Their pauses begin anew. An attempt of this process that is under
-// way, and ends as Unavailable, is followed by another one at once. When its error is
-// nil the jobs are in their streams; after an error of Redis alone, the sweeper puts
-// them there. It returns how many jobs waited.
+// Wake makes the jobs whose last attempt was Unavailable due now and restarts their backoff. Call
+// it when an external system may be reachable again. If an attempt that runs in this process ends
+// as Unavailable, another attempt follows at once. Wake returns how many jobs waited. When the
+// error is nil, the jobs are in their streams. If only Redis failed, the sweeper pushes them later.
 //
-// Cost: it reads all jobs, and takes two statements per 1,000 that wait, and a round
-// trip per 100.
+// Cost: one scan of all jobs, two statements per 1,000 waiting jobs, and one round trip per 100.
 func (q *Queue) Wake(ctx context.Context) (woken int, err error) {
 	q.wakes.Add(1)
 	return q.wake(ctx)
 }
 
-// wake is Wake for the rows that match.
+// wake wakes the waiting jobs whose rows match.
 func (q *Queue) wake(ctx context.Context, match ...predicate.Job) (woken int, err error) {
 	for after := int64(0); ; {
 		rows, err := q.db.Job.Query().Where(job.Claim(waiting), job.Dead(false), job.IDGT(after)).Where(match...).
@@ -231,22 +227,22 @@ func (q *Queue) wake(ctx context.Context, match ...predicate.Job) (woken int, er
 	}
 }
 
-// Why Discard discards nothing.
+// The errors of Discard. After each, nothing is discarded.
 var (
 	ErrNoJob   = errors.New("there is no such job: it is done, or never was")
 	ErrNotDead = errors.New("the job is not given up, so it will be done")
 	ErrNeeded  = errors.New("nothing else does what the job is for: mend what its error says, and retry it")
 )
 
-// Replacement returns the kind of the job that does what a dead job of this kind is for,
-// or makes up for it: "" if nothing is left to be done. It is not ok if no job can.
+// Replacement returns the kind of the job that does the work of a dead job of this kind, or repairs
+// its absence. It returns "" if nothing is left to do, and ok is false if no job can replace it.
 type Replacement func(kind string) (then string, ok bool)
 
-// Discard deletes dead jobs. What is left to be done for them is enqueued in the same
-// transaction, each kind once. It discards all of them or none. Errors: ErrNoJob,
-// ErrNotDead and ErrNeeded, which name the job.
+// Discard deletes dead jobs and enqueues their replacements in the same transaction, each kind
+// once. It discards all of them or none. Errors: ErrNoJob, ErrNotDead and ErrNeeded, which name the
+// job.
 //
-// Cost: a transaction of two statements, and one for each kind that is enqueued.
+// Cost: one transaction of two statements, and one more statement for each kind that is enqueued.
 func (q *Queue) Discard(ctx context.Context, replace Replacement, ids ...int64) (enqueued []string, err error) {
 	ids = slices.Compact(slices.Sorted(slices.Values(ids)))
 	if len(ids) > sweepBatch {
@@ -294,8 +290,8 @@ func (q *Queue) discard(ctx context.Context, tx *ent.Tx, replace Replacement, id
 	if err != nil {
 		return nil, fmt.Errorf("discard jobs: %w", err)
 	}
-	if n < len(ids) { // somebody retried or discarded one since the look
-		return nil, fmt.Errorf("discard %d jobs, of which %d are given up any more: %w", len(ids), n, ErrNotDead)
+	if n < len(ids) { // another operator retried or discarded a job since the query
+		return nil, fmt.Errorf("discard %d jobs, of which only %d are still given up: %w", len(ids), n, ErrNotDead)
 	}
 	for _, then := range enqueued {
 		if err := q.Enqueue(ctx, tx, Large, then, struct{}{}); err != nil {

@@ -5,16 +5,15 @@ import (
 	"sync"
 )
 
-// gate is what a paused process waits at before it takes a job.
+// gate holds back the readers of a paused process.
 type gate struct {
 	mu   sync.Mutex
 	shut chan struct{} // closed when the gate opens; nil while it is open
 }
 
-// Pause has this process take no new job until Resume. It goes on with those under way,
-// gives their signs of life, and brings due rows to the streams; other processes do the
-// jobs. A process that is paused already stays so. A job that Redis delivers just now is
-// handed back.
+// Pause stops this process from taking new jobs until Resume. The process continues its running
+// jobs and their heartbeats, and keeps sweeping; other processes do the waiting jobs. A job that
+// Redis delivers during the call is handed back. Pausing a paused process has no effect.
 func (q *Queue) Pause() {
 	q.gate.mu.Lock()
 	defer q.gate.mu.Unlock()
@@ -36,18 +35,18 @@ func (q *Queue) Resume() {
 // Paused reports whether the process is paused.
 func (q *Queue) Paused() bool { return q.gate.opens() != nil }
 
-// UnderWay is how many jobs this process does now. After Pause it does not rise: at 0 the
-// process is drained, and only Resume changes that.
+// UnderWay returns how many jobs this process is running. After Pause the number does not rise. At
+// 0 the process is drained, until Resume.
 func (q *Queue) UnderWay() int { return int(q.underWay.Load()) }
 
-// opens returns what is closed when the gate opens, nil while it is open.
+// opens returns a channel that is closed when the gate opens, or nil while it is open.
 func (g *gate) opens() <-chan struct{} {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.shut
 }
 
-// pass waits until the gate is open, and reports false when ctx ended first.
+// pass waits until the gate is open. It returns false if ctx ends first.
 func (g *gate) pass(ctx context.Context) bool {
 	for {
 		opens := g.opens()
@@ -62,12 +61,11 @@ func (g *gate) pass(ctx context.Context) bool {
 	}
 }
 
-// admit counts an attempt as under way, with a slot, unless the gate is shut or no slot is
-// free any more.
-func (q *Queue) admit(s *slots) bool {
+// admit counts one more running attempt, unless the gate is shut. It reports whether it did.
+func (q *Queue) admit() bool {
 	q.gate.mu.Lock()
 	defer q.gate.mu.Unlock()
-	if q.gate.shut != nil || !s.take() {
+	if q.gate.shut != nil {
 		return false
 	}
 	q.underWay.Add(1)

@@ -13,8 +13,8 @@ import (
 	"tideline/storage/storagetest"
 )
 
-// A paused process keeps the job that it has, with signs of life, and finishes it. It takes
-// no other: those are done elsewhere, and by itself again after the pause.
+// A paused process keeps its running job, sends heartbeats for it and finishes it. It takes no
+// other job: another process does those, and after the pause it takes jobs again.
 func TestPausedProcessFinishesWhatItHasAndTakesNothingNew(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
@@ -77,7 +77,7 @@ func TestJobThatComesDuringAPauseIsHandedBack(t *testing.T) {
 		q := newQueue(t, s, pushOnly())
 		jobs := make(chan *Job, 10)
 		q.Handle("k", func(_ context.Context, j *Job) error { jobs <- j; return nil })
-		w := newWorker(q, Small, newSlots(2))
+		w := newWorker(q, Small, 2)
 		require.NoError(t, w.setUp(t.Context()))
 		enqueue(t, q, Small, "k", "one", "two")
 		entries, err := w.next(t.Context(), 2)
@@ -103,22 +103,22 @@ func TestJobThatComesDuringAPauseIsHandedBack(t *testing.T) {
 	})
 }
 
-// A process that is paused stops as any other.
+// A paused process stops like any other.
 func TestPausedProcessStops(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t, storagetest.Embedded(t), pushOnly())
 	q.Pause()
-	w := newWorker(q, Small, newSlots(1))
+	w := newWorker(q, Small, 1)
 	ctx, stop := context.WithCancel(t.Context())
 	at := watched{ctx, make(chan struct{}, 10)}
 	stopped := make(chan struct{})
 	go func() { w.run(at); close(stopped) }()
-	receive(t, at.asked) // a slot is free, so the reader has come to the gate
+	receive(t, at.asked) // a slot is free, so the reader has reached the gate
 	stop()
 	receive(t, stopped)
 }
 
-// watched is a context that tells when somebody waits for its end.
+// watched is a context that signals when a goroutine waits for its end.
 type watched struct {
 	context.Context
 	asked chan struct{}

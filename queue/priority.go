@@ -6,19 +6,19 @@ import (
 	"time"
 )
 
-// enqueueToWorker is the time that a job of the pool Small usually takes from
-// Enqueue to its worker. For that long large jobs give way to it before it is there.
+// enqueueToWorker is the usual time that a Small job takes from Enqueue to its worker. Large jobs
+// give way to the job during this time, before it arrives.
 const enqueueToWorker = 5 * time.Millisecond
 
-// priority lets the large jobs of this process give way to the small ones. These
-// would otherwise wait behind the large ones in Redis, in SQL and for a processor.
+// priority makes the large jobs of this process give way to the small ones, which would otherwise
+// wait behind them in Redis, in SQL and for a processor.
 type priority struct {
 	mu    sync.Mutex
-	small int           // small jobs that run here, or were announced
+	small int           // small jobs that run here or were announced
 	idle  chan struct{} // closed when small falls to 0
 }
 
-// enter counts a small job that begins to run.
+// enter counts a small job that begins to run. Call leave when it ends.
 func (p *priority) enter() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -27,7 +27,7 @@ func (p *priority) enter() {
 	}
 }
 
-// leave ends what enter began.
+// leave uncounts a small job.
 func (p *priority) leave() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -36,21 +36,21 @@ func (p *priority) leave() {
 	}
 }
 
-// announce counts a small job for a moment, before it runs. It may go to another
+// announce counts a small job for enqueueToWorker, before it runs. The job may go to another
 // process, or be rolled back.
 func (p *priority) announce() {
 	p.enter()
 	time.AfterFunc(enqueueToWorker, p.leave)
 }
 
-// GiveWay returns a function that a long job calls after each of its short steps.
-// The function waits while small jobs of this process run, or are on their way from
-// Enqueue. It waits at most four times as long as the step took, so that small jobs
-// without end leave the long one a fifth of its speed.
+// GiveWay returns a function for a long job to call after each of its short steps. The function
+// waits while small jobs run in this process or are on their way from Enqueue. It waits at most
+// four times as long as the step took, so a long job keeps at least a fifth of its speed.
 //
-// The first step begins with GiveWay. After a wait for something else, call GiveWay again: that
-// wait would count as a step. Each call ends a step, see Config.StepLimit. For a job of the pool
-// Small this is all that the function does: it is itself among the jobs that the others wait for.
+// The first step begins with GiveWay. If the job waits for something else, call GiveWay again
+// afterwards, because that wait would count as a step. Each call of the function ends a step (see
+// Config.StepLimit). In a job of the pool Small, the function does nothing else, because the job is
+// itself one of the small jobs to wait for.
 func (j *Job) GiveWay(ctx context.Context) func() {
 	if j.Pool == Small {
 		return j.steps.done

@@ -51,8 +51,8 @@ func TestSmallJobsDoNotGiveWay(t *testing.T) {
 		var p priority
 		small := &Job{Pool: Small, priority: &p, steps: new(steps)}
 		pace := small.GiveWay(t.Context())
-		p.enter() // itself
-		p.enter() // another
+		p.enter() // the job itself
+		p.enter() // another small job
 		p.announce()
 		time.Sleep(2 * time.Millisecond) // the step
 		start := time.Now()

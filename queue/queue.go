@@ -1,27 +1,27 @@
-// Package queue runs durable jobs. It hides how a job gets from the transaction
-// that causes it to the process that does it: a row in SQL, a Redis stream per
-// pool, a sweeper that puts back what Redis has lost.
+// Package queue runs durable jobs. It hides how a job travels from the transaction that enqueues it
+// to the process that does it: through a row in SQL and one Redis stream per pool. A sweeper pushes
+// rows again that Redis has lost.
 //
-// What holds:
-//   - A job exists exactly when the transaction that enqueued it committed, and is in no stream
+// Invariants:
+//   - A job exists exactly when the transaction that enqueued it committed. It is in no stream
 //     before that.
-//   - Its row is deleted when the job is finished, not when it is handed out. A wiped Redis, a
-//     killed process or a push that never came loses nothing: a sweeper adds the row again.
-//   - A row is in its stream once, however often it is swept: a backlog is not multiplied.
-//   - A process starts what it reads, but for jobs whose owner has half of the slots: these wait
-//     behind those of others (share.go).
-//   - A job that keeps failing, or keeps taking its worker down, is given up after
-//     Config.MaxAttempts and waits as a dead row for an operator.
+//   - The row is deleted when the job is finished, not when it is handed out. After a wipe of
+//     Redis, a kill of the process or a failed push, a sweeper pushes the row again.
+//   - A job has at most one entry in its stream, however often it is swept.
+//   - A process starts each job that it reads, unless the owner of the job already has half of the
+//     slots. Such a job waits behind the jobs of others (share.go).
+//   - A job that keeps failing, or keeps killing its worker, is given up after Config.MaxAttempts.
+//     Its row stays, dead, until an operator retries or discards it.
 //
-// Handlers run at least once: an attempt whose process dies, stalls or loses Redis is made again,
-// perhaps while the first is still running. A handler must therefore be idempotent, and should
-// re-read the truth and act on that.
+// Handlers run at least once. If the process of an attempt dies, stalls or loses Redis, another
+// attempt begins, perhaps while the first is still running. A handler must therefore be idempotent.
+// It should read the current state from SQL and act on that.
 //
-// An operator may pause a process (pause.go): it takes no new job, and finishes its own. The
-// sizes of its pools may change while it runs (size.go).
+// An operator may pause a process (pause.go). A paused process takes no new jobs and finishes its
+// running ones.
 //
-// It does not order jobs, run them at given times, or keep the results or the
-// history of finished ones.
+// The package does not order jobs, schedule them for a given time, or keep results or history of
+// finished jobs.
 package queue
 
 import (
@@ -44,75 +44,78 @@ import (
 	"tideline/internal/trace"
 )
 
-// Pool is a share of the workers that is reserved for jobs of one sort, so that short
-// jobs never wait for long ones, nor posts for many changes of relations.
+// Pool names a share of the workers that is reserved for one sort of job. Short jobs never wait for
+// long ones, and posts never wait for many changes of relations.
 type Pool string
 
 // The pools.
 const (
 	Small     Pool = "small"     // ordinary jobs
 	Large     Pool = "large"     // fan-outs to large audiences
-	Relations Pool = "relations" // changes of how two users stand to each other
+	Relations Pool = "relations" // changes of a relation between two users
 )
 
 var pools = []Pool{Small, Large, Relations}
 
-// MaxWorkers is the most jobs of a pool that one process may run at once.
+// MaxWorkers is the largest number of jobs of a pool that one process may run at once.
 const MaxWorkers = 1024
 
 // Config configures a Queue. The zero value of a field means its default.
 type Config struct {
-	// Pools says how many jobs of each pool run at once in this process, 1 to
-	// MaxWorkers, until Resize. A pool that is absent is left to other processes.
+	// Pools is the number of jobs of each pool that this process runs at once, 1 to MaxWorkers. The
+	// process runs no jobs of a pool that is absent.
 	// Defaults to 32 of Small, 2 of Large and 4 of Relations.
 	Pools map[Pool]int
-	// MaxAttempts is how many attempts a job gets before it is given up, at least 1.
+	// MaxAttempts is the number of attempts after which a job is given up, at least 1.
 	// Defaults to 12.
 	MaxAttempts int
 
 	// Each of the following is at least 10 ms.
 
-	// PushTimeout is how long a commit waits for Redis to take its job. A job that Redis
-	// does not take in time is left to the sweeper. Defaults to 250 ms.
+	// PushTimeout bounds how long a commit waits for Redis to accept its job. After that, the
+	// sweeper pushes the job. Defaults to 250 ms.
 	PushTimeout time.Duration
-	// Lease is how long the sweeper leaves a new row to its commit's push. Defaults to 5 s.
+	// Lease is how long the sweeper ignores a new row, so that the commit can push it. Defaults to
+	// 5 s.
 	Lease time.Duration
-	// SweepEvery is the sweeper's period. Defaults to 1 s.
+	// SweepEvery is the period of the sweeper. Defaults to 1 s.
 	SweepEvery time.Duration
-	// Resweep is how long the sweeper leaves a row alone after it has found it due.
-	// It is the longest time by which a wiped Redis delays a job. Defaults to 30 s.
+	// Resweep is how long the sweeper ignores a row after it found the row due. A wiped Redis
+	// delays a job by at most this time. Defaults to 30 s.
 	Resweep time.Duration
-	// ClaimIdle is the time without a heartbeat after which another process takes a
-	// running job over. Heartbeats come three times as often. Defaults to 30 s.
+	// ClaimIdle is the time without a heartbeat after which another process takes over a running
+	// job. A process sends heartbeats three times as often. Defaults to 30 s.
 	ClaimIdle time.Duration
-	// StepLimit is how long a handler may take for one step, which ends when it calls
-	// Confirm, Checkpoint or the function of GiveWay. After that, or up to a heartbeat
-	// later, its context ends. If it ignores that, other processes take the job over.
-	// Defaults to 1 minute.
+	// StepLimit bounds one step of a handler. A step ends when the handler calls Confirm,
+	// Checkpoint or the function that GiveWay returned. If a step takes longer, the context of the
+	// handler ends, at most one heartbeat late. If the handler ignores that, another process takes
+	// over the job. Defaults to 1 minute.
 	StepLimit time.Duration
-	// StopGrace is how long handlers may go on after Run's context has ended. Defaults to 10 s.
+	// StopGrace is how long handlers may continue after the context of Run has ended. Defaults to
+	// 10 s.
 	StopGrace time.Duration
 
-	// Owner, if set, says whose a job is by its kind and payload, 0: nobody's. While jobs of
-	// others wait, those of one owner have half of a pool's slots in this process at most.
+	// Owner, if set, returns the owner of a job from its kind and payload, and 0 for a job without
+	// an owner. While jobs of others wait, one owner has at most half of the slots of a pool in
+	// this process.
 	Owner func(kind string, payload json.RawMessage) int64
-	// Observe, if set, is called after every attempt, by the goroutine that made
-	// it: it must be quick and safe for concurrent use.
+	// Observe, if set, is called after every attempt, in the goroutine of the attempt. It must
+	// return quickly and be safe for concurrent use.
 	Observe func(Result)
-	// Tracer goes on with the journeys that jobs bring. Optional.
+	// Tracer continues the traces that jobs carry. Optional.
 	Tracer *trace.Tracer
-	// Logger defaults to one that discards.
+	// Logger defaults to a logger that discards.
 	Logger *slog.Logger
-	// Now tells when jobs are made and due. Defaults to time.Now. The life of claims
-	// follows the clock of Redis.
+	// Now sets the times at which jobs are created and due. Defaults to time.Now. Claims expire by
+	// the clock of Redis.
 	Now func() time.Time
 }
 
-// minPeriod is the shortest that a duration may be: Redis counts in milliseconds,
-// and the shortest period derived from one is a sixth of it.
+// minPeriod is the shortest duration that Config accepts. Redis counts in milliseconds, and the
+// shortest period derived from a duration is a sixth of it.
 const minPeriod = 10 * time.Millisecond
 
-// withDefaults fills in what is zero.
+// withDefaults replaces zero fields by their defaults.
 func (c Config) withDefaults() Config {
 	if len(c.Pools) == 0 {
 		c.Pools = map[Pool]int{Small: 32, Large: 2, Relations: 4}
@@ -134,14 +137,16 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// validate names everything that is out of bounds.
+// validate returns an error that names every field that is out of bounds.
 func (c Config) validate() error {
 	var errs []error
 	for _, p := range slices.Sorted(maps.Keys(c.Pools)) {
 		if !slices.Contains(pools, p) {
 			errs = append(errs, fmt.Errorf("queue: unknown pool %q: it must be one of %q", p, pools))
 		}
-		errs = append(errs, validSize(p, c.Pools[p]))
+		if n := c.Pools[p]; n < 1 || n > MaxWorkers {
+			errs = append(errs, fmt.Errorf("queue: %d workers for pool %q: it must be 1 to %d", n, p, MaxWorkers))
+		}
 	}
 	if c.MaxAttempts < 1 {
 		errs = append(errs, fmt.Errorf("queue: MaxAttempts is %d: it must be at least 1", c.MaxAttempts))
@@ -165,37 +170,37 @@ type Outcome string
 
 // The outcomes.
 const (
-	Done     Outcome = "done"     // finished; the row is deleted, unless the job was taken over
-	Failed   Outcome = "failed"   // to be tried again after a backoff
-	Dead     Outcome = "dead"     // given up: by Discard or after the last attempt
-	Returned Outcome = "returned" // interrupted by the stop of this process; the attempt does not count
-	Lost     Outcome = "lost"     // ended with an error after another took the job over: it is done once more, from the beginning
+	Done     Outcome = "done"     // finished; the row is deleted, unless another attempt took the job over
+	Failed   Outcome = "failed"   // will be tried again after a backoff
+	Dead     Outcome = "dead"     // given up: by GiveUp or after the last attempt
+	Returned Outcome = "returned" // interrupted because this process stops; the attempt does not count
+	Lost     Outcome = "lost"     // ended with an error after another attempt took the job over; the job runs again from the beginning
 )
 
-// Result of one attempt, for metrics.
+// Result describes one attempt, for metrics.
 type Result struct {
-	Job      int64 // its id
+	Job      int64 // id of the job
 	Kind     string
 	Pool     Pool
 	Attempt  int           // 1 is the first
-	Wait     time.Duration // from Enqueue to this start; a later attempt's includes the earlier ones
+	Wait     time.Duration // from Enqueue to the start of this attempt; includes earlier attempts
 	Duration time.Duration // of the handler
 	Outcome  Outcome
-	Err      error // what the handler returned, or why the job was given up
+	Err      error // the error of the handler, or why the job was given up
 }
 
-// Job is a job in the hands of its handler.
+// Job is a job as its handler sees it.
 type Job struct {
 	ID             int64
 	Kind           string
 	Pool           Pool
-	Payload, State json.RawMessage // State: what Checkpoint stored last, or nil
+	Payload, State json.RawMessage // State: the last value stored by Checkpoint, or nil
 	Attempt        int             // 1 is the first
-	Again          bool            // an attempt may have begun before; if it was the first and was killed, it is not counted
+	Again          bool            // an earlier attempt may have begun; Attempt does not count a first attempt that was killed
 	CreatedAt      time.Time
 
-	// Result is what the handler leaves to the function that WhenDone has set for the
-	// kind; nil: nothing.
+	// The handler may set Result. The function set by WhenDone stores it when the job ends; nil
+	// stores nothing.
 	Result any
 
 	claim    *claim
@@ -204,10 +209,10 @@ type Job struct {
 	priority *priority
 }
 
-// Checkpoint stores state, encoded as JSON, with the job: a later attempt finds it in State and
-// can go on from there. It is durable when Checkpoint returns nil. It fails with ErrClaimLost
-// when another attempt has taken the job over: the handler should return that error. Checkpoint
-// ends a step, see Config.StepLimit.
+// Checkpoint encodes state as JSON and stores it with the job. A later attempt finds it in State
+// and can continue from there. The state is durable when Checkpoint returns nil. Checkpoint returns
+// ErrClaimLost when another attempt has taken the job over; the handler should return that error.
+// Checkpoint ends a step (see Config.StepLimit).
 //
 // Cost: one update by primary key.
 func (j *Job) Checkpoint(ctx context.Context, state any) error {
@@ -227,10 +232,11 @@ func (j *Job) Checkpoint(ctx context.Context, state any) error {
 	return nil
 }
 
-// Handler does a job. Nil finishes the job. After an error it is tried again, after 1 s, 2 s, 4 s
-// and so on up to 5 min (±25 %), unless Discard made the error. A panic counts as an error. The
-// context ends when a step takes too long, see Config.StepLimit, and when the process stops, after
-// the grace period: a handler that returns an error because of a stop is not charged for it.
+// Handler does a job. If it returns nil, the job is finished. If it returns an error or panics, the
+// job is tried again, after 1 s, 2 s, 4 s and so on up to 5 min (±25 %). GiveUp makes an error that
+// is not tried again. The context ends when a step takes too long (see Config.StepLimit), and at
+// the end of the grace period when the process stops. An error caused by a stop does not count as
+// an attempt.
 type Handler func(ctx context.Context, j *Job) error
 
 type hopeless struct{ err error }
@@ -238,8 +244,8 @@ type hopeless struct{ err error }
 func (h *hopeless) Error() string { return "given up: " + h.err.Error() }
 func (h *hopeless) Unwrap() error { return h.err }
 
-// GiveUp, returned by a handler, gives the job up at once: trying again cannot
-// help. The row stays, dead, with err, which must not be nil.
+// GiveUp wraps an error for a handler to return when another attempt cannot help. The job is given
+// up at once. Its row stays, dead, with err, which must not be nil.
 func GiveUp(err error) error { return &hopeless{err} }
 
 type unavailable struct{ err error }
@@ -247,35 +253,33 @@ type unavailable struct{ err error }
 func (u *unavailable) Error() string { return u.err.Error() }
 func (u *unavailable) Unwrap() error { return u.err }
 
-// Unavailable, returned by a handler, says that something outside cannot be reached.
-// The job is tried again, with the usual pauses or when Wake is called, for as long as
-// that lasts: it is not given up for err, which must not be nil.
+// Unavailable wraps an error for a handler to return when an external system cannot be reached. The
+// job is tried again, after the usual backoff or when Wake is called, and is never given up because
+// of err, which must not be nil.
 func Unavailable(err error) error { return &unavailable{err} }
 
-// Queue enqueues jobs and, while Run runs, does them. Its methods are safe for
-// concurrent use.
+// Queue enqueues jobs and, while Run runs, does them. Its methods are safe for concurrent use.
 type Queue struct {
 	db       *ent.Client
 	rdb      redis.UniversalClient
 	cfg      Config
 	log      *slog.Logger
 	handlers map[string]Handler
-	givenUp  map[string]string // the kinds of the jobs that follow dead ones, by their kinds
+	givenUp  map[string]string // kind of a job that is given up → kind of the job enqueued then
 	whenDone map[string]StoreResults
 	consumer string // names this process in the consumer groups
 	running  atomic.Bool
 	priority priority
 	gate     gate
-	slots    map[Pool]*slots
-	underWay atomic.Int64 // attempts
-	wakes    atomic.Int64 // calls of Wake
+	underWay atomic.Int64 // running attempts
+	wakes    atomic.Int64 // number of calls of Wake
 
 	retryBase time.Duration // the first backoff
 }
 
-// New returns a queue on db and rdb. It fails when cfg is out of bounds. rdb should
-// have ContextTimeoutEnabled set: without it, a Redis that hangs delays every
-// commit that enqueues a job by the client's own time limits.
+// New returns a queue on db and rdb. It fails when cfg is out of bounds. Set ContextTimeoutEnabled
+// in the options of rdb. Without it, a Redis that hangs delays every commit that enqueues a job
+// until the timeouts of the client itself.
 func New(db *ent.Client, rdb redis.UniversalClient, cfg Config) (*Queue, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
@@ -287,17 +291,13 @@ func New(db *ent.Client, rdb redis.UniversalClient, cfg Config) (*Queue, error) 
 		givenUp:   map[string]string{},
 		whenDone:  map[string]StoreResults{},
 		consumer:  rand.Text(),
-		slots:     map[Pool]*slots{},
 		retryBase: time.Second,
-	}
-	for p, n := range cfg.Pools {
-		q.slots[p] = newSlots(n)
 	}
 	return q, nil
 }
 
-// Handle makes h the handler of jobs of this kind. It must be called before
-// Run, once per kind; it panics otherwise. A job of a kind that no handler knows is
+// Handle registers h as the handler of jobs of this kind. It must be called before Run, once per
+// kind. It panics for a second handler, and while Run runs. A job whose kind has no handler ends as
 // Unavailable, so that a newer process can still do it.
 func (q *Queue) Handle(kind string, h Handler) {
 	if q.running.Load() {
@@ -309,9 +309,9 @@ func (q *Queue) Handle(kind string, h Handler) {
 	q.handlers[kind] = h
 }
 
-// WhenGivenUp has a job of the kind then follow each job of this kind that is given
-// up. It is enqueued in the transaction that gives the job up, and has its payload. As
-// Handle, it must be called before Run.
+// WhenGivenUp registers a follow-up: when a job of this kind is given up, a job of kind then with
+// the same payload is enqueued in the same transaction. It must be called before Run, and panics
+// while Run runs.
 func (q *Queue) WhenGivenUp(kind, then string) {
 	if q.running.Load() {
 		panic("queue: WhenGivenUp after Run")
@@ -319,13 +319,14 @@ func (q *Queue) WhenGivenUp(kind, then string) {
 	q.givenUp[kind] = then
 }
 
-// StoreResults stores the results of jobs in the transaction in which they end.
+// StoreResults stores the results of jobs in the transaction that ends the jobs.
 type StoreResults func(ctx context.Context, tx *ent.Tx, results []any) error
 
-// WhenDone has the results that handlers of this kind leave stored in the transaction that ends
-// their jobs. Results of several jobs may come at once. What it stores must not conflict with
-// itself: on an error the jobs end one by one, again and again. Where a job is not ended by its
-// handler, because of a lost claim, the result is dropped. As Handle, it is called before Run.
+// WhenDone registers store for the results that handlers of this kind set. The results of several
+// jobs may be stored in one transaction. Storing a result together with others must not fail where
+// storing it alone succeeds: after an error, the jobs end one by one, again and again. If an
+// attempt has lost its claim, its result is dropped. WhenDone must be called before Run, and panics
+// while Run runs.
 func (q *Queue) WhenDone(kind string, store StoreResults) {
 	if q.running.Load() {
 		panic("queue: WhenDone after Run")
@@ -333,15 +334,15 @@ func (q *Queue) WhenDone(kind string, store StoreResults) {
 	q.whenDone[kind] = store
 }
 
-// Run does jobs until ctx ends, then returns nil. When ctx ends it starts nothing new, and gives
+// Run does jobs until ctx ends, then returns nil. When ctx ends, Run starts no more jobs and gives
 // running handlers Config.StopGrace to finish. Then it ends their contexts and hands their jobs
-// back, so that another process can do them at once. A handler that ignores the end of its context
-// for another second is left behind, running. Errors of SQL or Redis are logged, and the work is
-// tried again. Run fails only when it is already running.
+// back, so that another process can do them at once. If a handler ignores the end of its context
+// for another second, Run returns while the handler is still running. Errors of SQL or Redis are
+// logged, and the work is tried again. Run returns an error only when it is already running.
 //
-// Cost: in an idle process, a blocking read of Redis twice a second and pool, and a look-up of the
-// due rows each Config.SweepEvery, by index. For a job, one round trip and the deletion of its
-// row, beside what its handler does; jobs that end at the same time share both.
+// Cost: in an idle process, one blocking read of Redis twice a second for each pool, and one query
+// by index for due rows every Config.SweepEvery. Each job costs one round trip and the deletion of
+// its row, in addition to its handler. Jobs that end at the same time share both.
 func (q *Queue) Run(ctx context.Context) error {
 	if !q.running.CompareAndSwap(false, true) {
 		return errors.New("queue: already running")
@@ -349,15 +350,15 @@ func (q *Queue) Run(ctx context.Context) error {
 	defer q.running.Store(false)
 
 	var wg sync.WaitGroup
-	for p, slots := range q.slots {
-		wg.Go(func() { newWorker(q, p, slots).run(ctx) })
+	for p, n := range q.cfg.Pools {
+		wg.Go(func() { newWorker(q, p, n).run(ctx) })
 	}
 	wg.Go(func() { q.sweep(ctx) })
 	wg.Wait()
 	return nil
 }
 
-// pause waits for d and reports false when ctx ended first.
+// pause waits for d. It returns false if ctx ends first.
 func pause(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -369,5 +370,5 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// now is in UTC because SQLite compares times as texts.
+// now returns the time in UTC because SQLite compares times as text.
 func (q *Queue) now() time.Time { return q.cfg.Now().UTC() }

@@ -23,10 +23,10 @@ func TestMain(m *testing.M) {
 	storagetest.Main(m, func() error { return goleak.Find() })
 }
 
-// soon is more than enough for what takes milliseconds, on a busy machine too.
+// soon is long enough for an operation that takes milliseconds, even on a busy machine.
 const soon = time.Minute
 
-// brisk is a configuration with short periods.
+// brisk returns a configuration with short periods.
 func brisk() Config {
 	return Config{
 		Lease: 200 * time.Millisecond, SweepEvery: 20 * time.Millisecond,
@@ -34,8 +34,7 @@ func brisk() Config {
 	}
 }
 
-// pushOnly is a configuration without sweeps: a job that runs was pushed by its
-// commit.
+// pushOnly returns a configuration without sweeps: every job that runs was pushed by its commit.
 func pushOnly() Config { return Config{SweepEvery: time.Hour, Lease: time.Hour} }
 
 func newQueue(t testing.TB, s *storage.Stores, cfg Config) *Queue {
@@ -43,11 +42,11 @@ func newQueue(t testing.TB, s *storage.Stores, cfg Config) *Queue {
 	q, err := New(s.DB, s.Redis, cfg)
 	require.NoError(t, err)
 	q.retryBase = 10 * time.Millisecond
-	q.cfg.PushTimeout = soon // no job of a test is left to the sweeper because the machine is busy
+	q.cfg.PushTimeout = soon // a busy machine must not leave a job to the sweeper
 	return q
 }
 
-// start runs q. The function that it returns stops q, as the end of the test does.
+// start runs q. The returned function stops q; otherwise the end of the test does.
 func start(t testing.TB, q *Queue) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -90,7 +89,7 @@ func receive[T any](t testing.TB, c <-chan T) T {
 	}
 }
 
-// requireStreamsEmpty waits until the streams and the sets beside them are empty.
+// requireStreamsEmpty waits until the streams and the known sets are empty.
 func requireStreamsEmpty(t testing.TB, q *Queue) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -185,7 +184,7 @@ func TestTwoProcessesShareJobs(t *testing.T) {
 		for _, name := range []string{"a", "b"} {
 			cfg := brisk()
 			cfg.Pools = map[Pool]int{Small: 2}
-			cfg.Lease, cfg.Resweep, cfg.ClaimIdle = soon, soon, soon // nothing is lost here
+			cfg.Lease, cfg.Resweep, cfg.ClaimIdle = soon, soon, soon // nothing is lost in this test
 			q := newQueue(t, s, cfg)
 			q.Handle("k", func(_ context.Context, j *Job) error {
 				mu.Lock()
@@ -218,7 +217,7 @@ func TestTwoProcessesShareJobs(t *testing.T) {
 	})
 }
 
-// Neither large jobs nor changes of relations, however many, delay a small job.
+// Any number of large jobs or changes of relations does not delay a small job.
 func TestPoolsDoNotDelayEachOther(t *testing.T) {
 	t.Parallel()
 	for _, full := range []Pool{Large, Relations} {
@@ -277,7 +276,7 @@ func TestStop(t *testing.T) {
 				assert.Equal(t, c.left, s.DB.Job.Query().CountX(t.Context()))
 				assert.EqualValues(t, c.left, s.Redis.XLen(t.Context(), Small.stream()).Val())
 
-				if c.left > 0 { // another process does it, without any sweep
+				if c.left > 0 { // another process does it, without a sweep
 					b := newQueue(t, s, pushOnly())
 					b.Handle("k", func(_ context.Context, j *Job) error {
 						assert.Equal(t, 1, j.Attempt)
@@ -301,7 +300,7 @@ func TestOnRedisCluster(t *testing.T) {
 	s := storagetest.Open(t, storage.Config{DataDir: t.TempDir(), RedisURL: storagetest.ClusterURL(t)})
 	require.NoError(t, s.Migrate(t.Context()))
 	cfg := brisk()
-	cfg.Lease = soon // by push first, then by wipe
+	cfg.Lease = soon // pushed by the commit; after the wipe, by the sweeper
 	q := newQueue(t, s, cfg)
 	began, let := make(chan struct{}, 100), make(chan struct{})
 	q.Handle("k", func(_ context.Context, j *Job) error {

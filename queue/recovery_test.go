@@ -67,8 +67,8 @@ func TestWipedRedisLosesNothing(t *testing.T) {
 	})
 }
 
-// A job that is running while Redis is wiped comes again from the sweeper; the
-// process that runs it must not run it twice at a time.
+// If Redis is wiped while a job runs, the sweeper pushes the job again. The process that runs it
+// must not start it a second time.
 func TestWipeDoesNotDoubleRunningJob(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
@@ -108,13 +108,13 @@ func TestStreamEvictedAlone(t *testing.T) {
 	})
 }
 
-// A process that is cut off from Redis is dead to the others.
+// To other processes, a process that is cut off from Redis is dead.
 func TestDeadWorkersJobIsClaimedWithItsState(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
 		cut := &switchHook{}
 		cfg := brisk()
-		cfg.Lease, cfg.SweepEvery = time.Hour, time.Hour // by claim, not by sweep
+		cfg.Lease, cfg.SweepEvery = time.Hour, time.Hour // the job must come by a claim, not by a sweep
 		a := newQueue(t, sibling(t, s, cut), cfg)
 		reached, hang := make(chan struct{}), make(chan struct{})
 		a.Handle("k", func(ctx context.Context, j *Job) error {
@@ -151,7 +151,7 @@ func TestRunningJobIsNotClaimed(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
 		cfg := brisk()
-		cfg.ClaimIdle = 2 * time.Second // signs of life every 0.7 s, on a busy machine too
+		cfg.ClaimIdle = 2 * time.Second // a heartbeat every 0.7 s, on a busy machine too
 		a, b := newQueue(t, s, cfg), newQueue(t, s, cfg)
 		var calls atomic.Int32
 		began, release := make(chan struct{}, 2), make(chan struct{})
@@ -177,12 +177,12 @@ func TestSweepDoesNotMultiplyBacklog(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
 		cfg := brisk()
-		cfg.Resweep = time.Hour // a row that was swept is not due again here
+		cfg.Resweep = time.Hour // a swept row does not become due again in this test
 		q := newQueue(t, s, cfg)
 		for range 20 {
 			enqueue(t, q, Small, "k", 1, 2, 3, 4, 5)
 		}
-		for range 5 { // every row, whenever due
+		for range 5 { // every row, whatever its due time
 			require.NoError(t, s.DB.Job.Update().SetDueAt(time.Now().UTC()).Exec(t.Context()))
 			found, added, err := q.sweepDue(t.Context())
 			require.NoError(t, err)
@@ -216,10 +216,10 @@ func TestConsumersOfDeadProcessesAreForgotten(t *testing.T) {
 	})
 }
 
-// sibling returns s as another process has it: with a connection of its own to Redis.
+// sibling returns stores for a second process, with its own connection to Redis.
 func sibling(t testing.TB, s *storage.Stores, h redis.Hook) *storage.Stores {
 	opt := *s.Redis.(*redis.Client).Options()
-	opt.PushNotificationProcessor = nil // the first client's own
+	opt.PushNotificationProcessor = nil // belongs to the first client
 	rdb := redis.NewClient(&opt)
 	rdb.AddHook(h)
 	t.Cleanup(func() { require.NoError(t, rdb.Close()) })

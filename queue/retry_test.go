@@ -46,7 +46,7 @@ func TestFailureIsRetried(t *testing.T) {
 		drain(t, q)
 		requireStreamsEmpty(t, q)
 		stop()
-		slices.Sort(outcomes) // an attempt is observed when the next one may be under way
+		slices.Sort(outcomes) // the next attempt may begin before the previous one is observed
 		assert.Equal(t, []string{"1 failed no luck", "2 failed panic: ouch", "3 done <nil>"}, outcomes)
 	})
 }
@@ -111,7 +111,7 @@ func TestGiveUp(t *testing.T) {
 	})
 }
 
-// An old process does not give up what a newer one enqueues.
+// An old process does not give up a job that a newer one enqueued.
 func TestUnknownKindWaitsForAProcessThatKnowsIt(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
@@ -154,7 +154,7 @@ func TestPoisonIsGivenUp(t *testing.T) {
 			return nil
 		})
 		enqueue(t, q, Small, "k", nil)
-		// Two workers died of it: it is delivered, and was begun twice.
+		// The job killed two workers: its entry is delivered and two attempts are counted.
 		require.NoError(t, q.createGroup(t.Context(), Small))
 		dead := newQueue(t, s, cfg)
 		entries, err := dead.readNew(t.Context(), Small, 1, readBlock)
@@ -199,8 +199,7 @@ func TestBackoff(t *testing.T) {
 	}
 }
 
-// What cannot be reached is tried again without end, with a few attempts to spare for
-// other failures.
+// A job that is Unavailable is retried without end. It keeps a few attempts for other failures.
 func TestUnavailableIsNotGivenUp(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
@@ -223,7 +222,7 @@ func TestUnavailableIsNotGivenUp(t *testing.T) {
 	})
 }
 
-// A job that is given up, in whichever way, is followed by one of another kind.
+// A job that is given up, for any reason, is followed by a job of another kind.
 func TestWhenGivenUp(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
@@ -239,7 +238,7 @@ func TestWhenGivenUp(t *testing.T) {
 		}
 		q.Handle("follows", func(_ context.Context, j *Job) error { followed <- string(j.Payload); return nil })
 		enqueue(t, q, Small, "kills", "died of it")
-		s.DB.Job.Update().SetAttempts(2).SetClaim(7).ExecX(t.Context()) // its workers died
+		s.DB.Job.Update().SetAttempts(2).SetClaim(7).ExecX(t.Context()) // the workers of two attempts died
 		require.NoError(t, q.createGroup(t.Context(), Small))
 		_, err := newQueue(t, s, cfg).readNew(t.Context(), Small, 1, readBlock)
 		require.NoError(t, err)
@@ -255,8 +254,8 @@ func TestWhenGivenUp(t *testing.T) {
 	})
 }
 
-// An operator discards jobs that are given up: all of those named, or none. What makes up
-// for them is enqueued once.
+// An operator discards all of the named dead jobs, or none. Each kind of replacement is enqueued
+// once.
 func TestDiscard(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
@@ -305,8 +304,8 @@ func TestDiscard(t *testing.T) {
 	})
 }
 
-// Jobs that wait for something outside are due when it may be there again, also those
-// whose attempt began before that and ends after it. Others wait for their pause.
+// Wake makes Unavailable jobs due, including those whose attempt began before it and ends after it.
+// Other jobs wait for their backoff.
 func TestWakeEndsPauses(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
@@ -351,7 +350,7 @@ func TestWakeEndsPauses(t *testing.T) {
 			assert.Equal(t, 1, r.Attempt, "its pauses begin anew")
 		}
 		close(goOn)
-		// An attempt is observed when the next one may be under way.
+		// The next attempt may begin before the previous one is observed.
 		assert.ElementsMatch(t, []Outcome{Failed, Done}, []Outcome{receive(t, results).Outcome, receive(t, results).Outcome})
 		requireStreamsEmpty(t, q)
 		assert.Equal(t, "fails", onlyJob(t, q).Kind)

@@ -12,8 +12,8 @@ import (
 	"tideline/storage/storagetest"
 )
 
-// owned makes queues whose jobs name their owners, 1 to 3, and last until the test ends one
-// of that owner.
+// owned makes queues whose jobs name their owners, 1 to 3. A job lasts until the test ends a job of
+// that owner.
 type owned struct {
 	s     *storage.Stores
 	began chan int64
@@ -46,13 +46,13 @@ func (o *owned) queue(t *testing.T, slots int) *Queue {
 	return q
 }
 
-// next requires that a job of this owner begins next.
+// next requires that the next job to begin belongs to this owner.
 func (o *owned) next(t *testing.T, owner int64) {
 	t.Helper()
 	require.Equal(t, owner, receive(t, o.began))
 }
 
-// An owner has the whole pool while nobody else has jobs, and half of it when somebody has.
+// An owner has the whole pool while no other owner has jobs, and half of it otherwise.
 func TestOneOwnerLeavesHalfToOthers(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
@@ -67,15 +67,15 @@ func TestOneOwnerLeavesHalfToOthers(t *testing.T) {
 			enqueue(t, q, Small, "k", owner)
 		}
 		o.end[1] <- struct{}{}
-		o.next(t, 2) // before six of 1 that came earlier
+		o.next(t, 2) // before six jobs of owner 1 that came earlier
 		o.end[1] <- struct{}{}
 		o.next(t, 3)
 		o.end[1] <- struct{}{}
-		o.next(t, 1) // which has one slot by now
+		o.next(t, 1) // owner 1 has only one slot now
 		o.end[2] <- struct{}{}
 		o.next(t, 0)
 		o.end[3] <- struct{}{}
-		o.next(t, 1) // nothing else is there
+		o.next(t, 1) // no other job is left
 		close(o.end[1])
 		close(o.end[0])
 		drain(t, q)
@@ -83,7 +83,7 @@ func TestOneOwnerLeavesHalfToOthers(t *testing.T) {
 	})
 }
 
-// Jobs that wait for their owner's share go to other processes when theirs stops or is paused.
+// Parked jobs go to other processes when their process stops or is paused.
 func TestJobsThatWaitForAShareAreHandedBack(t *testing.T) {
 	t.Parallel()
 	for name, leave := range map[string]func(q *Queue, stop func()){
@@ -101,7 +101,7 @@ func TestJobsThatWaitForAShareAreHandedBack(t *testing.T) {
 				o.next(t, 1)
 				enqueue(t, first, Small, "k", 2)
 				o.end[1] <- struct{}{}
-				o.next(t, 2) // two of 1 wait
+				o.next(t, 2) // two jobs of owner 1 are parked
 				leave(first, stop)
 				o.end[2] <- struct{}{}
 				second := o.queue(t, 2)
@@ -116,11 +116,11 @@ func TestJobsThatWaitForAShareAreHandedBack(t *testing.T) {
 	}
 }
 
-// While a process gave no sign of life, others may have taken over what waited in it.
+// While a process sends no heartbeats, others may take over its parked jobs.
 func TestJobThatWaitedTooLongIsLeft(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
-		w := newWorker(newOwned(s).queue(t, 1), Small, newSlots(1))
+		w := newWorker(newOwned(s).queue(t, 1), Small, 1)
 		e := entry{job: 1, kind: "k", payload: json.RawMessage("1"), id: "1-1"}
 		w.count(1, 1)
 		w.begin(t.Context(), t.Context(), []entry{e})

@@ -14,10 +14,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// group is the consumer group of every stream: all processes share the work.
+// group is the consumer group of every stream. All processes are members.
 const group = "w"
 
-// The keys of a pool share a hash tag: its scripts touch one slot of a cluster.
+// The keys of a pool share a hash tag, so its scripts touch one slot of a cluster.
 func (p Pool) stream() string { return "q:{" + string(p) + "}:s" }
 func (p Pool) known() string  { return "q:{" + string(p) + "}:known" }
 
@@ -35,20 +35,20 @@ var (
 	releaseScript = redis.NewScript(releaseSource)
 )
 
-// entry is a job in the stream. An entry that the commit pushed has all fields. One that was
-// pushed later has the id of the job alone: only the row knows the attempts and the state.
+// entry is a job in the stream. An entry that a commit pushed has all fields. An entry pushed later
+// has only the id of the job, because the row has the current attempts and state.
 type entry struct {
 	job     int64
 	kind    string // "": the row must be read
 	payload json.RawMessage
 	at      int64  // when it was enqueued: Unix, in microseconds
-	id      string // in the stream
+	id      string // of the stream entry
 }
 
-// push adds those entries to the pool's stream that are not in it yet, and returns
-// how many these are.
+// push adds the entries whose jobs are not in the stream of the pool yet, and returns how many it
+// added.
 func (q *Queue) push(ctx context.Context, p Pool, entries ...entry) (added int, err error) {
-	// A few at a time: while a script runs, Redis does nothing else.
+	// In small parts: Redis does nothing else while a script runs.
 	for part := range slices.Chunk(entries, 100) {
 		args := make([]any, 0, 4*len(part))
 		for _, e := range part {
@@ -63,9 +63,10 @@ func (q *Queue) push(ctx context.Context, p Pool, entries ...entry) (added int, 
 	return added, nil
 }
 
-// releaseAll takes the entries of jobs out of the stream, so that the jobs can be pushed
-// again. A job whose heir's entry is there is in the stream still. One whose entries are gone
-// already is in the stream by another one, or not at all: that stays as it is.
+// releaseAll removes the entries of jobs from the stream, so that the jobs can be pushed again. If
+// the entry of a successor exists, the job stays known, because it is still in the stream. If the
+// entries of a job are gone already, the job may be in the stream under another entry, so the known
+// set stays as it is.
 func (q *Queue) releaseAll(ctx context.Context, p Pool, batch []*freed) error {
 	args := []any{group}
 	for _, f := range batch {
@@ -89,9 +90,10 @@ func (q *Queue) createGroup(ctx context.Context, p Pool) error {
 	return nil
 }
 
-// forget removes the consumers that have been silent for so long. Their processes
-// are gone, for a live one reads twice a second, or paused: the next read makes the
-// consumer anew. One with pending entries stays, because they would go with it.
+// forget removes consumers that have been idle for the duration silent. A live process reads twice
+// a second, so an idle consumer belongs to a dead process or a paused one; the next read of a
+// paused process creates its consumer again. A consumer with pending entries stays, because
+// removing it would remove them too.
 func (q *Queue) forget(ctx context.Context, p Pool, silent time.Duration) error {
 	consumers, err := q.rdb.XInfoConsumers(ctx, p.stream(), group).Result()
 	if err != nil {
@@ -108,7 +110,8 @@ func (q *Queue) forget(ctx context.Context, p Pool, silent time.Duration) error 
 	return nil
 }
 
-// readNew waits for at most n new entries, for as long as block; below 0: not at all.
+// readNew waits up to block for new entries, and returns at most n. If block is negative, it does
+// not wait.
 func (q *Queue) readNew(ctx context.Context, p Pool, n int, block time.Duration) ([]entry, error) {
 	streams, err := q.rdb.XReadGroup(ctx, &redis.XReadGroupArgs{
 		Group: group, Consumer: q.consumer, Streams: []string{p.stream(), ">"},
@@ -129,10 +132,10 @@ func (q *Queue) readNew(ctx context.Context, p Pool, n int, block time.Duration)
 	return entries, nil
 }
 
-// claimIdle takes over up to n entries whose worker has given no sign of life for ClaimIdle.
+// claimIdle takes over up to n entries that have had no heartbeat for ClaimIdle.
 func (q *Queue) claimIdle(ctx context.Context, p Pool, n int) ([]entry, error) {
-	// One call looks at some of the pending entries only. The cursor leads to the
-	// next; after the last it is "0-0" again.
+	// Each call examines only some of the pending entries and returns a cursor to the next. After
+	// the last entry the cursor is "0-0" again.
 	for cursor := "0-0"; ; {
 		msgs, next, err := q.rdb.XAutoClaim(ctx, &redis.XAutoClaimArgs{
 			Stream: p.stream(), Group: group, Consumer: q.consumer,
@@ -153,7 +156,7 @@ func (q *Queue) claimIdle(ctx context.Context, p Pool, n int) ([]entry, error) {
 	}
 }
 
-// beat tells the other processes that these entries are being worked on.
+// beat renews the claims of this process to the entries.
 func (q *Queue) beat(ctx context.Context, p Pool, ids []string) error {
 	err := q.rdb.XClaimJustID(ctx, &redis.XClaimArgs{
 		Stream: p.stream(), Group: group, Consumer: q.consumer, Messages: ids,
@@ -164,8 +167,8 @@ func (q *Queue) beat(ctx context.Context, p Pool, ids []string) error {
 	return nil
 }
 
-// parse never fails: an entry that it cannot read gets the job id 0. No row has that
-// id, so the entry is dropped like any whose row is gone.
+// parse never fails. An entry that it cannot read gets the job id 0, which no row has, so the
+// attempt ends like any attempt whose row is gone.
 func parse(m redis.XMessage) entry {
 	text := func(field string) string { s, _ := m.Values[field].(string); return s }
 	job, _ := strconv.ParseInt(text("id"), 10, 64)
@@ -176,5 +179,5 @@ func parse(m redis.XMessage) entry {
 	}
 }
 
-// noGroup reports whether err is that of a stream that was wiped.
+// noGroup reports whether err says that the stream or its consumer group does not exist.
 func noGroup(err error) bool { return err != nil && strings.Contains(err.Error(), "NOGROUP") }

@@ -9,30 +9,30 @@ import (
 	"tideline/ent/job"
 )
 
-// sweepBatch is how many due rows a sweep takes at a time.
+// sweepBatch is how many due rows the sweeper reads at a time.
 const sweepBatch = 1000
 
-// sweep brings due rows to the streams until ctx ends: retries, and whatever
-// Redis has lost or never got.
+// sweep pushes due rows to the streams until ctx ends: retries, and jobs that Redis has lost or
+// never received.
 func (q *Queue) sweep(ctx context.Context) {
 	trouble := false
-	// Every process sweeps; the first one leaves little to the others. The jitter
-	// keeps them from sweeping at the same time.
+	// Every process sweeps, and the first leaves little for the others. The jitter keeps them from
+	// sweeping at the same time.
 	for pause(ctx, q.cfg.SweepEvery*3/4+rand.N(q.cfg.SweepEvery/2)) {
 		err := q.sweepOnce(ctx)
 		if ctx.Err() != nil {
 			return
 		}
 		if err != nil && !trouble {
-			q.log.WarnContext(ctx, "due jobs cannot be swept", "err", err)
+			q.log.WarnContext(ctx, "due jobs cannot be swept", "error", err)
 		}
 		trouble = err != nil
 	}
 }
 
-// sweepOnce sweeps one batch. It goes on while batches are full and most of their
-// jobs were missing in the stream: a wiped Redis is refilled at full speed, and a
-// long queue costs no more than one batch per period.
+// sweepOnce sweeps one batch. It continues while batches are full and most of their jobs were
+// missing from the stream. A wiped Redis is thus refilled at full speed, while a long queue costs
+// only one batch per period.
 func (q *Queue) sweepOnce(ctx context.Context) error {
 	for {
 		found, added, err := q.sweepDue(ctx)
@@ -45,8 +45,8 @@ func (q *Queue) sweepOnce(ctx context.Context) error {
 	}
 }
 
-// sweepDue sweeps the rows that have been due the longest. Afterwards they are due
-// later, so that the next batch has other rows.
+// sweepDue pushes the rows that have been due the longest and moves their due time on, so that the
+// next batch finds other rows.
 func (q *Queue) sweepDue(ctx context.Context) (found, added int, err error) {
 	cut := q.now()
 	rows, err := q.db.Job.Query().Where(job.Dead(false), job.DueAtLTE(cut)).
@@ -62,14 +62,14 @@ func (q *Queue) sweepDue(ctx context.Context) (found, added int, err error) {
 	for i, r := range rows {
 		ids[i] = r.ID
 	}
-	// Only rows that are still due: a job that failed meanwhile has a time of its own.
+	// Only rows that are still due: a job that failed meanwhile has a new due time.
 	err = q.db.Job.Update().Where(job.IDIn(ids...), job.DueAtLTE(cut)).
 		SetDueAt(q.now().Add(q.cfg.Resweep)).Exec(ctx)
 	return len(rows), added, err
 }
 
-// pushRows pushes rows to their streams, as entries with the id alone. Of the rows
-// only id and pool must be set.
+// pushRows pushes rows to their streams, as entries with the id alone. It uses only the id and pool
+// of each row.
 func (q *Queue) pushRows(ctx context.Context, rows []*ent.Job) (added int, err error) {
 	byPool := map[Pool][]entry{}
 	for _, r := range rows {

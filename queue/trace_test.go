@@ -17,8 +17,9 @@ import (
 	"tideline/storage/storagetest"
 )
 
-// A job goes on with the journey that enqueued it, at each attempt, from the entry of its commit and from its row. The
-// handler, and one of a version before, reads the same payload as without.
+// Each attempt of a job continues the trace that enqueued the job, whether it comes from an entry
+// of the commit or from the row. Handlers, including those of an older version, read the same
+// payload with and without a trace.
 func TestJobGoesOnWithItsJourney(t *testing.T) {
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
 		collector := tracetest.New(t)

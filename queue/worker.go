@@ -14,63 +14,64 @@ import (
 )
 
 const (
-	// readBlock bounds how late a reader notices the end of its context: the client
-	// does not interrupt a blocking read.
+	// readBlock bounds how late a reader notices the end of its context, because the client does
+	// not interrupt a blocking read.
 	readBlock = 500 * time.Millisecond
 	// troubleWait is the pause after an error of Redis or SQL.
 	troubleWait = 250 * time.Millisecond
-	// leaveWait is how long handlers get to notice that their context has ended.
+	// leaveWait is how long handlers have to return after their context has ended.
 	leaveWait = time.Second
 )
 
-// worker does the jobs of one pool in this process: a reader, and at most as many
-// attempts at once as there are slots.
+// worker does the jobs of one pool in this process. One reader starts attempts, at most as many at
+// once as there are slots.
 type worker struct {
 	*Queue
 	pool    Pool
-	slots   *slots    // one for each attempt that runs
-	claimAt time.Time // when to look for jobs of dead workers again; only the reader uses it
+	slots   slots     // one per running attempt
+	claimAt time.Time // when to look for jobs of dead workers next; only the reader uses it
 	beats   *heartbeat
 
 	ends     together.Batcher[*end]
 	frees    together.Batcher[*freed]
 	attempts sync.WaitGroup
 	mu       sync.Mutex
-	running  map[int64]*running // by the ids of the jobs
-	owners   map[int64]int      // attempts that run, by the owners of the jobs
+	running  map[int64]*running // by job id
+	owners   map[int64]int      // number of running attempts by owner
 	parked   []parked           // only the reader uses it
 }
 
-// running is an attempt that this process makes. The worker's mutex guards it.
+// running is an attempt in this process. Mutex worker.mu guards it.
 type running struct {
 	job     int64
-	entries []string // in the stream: the claims that are given signs of life
+	entries []string // stream entries that the heartbeat keeps claimed
 	steps   steps
-	stop    context.CancelCauseFunc // ends the context of the handler; nil without one
+	stop    context.CancelCauseFunc // ends the context of the handler; nil while no handler runs
 	stopped bool                    // stop was called
 }
 
-// errStepLimit ends the context of a handler that does not come to the end of a step.
+// errStepLimit ends the context of a handler whose step takes longer than Config.StepLimit.
 var errStepLimit = errors.New("a step takes too long")
 
-// steps knows when the handler of an attempt last came to the end of a step.
+// steps records when the handler of an attempt last ended a step.
 type steps struct{ last atomic.Pointer[time.Time] }
 
-// done ends a step, and begins the next.
+// done ends a step and begins the next.
 func (s *steps) done() {
 	now := time.Now()
 	s.last.Store(&now)
 }
 
-func newWorker(q *Queue, p Pool, s *slots) *worker {
+func newWorker(q *Queue, p Pool, n int) *worker {
 	return &worker{
-		Queue: q, pool: p, slots: s, beats: newHeartbeat(q.cfg.ClaimIdle), running: map[int64]*running{}, owners: map[int64]int{},
+		Queue: q, pool: p, slots: make(slots, n), beats: newHeartbeat(q.cfg.ClaimIdle), running: map[int64]*running{}, owners: map[int64]int{},
 	}
 }
 
-// run does jobs until ctx ends and the attempts are over, or out of time.
+// run does jobs until ctx ends, and returns when the attempts have ended or the time for them is
+// over.
 func (w *worker) run(ctx context.Context) {
-	// The end of ctx does not interrupt what the attempts have still to store.
+	// The attempts must be able to store their ends after ctx has ended.
 	storing := context.WithoutCancel(ctx)
 	attempts, interrupt := context.WithCancel(storing)
 	defer interrupt()
@@ -98,8 +99,8 @@ func (w *worker) run(ctx context.Context) {
 	}
 }
 
-// read starts an attempt for each job that it gets, until ctx ends. The attempts
-// run with a context of their own.
+// read starts an attempt for each job that it reads, until ctx ends. The attempts run with the
+// context attempts.
 func (w *worker) read(ctx, attempts context.Context) {
 	storing := context.WithoutCancel(ctx)
 	defer w.handBackParked(storing)
@@ -116,7 +117,7 @@ func (w *worker) read(ctx, attempts context.Context) {
 		}
 		w.unpark(ctx, attempts, false)
 		n := w.slots.free()
-		if n <= 0 { // the pool has shrunk while the gate was shut
+		if n == 0 { // parked jobs took all slots
 			continue
 		}
 		var entries []entry
@@ -137,7 +138,7 @@ func (w *worker) read(ctx, attempts context.Context) {
 			w.unpark(ctx, attempts, true)
 		}
 		if err != nil && !trouble {
-			w.log.WarnContext(ctx, "no jobs can be read", "pool", w.pool, "err", err)
+			w.log.WarnContext(ctx, "no jobs can be read", "pool", w.pool, "error", err)
 		} else if err == nil && trouble {
 			w.log.InfoContext(ctx, "jobs can be read again", "pool", w.pool)
 		}
@@ -148,13 +149,13 @@ func (w *worker) read(ctx, attempts context.Context) {
 	}
 }
 
-// begin starts attempts with the entries, each with a slot, and parks those whose owners
-// have their share.
+// begin starts an attempt for each entry. It parks an entry whose owner has its full share of the
+// slots.
 func (w *worker) begin(ctx, attempts context.Context, entries []entry) {
 	for _, e := range entries {
 		owner, r := w.owner(e), w.adopt(e)
 		switch {
-		case r == nil: // it is running here already
+		case r == nil: // the job is running here already
 		case len(w.parked) < mostParked && w.hasShare(owner):
 			w.parked = append(w.parked, parked{e, r, owner, w.beats.lateBeats()})
 		default:
@@ -163,16 +164,17 @@ func (w *worker) begin(ctx, attempts context.Context, entries []entry) {
 	}
 }
 
-// start starts an attempt with the entry, which takes a slot. When ctx has ended, the
-// process is paused, or the pool has shrunk, it goes to others.
+// start takes a free slot and starts an attempt. If ctx has ended or the process is paused, it
+// hands the job back to other processes.
 func (w *worker) start(ctx, attempts context.Context, e entry, r *running, owner int64) {
-	if ctx.Err() != nil || !w.admit(w.slots) {
+	if ctx.Err() != nil || !w.admit() {
 		w.handBack(context.WithoutCancel(ctx), r)
 		return
 	}
+	w.slots <- struct{}{}
 	w.count(owner, 1)
 	w.attempts.Go(func() {
-		defer w.slots.release()
+		defer func() { <-w.slots }()
 		defer w.underWay.Add(-1)
 		defer w.count(owner, -1)
 		w.attempt(attempts, e, r)
@@ -186,9 +188,9 @@ func (w *worker) setUp(ctx context.Context) error {
 	return w.forget(ctx, w.pool, time.Hour)
 }
 
-// next returns up to n entries: now and then those of dead workers, otherwise new
-// ones. Its context must not end while it reads: entries that Redis has just
-// delivered would belong to nobody until ClaimIdle has passed.
+// next returns up to n entries: every ClaimIdle/6 those of dead workers, otherwise new ones. Its
+// context must not end while it reads. Otherwise entries that Redis has just delivered would have
+// no worker until ClaimIdle has passed.
 func (w *worker) next(ctx context.Context, n int) ([]entry, error) {
 	if time.Now().After(w.claimAt) {
 		entries, err := w.claimIdle(ctx, w.pool, n)
@@ -198,14 +200,14 @@ func (w *worker) next(ctx context.Context, n int) ([]entry, error) {
 		w.claimAt = time.Now().Add(w.cfg.ClaimIdle / 6)
 	}
 	block := readBlock
-	if len(w.parked) > 0 { // they begin if nothing else is there
+	if len(w.parked) > 0 { // parked jobs begin if nothing else is there
 		block = -1
 	}
 	return w.readNew(ctx, w.pool, n, block)
 }
 
-// adopt begins an attempt with e, or returns nil if the job runs here already, as
-// after a wipe of Redis. Then the end of that attempt frees e as well.
+// adopt registers an attempt for e. It returns nil if the job is running here already, as happens
+// after a wipe of Redis. The running attempt then releases e when it ends.
 func (w *worker) adopt(e entry) *running {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -224,8 +226,8 @@ func (w *worker) adopt(e entry) *running {
 	return r
 }
 
-// leave gives no more signs of life for the attempt, and returns its entries. Another
-// attempt may have these by now; otherwise they become idle, and bring the row.
+// leave stops the heartbeats of the attempt and returns its entries. Another attempt may have
+// claimed them already. Otherwise they become idle, and the process that claims them reads the row.
 func (w *worker) leave(r *running) []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -237,37 +239,36 @@ func (w *worker) leave(r *running) []string {
 	return entries
 }
 
-// free takes the job of the attempt out of the stream.
+// free removes the job of the attempt from the stream.
 func (w *worker) free(ctx context.Context, r *running) { w.drop(ctx, r, 0) }
 
-// bequeath leaves the first entry of the attempt to the one that has taken the job over.
-// The others came later, when the job was in the stream no more: they hold up the next
-// attempt.
+// bequeath removes every stream entry of the attempt except the first, which belongs to the attempt
+// that took the job over. The later entries are duplicates and would delay the next attempt.
 func (w *worker) bequeath(ctx context.Context, r *running) { w.drop(ctx, r, 1) }
 
-// drop takes the entries of the attempt out of the stream, but for the first few, which are an
-// heir's. A failure is only logged: another process claims the entries after ClaimIdle.
+// drop removes the entries of the attempt from the stream, except the first few, which belong to a
+// successor. It only logs an error: another process claims the entries after ClaimIdle.
 func (w *worker) drop(ctx context.Context, r *running, inherited int) {
 	entries := w.leave(r)
 	if len(entries) <= inherited {
-		return // left before
+		return // leave was called before
 	}
 	heir := strings.Join(entries[:inherited], "")
 	if err := w.release(ctx, &freed{job: r.job, entries: entries[inherited:], heir: heir}); err != nil {
-		w.log.WarnContext(ctx, "job stays in the stream", "job", r.job, "err", err)
+		w.log.WarnContext(ctx, "job stays in the stream", "job", r.job, "error", err)
 	}
 }
 
-// handBack gives the job of an attempt to other processes.
+// handBack returns the job of an attempt to the stream, so that any process can do it.
 func (w *worker) handBack(ctx context.Context, r *running) {
 	w.free(ctx, r)
 	w.requeue(ctx, r.job)
 }
 
-// requeue adds a job that was freed to the stream again, for any process.
+// requeue pushes a job that was freed, as an entry with the id alone.
 func (w *worker) requeue(ctx context.Context, job int64) {
 	if _, err := w.push(ctx, w.pool, entry{job: job}); err != nil {
-		w.log.WarnContext(ctx, "job is left to the sweeper", "job", job, "err", err)
+		w.log.WarnContext(ctx, "job is left to the sweeper", "job", job, "error", err)
 	}
 }
 
@@ -282,7 +283,8 @@ func (w *worker) abandon(ctx context.Context) {
 	}
 }
 
-// heartbeat keeps other processes from claiming the running jobs, while these come on.
+// heartbeat keeps other processes from claiming the running jobs, as long as their steps end in
+// time.
 func (w *worker) heartbeat(ctx context.Context) {
 	for pause(ctx, w.cfg.ClaimIdle/3) {
 		at := time.Now()
@@ -295,20 +297,20 @@ func (w *worker) heartbeat(ctx context.Context) {
 		if err == nil {
 			w.beats.beat(at)
 		} else if !noGroup(err) {
-			w.log.WarnContext(ctx, "running jobs may be claimed by others", "pool", w.pool, "err", err)
+			w.log.WarnContext(ctx, "running jobs may be claimed by others", "pool", w.pool, "error", err)
 		}
 	}
 }
 
-// alive returns the entries of the attempts whose step does not take too long. It ends
-// the contexts of the others, and leaves those that have not ended by the next call to
-// whoever claims them.
+// alive returns the entries to send heartbeats for. If the current step of a handler exceeds
+// StepLimit, alive ends the context of the handler. If the handler is still running at the next
+// call, alive leaves its entries, so that another process can claim them.
 func (w *worker) alive(ctx context.Context, at time.Time) (entries []string) {
 	w.mu.Lock()
 	var hung []*running
 	for _, r := range w.running {
 		switch {
-		case r.stop == nil, at.Sub(*r.steps.last.Load()) < w.cfg.StepLimit: // what the queue does itself has limits
+		case r.stop == nil, at.Sub(*r.steps.last.Load()) < w.cfg.StepLimit: // without a handler, the queue's own timeouts apply
 			entries = append(entries, r.entries...)
 		case r.stopped:
 			hung = append(hung, r)

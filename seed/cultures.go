@@ -1,8 +1,7 @@
 package seed
 
-// cultures are the homes of the people of the demo network: many scripts,
-// directions of writing and lengths of names, because an app that shows them must
-// handle all.
+// cultures are the cultures of the people in the demo network. They cover many scripts, both writing
+// directions and names of many lengths, since an app must be able to show them all.
 var cultures = []culture{
 	{
 		first: names("Alice Ben Chloe Dylan Ella Finn Grace Harry Isla Jack Keira Liam Maya Noah Olivia Ruby"),

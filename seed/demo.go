@@ -11,14 +11,14 @@ import (
 )
 
 const (
-	// DemoHandle is the handle of the user of a demo network to log in as, who has
-	// a full timeline and requests to answer. It also marks the network.
+	// DemoHandle is the handle of the demo network's main user, who has a full timeline and follow requests
+	// to answer. Its existence marks a database that has a demo network.
 	DemoHandle = "demo"
 	// DemoPassword is the password of every user of a demo network.
 	DemoPassword = "tideline-demo"
 )
 
-// makeDemo makes a demo network and stores all of it or nothing.
+// makeDemo generates a demo network and stores it in one transaction.
 func makeDemo(ctx context.Context, s *storage.Stores, o Options, now time.Time) (*network, error) {
 	m := newMaker(o.Seed, now)
 	m.makePeople(o.Users)
@@ -47,8 +47,7 @@ func makeDemo(ctx context.Context, s *storage.Stores, o Options, now time.Time) 
 	return &m.network, nil
 }
 
-// avoidTaken renames people whose handle a user of the database has. It fails when
-// the demo's handle is taken.
+// avoidTaken renames people whose handle is already taken in the database. It fails if DemoHandle is taken.
 func (m *maker) avoidTaken(ctx context.Context, s *storage.Stores) error {
 	ours := map[string]bool{}
 	for _, p := range m.people {
@@ -82,8 +81,8 @@ func (m *maker) avoidTaken(ctx context.Context, s *storage.Stores) error {
 	return nil
 }
 
-// store writes the network. Nobody else can see or change it before the transaction
-// ends, so each counter is written once, with its final value.
+// store writes the network. Nobody else can see or change it before the transaction commits, so each counter
+// is written once with its final value.
 func (m *maker) store(ctx context.Context, w writer, hash string) error {
 	written, newest := make([]map[schema.Visibility]int, len(m.people)), make([]int64, len(m.people))
 	for i := range written {

@@ -75,7 +75,7 @@ func TestDemoNetwork(t *testing.T) {
 	})
 }
 
-// requireLawful checks that requests could have made the rows.
+// requireLawful checks that the rows could be results of requests.
 func requireLawful(t *testing.T, s *storage.Stores) {
 	t.Helper()
 	const blocked = `EXISTS (SELECT 1 FROM blocks WHERE (blocker_id = %a AND blocked_id = %b) OR (blocker_id = %b AND blocked_id = %a))`
@@ -113,7 +113,7 @@ func requireLawful(t *testing.T, s *storage.Stores) {
 	}
 }
 
-// requireSkewed checks that few people have many followers and many have few.
+// requireSkewed checks that few people have many followers and many people have few.
 func requireSkewed(t *testing.T, users []*ent.User) {
 	t.Helper()
 	followers := make([]int, len(users))

@@ -21,39 +21,39 @@ import (
 	"tideline/storage"
 )
 
-// badShown is how many bad lines are reported one by one.
+// badShown is how many bad lines are reported individually.
 const badShown = 20
 
 // imported counts the results of an import.
 type imported struct {
 	lines   int // read
 	users   int // in the file
-	made    int // accounts that were made for them
+	made    int // accounts created for them
 	follows int // added
-	there   int // follows of the file that existed before
+	there   int // follows of the file that existed already
 	blocked int // not added because of a block
 	bad     int // lines
 	first   []badLine
 }
 
-// importer puts a follow file into the tables.
+// importer imports a follow file into the tables.
 //
-// The tables alone record the progress: each statement leaves out rows that exist,
-// so a second run passes quickly over the rows of a first one. It needs memory for
-// every name in the file, about 100 bytes each, and for one chunk of lines.
+// Only the tables record the progress: each statement omits rows that exist, so a second run passes
+// quickly over the rows of the first. It needs memory for every name in the file, about 100 bytes
+// each, and for one chunk of lines.
 type importer struct {
 	writer
 	sql  *sql.DB
 	ids  *ids.Generator
-	hash string // of the accounts it makes
+	hash string // password hash of the accounts it creates
 	now  func() time.Time
 
-	known map[string]int64 // handle to id, of accounts that certainly exist
+	known map[string]int64 // ids of accounts that certainly exist, by handle
 	done  imported
 }
 
 func runImport(ctx context.Context, s *storage.Stores, o Options, out, bar io.Writer) error {
-	hash := "" // no password matches this
+	hash := "" // no password matches the empty hash
 	if o.Password != "" {
 		var err error
 		if hash, err = password.Hash(o.Password); err != nil {
@@ -97,8 +97,8 @@ func newImporter(ctx context.Context, s *storage.Stores, hash string) (*importer
 	}, nil
 }
 
-// run imports r, of size bytes, 0 if that is not known. It also imports and counts
-// the lines before a failure of r.
+// run imports r, which has size bytes, or 0 if the size is unknown. If reading r fails, it still imports and
+// counts the lines before the failure.
 func (im *importer) run(ctx context.Context, r io.Reader, size int64, out io.Writer) error {
 	g, leased := errgroup.WithContext(ctx)
 	leased, release := context.WithCancel(leased)
@@ -119,8 +119,8 @@ func (im *importer) run(ctx context.Context, r io.Reader, size int64, out io.Wri
 	return g.Wait()
 }
 
-// readAll adds the follows of the file. unread is why the file could not be read to
-// its end, err why a statement failed.
+// readAll adds the follows of the file. unread is the error if the file could not be read to its end. err
+// is the error of a failed statement.
 func (im *importer) readAll(ctx context.Context, r io.Reader, step func()) (unread, err error) {
 	lines, err := newLineReader(r)
 	if err != nil {
@@ -162,7 +162,7 @@ func (im *importer) refuse(bad *badLine) {
 	}
 }
 
-// add adds at most chunk follows, and the accounts they need.
+// add adds at most chunk follows, and the accounts that they need.
 func (im *importer) add(ctx context.Context, pairs [][2]string) error {
 	if err := ctx.Err(); err != nil || len(pairs) == 0 {
 		return err
@@ -185,8 +185,7 @@ func (im *importer) add(ctx context.Context, pairs [][2]string) error {
 	return nil
 }
 
-// addUsers makes the missing accounts of all names in pairs, and adds them to
-// known.
+// addUsers creates the missing accounts of all names in pairs, and adds all of them to known.
 func (im *importer) addUsers(ctx context.Context, pairs [][2]string) error {
 	var unknown []string
 	for _, pair := range pairs {
@@ -196,7 +195,7 @@ func (im *importer) addUsers(ctx context.Context, pairs [][2]string) error {
 			}
 		}
 	}
-	// In order, so that two imports do not deadlock.
+	// Sorted, so that two imports do not deadlock.
 	slices.Sort(unknown)
 	unknown = slices.Compact(unknown)
 	for len(unknown) > 0 {
@@ -215,8 +214,8 @@ func (im *importer) addUsers(ctx context.Context, pairs [][2]string) error {
 	return nil
 }
 
-// makeUsers makes accounts. It returns the handles that must be looked up again,
-// because another process took one of them meanwhile.
+// makeUsers creates accounts. It returns the handles that must be looked up again, because another
+// process took one of them meanwhile.
 func (im *importer) makeUsers(ctx context.Context, handles []string) ([]string, error) {
 	now := im.now().UTC().Truncate(time.Millisecond)
 	rows := make([][]any, len(handles))
@@ -242,9 +241,8 @@ func (im *importer) makeUsers(ctx context.Context, handles []string) ([]string, 
 	return nil, nil
 }
 
-// settle makes the rest of the tables consistent with the follows: it deletes
-// follows that a block forbids and requests that have been granted, then counts. A
-// second call changes nothing.
+// settle makes the other tables consistent with the follows. It deletes follows that a block forbids and
+// requests that were granted, then sets the counters. A second call changes nothing.
 func (im *importer) settle(ctx context.Context, out io.Writer) error {
 	result, err := im.sql.ExecContext(ctx, `DELETE FROM follows WHERE id IN (
 		SELECT f.id FROM blocks b JOIN follows f ON f.follower_id = b.blocker_id AND f.followee_id = b.blocked_id
@@ -266,7 +264,7 @@ func (im *importer) settle(ctx context.Context, out io.Writer) error {
 	}
 
 	if im.dialect == dialect.Postgres {
-		// PostgreSQL plans for empty tables until it analyzes them by itself.
+		// PostgreSQL plans for empty tables until it analyzes them.
 		if _, err := im.sql.ExecContext(ctx, "ANALYZE users, follows"); err != nil {
 			return fmt.Errorf("analyze: %w", err)
 		}
@@ -288,7 +286,7 @@ func (im *importer) settle(ctx context.Context, out io.Writer) error {
 	return nil
 }
 
-// count sets the follow counters of the users, whose ids ascend.
+// count sets the follow counters of the users. Their ids must ascend.
 func (im *importer) count(ctx context.Context, users []int64) error {
 	tx, err := im.sql.BeginTx(ctx, nil)
 	if err != nil {
@@ -301,9 +299,9 @@ func (im *importer) count(ctx context.Context, users []int64) error {
 		if _, err := tx.ExecContext(ctx, "SET LOCAL jit = off"); err != nil {
 			return err
 		}
-		// Every transaction that changes a counter's column takes this lock, and others
-		// append deltas. It must be taken before the statement that counts begins, which
-		// then sees what was committed until that moment.
+		// Every transaction that changes a counter's column takes this lock; others append
+		// deltas. The lock must be taken before the counting statement begins, so that the
+		// statement sees everything committed before.
 		query, args := entsql.Dialect(im.dialect).Select("id").From(entsql.Table("users")).Where(these).
 			OrderBy("id").For(entsql.LockUpdate, entsql.WithLockClause("FOR NO KEY UPDATE")).Query()
 		if _, err := tx.ExecContext(ctx, query, args...); err != nil {
@@ -333,7 +331,7 @@ func (d imported) print(out io.Writer, file string) {
 		d.follows, d.there, d.blocked)
 }
 
-// countingReader counts the bytes that have been read.
+// countingReader counts the bytes read.
 type countingReader struct {
 	r io.Reader
 	n atomic.Int64

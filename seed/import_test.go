@@ -21,7 +21,7 @@ import (
 	"tideline/storage/storagetest"
 )
 
-// write stores a follow file for a test.
+// write creates a follow file for a test.
 func write(t *testing.T, content string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "follows.txt")
@@ -41,8 +41,7 @@ func options(follows string) Options {
 	return Options{Users: 200, Posts: 2000, Seed: 1, Follows: follows}
 }
 
-// graph returns the follows, as "a b", and the counters, as "a followers
-// following".
+// graph returns the follows as "a b", and the counters as "a followers following".
 func graph(t *testing.T, db *ent.Client) (follows, counters []string) {
 	t.Helper()
 	users, err := db.User.Query().Order(user.ByHandle()).All(t.Context())
@@ -83,8 +82,8 @@ func requireCounted(t *testing.T, s *storage.Stores) {
 	}
 }
 
-// bigFile returns a file of several chunks, with bad lines, comments and
-// repetitions in it, and the follows in the order of their first lines.
+// bigFile returns a file of several chunks that contains bad lines, comments and repetitions, and its follows
+// in the order of their first lines.
 func bigFile() (content string, follows []string) {
 	r := rand.New(rand.NewPCG(7, 7))
 	var b strings.Builder
@@ -138,7 +137,7 @@ func TestImport(t *testing.T) {
 	})
 }
 
-// cancelAfter ends a context once it has read a number of bytes.
+// cancelAfter cancels a context after a number of bytes were read.
 type cancelAfter struct {
 	r      io.Reader
 	left   int
@@ -171,8 +170,8 @@ func TestImportGoesOnAfterAnInterruption(t *testing.T) {
 			cancel()
 		}
 		require.Positive(t, stops)
-		// Between two statements of the last step, as kill -9 may: some chunks of
-		// users are counted, others are not.
+		// A kill -9 can happen between two statements of the last step: some chunks of users
+		// are counted, others are not.
 		_, err := s.SQL.ExecContext(t.Context(), "UPDATE users SET follower_count = 77 WHERE id % 2 = 0")
 		require.NoError(t, err)
 

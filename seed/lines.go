@@ -12,24 +12,24 @@ import (
 	"tideline/feed/account"
 )
 
-// maxLine is the longest line in bytes. Two handles take 61.
+// maxLine is the length of the longest allowed line in bytes. Two handles take 61.
 const maxLine = 4096
 
-// badLine is a line that is not imported.
+// badLine is a line that is not imported, as an error.
 type badLine struct {
-	number int // the file's first is 1
+	number int // the first line is 1
 	reason string
 }
 
 func (b *badLine) Error() string { return fmt.Sprintf("line %d: %s", b.number, b.reason) }
 
-// lineReader reads a follow file: two names a line, separated by spaces or tabs.
+// lineReader reads a follow file: two names per line, separated by spaces or tabs.
 type lineReader struct {
 	r      *bufio.Reader
 	number int // of lines read
 }
 
-// newLineReader reads r, decompressed if it begins as gzip does.
+// newLineReader reads r. It decompresses r if it begins like gzip.
 func newLineReader(r io.Reader) (*lineReader, error) {
 	plain := bufio.NewReaderSize(r, maxLine)
 	if magic, err := plain.Peek(2); err == nil && magic[0] == 0x1f && magic[1] == 0x8b {
@@ -42,9 +42,8 @@ func newLineReader(r io.Reader) (*lineReader, error) {
 	return &lineReader{r: plain}, nil
 }
 
-// next returns the handles of the next line that is neither blank nor a comment.
-// Errors: *badLine, after which the caller may read on; io.EOF at the end; any
-// other when the file cannot be read.
+// next returns the handles of the next line that is neither blank nor a comment. Errors: *badLine, after
+// which the caller may continue; io.EOF at the end; any other error if the file cannot be read.
 func (l *lineReader) next() (follower, followee string, err error) {
 	for {
 		line, err := l.r.ReadSlice('\n')
@@ -73,7 +72,7 @@ func (l *lineReader) next() (follower, followee string, err error) {
 	}
 }
 
-// skipRest reads to the end of a line that is too long.
+// skipRest skips the rest of a line that is too long.
 func (l *lineReader) skipRest() error {
 	for {
 		_, err := l.r.ReadSlice('\n')
@@ -105,8 +104,8 @@ func (l *lineReader) parse(line string) (follower, followee string, err error) {
 	return handles[0], handles[1], nil
 }
 
-// handleOf returns the handle of a name in a file: u and the number for a number,
-// since files of numbered nodes are the most common, otherwise the name itself.
+// handleOf returns the handle of a name in a file: "u" and the number for a number, since files of numbered
+// nodes are the most common, and otherwise the name itself.
 func handleOf(name string) (string, bool) {
 	if strings.Trim(name, "0123456789") == "" {
 		name = "u" + name
@@ -115,7 +114,7 @@ func handleOf(name string) (string, bool) {
 	return handle, err == nil
 }
 
-// shown returns a short form of a piece of a file that is safe on a terminal.
+// shown returns a short form of some text of a file, safe to print on a terminal.
 func shown(s string) string {
 	const most = 60
 	if len(s) > most {

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// readLines reads a whole follow file: its follows, its bad lines and the error
-// that ended it, nil for io.EOF.
+// readLines reads a whole follow file. It returns the follows, the bad lines, and the error
+// that ended it, or nil for io.EOF.
 func readLines(t *testing.T, r io.Reader) (pairs [][2]string, bad []string, end error) {
 	t.Helper()
 	lines, err := newLineReader(r)
@@ -55,7 +55,7 @@ func TestLinesAreFollowsOrBad(t *testing.T) {
 		"   # " + long + "\n" +
 		"Alice  @bob_7 \n" +
 		"5 5\n" + // 7
-		"u6 6\n" + // 8: the same account
+		"u6 6\n" + // 8: the same account twice
 		"1 2 3\n" + // 9
 		"alone\n" + // 10
 		"mé 1\n" + // 11
@@ -85,7 +85,7 @@ func TestLinesAreFollowsOrBad(t *testing.T) {
 	assert.Equal(t, pairs, again)
 	assert.Equal(t, bad, badAgain)
 
-	// Compressed in parts, as after log rotation or concatenation.
+	// Concatenated gzip parts, as after log rotation.
 	parts := append(zipped(t, "1 2\n"), zipped(t, "3 4\n")...)
 	pairs, bad, err = readLines(t, bytes.NewReader(parts))
 	require.NoError(t, err)

@@ -15,11 +15,10 @@ import (
 	"tideline/feed/ids"
 )
 
-// history is the age of the oldest posts; people joined before that.
+// history is the age of the oldest posts. People joined before that.
 const history = 28 * 24 * time.Hour
 
-// network is a generated network. Its people are named by their index; the first is
-// DemoHandle's.
+// network is a generated network. Its people are identified by their index. The first one is the demo user.
 type network struct {
 	people                           []person
 	follows, requests, blocks, mutes []edge // oldest first
@@ -30,11 +29,11 @@ type network struct {
 type person struct {
 	id                int64
 	handle, name, bio string
-	approves          bool // its followers
+	approves          bool // the person approves followers
 	visibility        schema.Visibility
 	joined            time.Time
 	home              *culture
-	fame, zeal        float64 // weights: of getting followers, of posting
+	fame, zeal        float64 // weights for getting followers and for posting
 }
 
 type edge struct {
@@ -52,16 +51,16 @@ type post struct {
 
 type like struct{ person, post int }
 
-// maker makes a network. The same random numbers make the same network, except for
+// maker generates a network. The same seed generates the same network, except for
 // its times, which end at now.
 type maker struct {
 	*rand.Rand
 	now time.Time
 	network
 	used      map[int64]bool  // ids
-	related   map[[2]int]bool // from and to of every follow and request, both ways of every block
-	following map[int][]int   // followees of each
-	followers map[int][]int   // followers of each
+	related   map[[2]int]bool // (from, to) of every follow and request; both directions of every block
+	following map[int][]int   // followees by follower
+	followers map[int][]int   // followers by followee
 }
 
 func newMaker(seed uint64, now time.Time) *maker {
@@ -71,7 +70,7 @@ func newMaker(seed uint64, now time.Time) *maker {
 	}
 }
 
-// id makes an id of the time t that this network does not have yet.
+// id returns an id with the time t that this network does not use yet.
 func (m *maker) id(t time.Time) int64 {
 	for {
 		if id := ids.At(t) + m.Int64N(ids.PerStep); !m.used[id] {
@@ -81,7 +80,7 @@ func (m *maker) id(t time.Time) int64 {
 	}
 }
 
-// zipf returns n weights of which the k-th largest is 1/k^s, in random order.
+// zipf returns n weights in random order. The k-th largest is 1/k^s.
 func (m *maker) zipf(n int, s float64) []float64 {
 	weights := make([]float64, n)
 	for k, i := range m.Perm(n) {
@@ -91,7 +90,7 @@ func (m *maker) zipf(n int, s float64) []float64 {
 }
 
 // wheel draws indexes with probabilities in proportion to their weights.
-type wheel []float64 // sums of the weights so far
+type wheel []float64 // cumulative sums of the weights
 
 func newWheel(weights []float64) wheel {
 	sums, sum := make(wheel, len(weights)), 0.0
@@ -106,7 +105,7 @@ func (w wheel) draw(r *rand.Rand) int {
 	return sort.SearchFloat64s(w, r.Float64()*w[len(w)-1])
 }
 
-// makePeople makes n people. Their handles differ from each other.
+// makePeople makes n people with different handles.
 func (m *maker) makePeople(n int) {
 	fame, zeal := m.zipf(n, 0.9), m.zipf(n, 0.7)
 	handles := map[string]bool{}
@@ -131,7 +130,7 @@ func (m *maker) makePeople(n int) {
 	}
 }
 
-// free returns the handle, or the handle with the lowest number that is not taken.
+// free returns the handle, or the handle with the lowest numeric suffix that is not taken.
 func free(handle string, taken func(string) bool) string {
 	for n, h := 2, handle; ; n++ {
 		if !taken(h) {
@@ -154,7 +153,7 @@ func (m *maker) makeRelations() {
 	}
 	byFame := newWheel(fame)
 
-	// One friend of the demo's user is certain, and so are a few follow requests.
+	// The demo user always has one friend and a few follow requests.
 	m.follow(0, 1, false)
 	m.follow(1, 0, false)
 	for _, asker := range []int{2, 3, 4} {
@@ -173,7 +172,7 @@ func (m *maker) makeRelations() {
 			}
 		}
 	}
-	// The less famous a person is, the likelier that person follows back.
+	// The less famous a person is, the likelier they follow back.
 	for _, f := range slices.Clone(m.follows) {
 		if m.Float64() < 0.5/(1+float64(len(m.followers[f.to]))/mean) {
 			m.follow(f.to, f.from, false)
@@ -189,8 +188,8 @@ func (m *maker) makeRelations() {
 	}
 }
 
-// followee draws a person for i to follow: mostly a famous one, sometimes a
-// followee of a followee, sometimes anyone.
+// followee draws a person for i to follow: mostly a famous one, sometimes a followee of
+// a followee, sometimes anyone.
 func (m *maker) followee(i int, byFame wheel) int {
 	switch d := m.Float64(); {
 	case d < 0.7:
@@ -203,8 +202,8 @@ func (m *maker) followee(i int, byFame wheel) int {
 	return m.IntN(len(m.people))
 }
 
-// follow makes from follow to, or ask to follow, if to approves followers. It
-// reports whether it added either.
+// follow makes from follow to. If ask is set and to approves followers, it makes a follow request instead.
+// It reports whether it added either.
 func (m *maker) follow(from, to int, ask bool) bool {
 	if from == to || m.related[[2]int{from, to}] {
 		return false
@@ -225,8 +224,8 @@ func (m *maker) follow(from, to int, ask bool) bool {
 	return true
 }
 
-// block makes from block to, before any follow. It leaves out the demo's user and
-// the first few people, because visitors look at these.
+// block makes from block to, before any follow exists. It skips the demo user and the first few
+// people, because visitors look at these.
 func (m *maker) block(from, to int) {
 	if from == to || min(from, to) < 5 || m.related[[2]int{from, to}] {
 		return
@@ -240,10 +239,10 @@ func (m *maker) after(t time.Time) time.Time {
 	return t.Add(time.Duration(m.Int64N(int64(m.now.Sub(t))))).Truncate(time.Millisecond)
 }
 
-// one draws one element of the list.
+// one returns a random element of the list.
 func one[T any](m *maker, list []T) T { return list[m.IntN(len(list))] }
 
-// makePosts makes n posts, more of them recent than old.
+// makePosts makes n posts. Recent posts are more frequent than old ones.
 func (m *maker) makePosts(n int) {
 	zeal := make([]float64, len(m.people))
 	for i, p := range m.people {
@@ -255,8 +254,7 @@ func (m *maker) makePosts(n int) {
 		age := time.Minute + time.Duration(math.Pow(m.Float64(), 1.7)*float64(history-time.Hour))
 		p := post{id: m.id(m.now.Add(-age)), author: byZeal.draw(m.Rand)}
 		p.visibility = m.visibility(m.people[p.author].approves)
-		// Of every kind there is one by a friend of the demo's user and one by that
-		// user.
+		// The demo user and the demo user's friend each have one post of every visibility.
 		if i < 2*len(all) {
 			p.author, p.visibility = 1-i/len(all), all[i%len(all)]
 		}
@@ -286,7 +284,7 @@ func (m *maker) visibility(shy bool) schema.Visibility {
 // mostLikes bounds the likes of one post.
 const mostLikes = 500
 
-// makeLikes makes followers who may see a post like it: few posts get many likes.
+// makeLikes makes followers like posts that they may see. Few posts get many likes.
 func (m *maker) makeLikes() {
 	follows := make(map[[2]int]bool, len(m.follows))
 	for _, f := range m.follows {
@@ -314,7 +312,7 @@ func (m *maker) makeLikes() {
 	}
 }
 
-// celebrities returns the handles of the n people with the most followers.
+// celebrities returns the handles of the most people with the most followers.
 func (n *network) celebrities(most int) []string {
 	followers := make([]int, len(n.people))
 	for _, f := range n.follows {
@@ -332,7 +330,7 @@ func (n *network) celebrities(most int) []string {
 	return handles
 }
 
-// mention returns the handle of a followee for author's post to name.
+// mention returns the handle of one of author's followees, to mention in a post.
 func (m *maker) mention(author int) string {
 	if followed := m.following[author]; len(followed) > 0 {
 		return m.people[one(m, followed)].handle
@@ -340,7 +338,7 @@ func (m *maker) mention(author int) string {
 	return DemoHandle
 }
 
-// fill replaces every {slot} by a random element of its list, until none is left.
+// fill replaces {slots} by random elements of their lists until none is left.
 func (m *maker) fill(template string, lists map[string][]string) string {
 	var b strings.Builder
 	for {

@@ -9,8 +9,8 @@ import (
 	entsql "entgo.io/ent/dialect/sql"
 )
 
-// chunk is how many rows or values one statement has: about the fastest on both
-// databases, and below their limits on parameters.
+// chunk is how many rows or values one statement has. It is about the fastest size on both databases, and
+// below their limits on parameters.
 const chunk = 1000
 
 // writer writes rows in bulk.
@@ -21,8 +21,8 @@ type writer struct {
 	}
 }
 
-// insert adds the rows in their order and returns how many it added. With unless,
-// the columns of a unique index, it leaves out those that exist.
+// insert inserts the rows in order and returns how many it inserted. unless names the columns of a unique
+// index; rows that exist there are skipped.
 func (w writer) insert(ctx context.Context, table string, columns []string, rows [][]any, unless ...string) (int, error) {
 	added := 0
 	for some := range slices.Chunk(rows, chunk) {
@@ -47,7 +47,7 @@ func (w writer) insert(ctx context.Context, table string, columns []string, rows
 	return added, nil
 }
 
-// values returns a list for a condition of the query builder.
+// values converts a list for a condition of the query builder.
 func values[T any](list []T) []any {
 	all := make([]any, len(list))
 	for i, v := range list {
@@ -56,7 +56,7 @@ func values[T any](list []T) []any {
 	return all
 }
 
-// handlesIn looks up which of the handles are taken, and the ids of their users.
+// handlesIn returns the ids of the users who have one of the handles, by handle.
 func handlesIn(ctx context.Context, db *sql.DB, dialect string, handles []string) (map[string]int64, error) {
 	found := make(map[string]int64, len(handles))
 	for some := range slices.Chunk(handles, chunk) {

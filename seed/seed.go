@@ -1,23 +1,22 @@
-// Package seed makes a network to try Tideline on: a generated one, or one whose
-// follows a file lists. It hides how rows get into the tables in bulk, past the
-// rules that package feed applies to one request at a time.
+// Package seed fills a database to try Tideline with: it generates a demo network, or imports a
+// follow graph from a file. It writes rows in bulk, and bypasses package feed, which enforces
+// its rules on single requests.
+//
+// # Guarantees
 //
 // When Run returns nil:
 //
 //   - Every counter of the users and posts it touched equals a recount.
-//   - Requests could have made the rows: nobody follows themselves or, with a block
-//     between the two, each other; the author of a like may see the post; a request
-//     to follow has no follow beside it.
-//   - Running it again makes nothing twice.
+//   - The rows are possible results of requests: nobody follows themselves, or a user with whom there is a
+//     block; the author of a like may see the post; no follow request exists beside a follow.
+//   - Running it again creates nothing twice.
 //
-// The demo network is one transaction. An import is not: it commits as it goes, so
-// that it can be interrupted, even killed, at any point and run again. Its last
-// step sets the counters, and so does that of a second run.
+// The demo network is one transaction. An import commits as it proceeds, so it can be interrupted or killed
+// at any point and run again. The last step of each run sets the counters.
 //
-// It enqueues no jobs and publishes no live events. Feeds in Redis are built from
-// SQL when they are first read, so they show the seeded posts. The one exception is
-// an import that names accounts which are in use already: an inbox of one of them
-// gets the older posts of its new followees when it is next rebuilt.
+// Seeding enqueues no jobs and publishes no live events. Feeds in Redis are built from SQL when they are
+// first read, so they show the seeded posts. There is one exception: if an import names an account that is
+// already in use, its inbox gets the older posts of new followees only when it is next rebuilt.
 package seed
 
 import (
@@ -31,7 +30,7 @@ import (
 	"tideline/storage"
 )
 
-// Options says what to seed; the tags make flags of the command line.
+// Options says what to seed. Its tags define flags of the command line.
 type Options struct {
 	Users int    `env:"-" default:"200" help:"Demo network: this many people, 10 to 10000."`
 	Posts int    `env:"-" default:"2000" help:"Demo network: this many posts, 0 to 100000."`
@@ -57,11 +56,10 @@ func (o Options) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Run seeds the migrated database of s. It reports on out, and shows its progress
-// on progress: as a bar on a terminal, otherwise as a line now and then. Errors:
-// options that are not allowed; a demo network that exists already; a file that
-// cannot be read to its end (the lines before that are imported); with
-// Options.Strict, bad lines; [Interrupted] when ctx ends.
+// Run seeds the migrated database of s. It writes its report to out and its progress to progress: as a bar on
+// a terminal, otherwise as an occasional line. Errors: options that are not allowed; a demo network that
+// exists already; a file that cannot be read to its end (the lines before that are imported); bad lines, if
+// Options.Strict is set; [Interrupted] if ctx ends.
 func Run(ctx context.Context, s *storage.Stores, o Options, out, progress io.Writer) error {
 	if err := o.Validate(); err != nil {
 		return err

@@ -5,20 +5,19 @@ import (
 	"strings"
 )
 
-// culture is where a person is at home: the names there, and the language besides
-// English.
+// culture is a person's culture: its names, and its language besides English.
 type culture struct {
 	first, last []name
 	familyFirst bool // 李梅, not 梅李
 	bios, texts []string
-	own         float64 // share of the texts in their own language
+	own         float64 // share of the texts in the own language
 }
 
-// name is a name as it is written and as a handle spells it.
+// name is a name in its own script and in the spelling of handles.
 type name struct{ written, handle string }
 
-// names parses "Zoë=zoe José=jose Anna": a name without = is its own handle, in
-// lower case.
+// names parses a list such as "Zoë=zoe José=jose Anna". The handle of a name without
+// = is the name in lower case.
 func names(list string) []name {
 	var all []name
 	for _, field := range strings.Fields(list) {
@@ -31,7 +30,7 @@ func names(list string) []name {
 	return all
 }
 
-// name makes the name and the handle of a person. The handle may be taken.
+// name returns a random name and a handle for it. The handle may be taken.
 func (m *maker) name(home *culture) (written, handle string) {
 	first, last := one(m, home.first), one(m, home.last)
 	switch {
@@ -57,7 +56,7 @@ func (m *maker) name(home *culture) (written, handle string) {
 	}
 }
 
-// bio makes a line or two about a person; some have none.
+// bio returns a line or two about a person, or nothing for some people.
 func (m *maker) bio(home *culture) string {
 	if m.Float64() < 0.2 {
 		return ""
@@ -69,7 +68,7 @@ func (m *maker) bio(home *culture) string {
 	return m.fill(one(m, bios), words)
 }
 
-// text makes a post: mostly a remark, sometimes a few sentences or a long text.
+// text returns a post: mostly a remark, sometimes a few sentences or a long text.
 func (m *maker) text(author int) string {
 	home := m.people[author].home
 	if len(home.texts) > 0 && m.Float64() < home.own {
@@ -92,7 +91,7 @@ func (m *maker) text(author int) string {
 	return m.fill(one(m, titles), words) + "\n\n" + strings.Join(m.sentences(lengths...), "\n\n")
 }
 
-// sentences makes paragraphs of that many remarks each, none of them twice.
+// sentences returns paragraphs with the given numbers of remarks. No remark occurs twice.
 func (m *maker) sentences(lengths ...int) []string {
 	order := m.Perm(len(remarks))
 	paragraphs := make([]string, len(lengths))
@@ -169,7 +168,7 @@ var remarks = []string{
 	"I keep coming back to the same thought about {topic}: we ask the wrong question.",
 }
 
-// words are the lists that the slots of templates are filled from.
+// words has the lists from which template slots are filled.
 var words = map[string][]string{
 	"greeting": {"Good morning, {city}! {emoji}", "Good night 🌙", "{emoji}{emoji}{emoji}", "Hello world, hello {city}.", "Finally a day off.", "ok.", "Home. {emoji}"},
 	"city":     {"Lagos", "Lisbon", "Kyiv", "Chengdu", "São Paulo", "Kyoto", "Zürich", "Cairo", "Mumbai", "Montréal", "Reykjavík", "Accra", "Kraków", "Hanoi", "Oaxaca", "Glasgow", "Tromsø", "Izmir"},

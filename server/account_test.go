@@ -20,8 +20,8 @@ import (
 	"tideline/storage/storagetest"
 )
 
-// The path of an export is good until its file was sent whole: HEAD does not use it up, and
-// neither does a download that breaks off.
+// The path of an export is valid until its file was sent completely. HEAD requests and
+// interrupted downloads do not use it up.
 func TestExportIsGoodUntilItWasSentWhole(t *testing.T) {
 	url, stop := start(t, Serve, "--data-dir="+t.TempDir())
 	_, answer := servertest.Ask(t, http.MethodPost, url+"/graphql", `{"query":"mutation{signUp(input:{handle:\"ann\",password:\"correct horse\"}){token}}"}`)
@@ -55,7 +55,7 @@ func TestExportIsGoodUntilItWasSentWhole(t *testing.T) {
 	require.NoError(t, stop())
 }
 
-// A client that goes away in the middle of its download may begin it again.
+// A client that disconnects during its download may start it again.
 func TestBrokenDownloadLeavesThePathGood(t *testing.T) {
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
 		w := feedtest.New(t, s, feedtest.Options{})
@@ -82,13 +82,13 @@ func TestBrokenDownloadLeavesThePathGood(t *testing.T) {
 	})
 }
 
-// brokenWriter is the answer to a client that has gone away.
+// brokenWriter is an answer to a client that has disconnected.
 type brokenWriter struct{ *httptest.ResponseRecorder }
 
 func (brokenWriter) Write([]byte) (int, error) { return 0, syscall.EPIPE }
 
-// Whoever makes up credentials is refused without a look-up, on the API and at the address of
-// exports, and those who are signed in go on.
+// A client with made-up credentials is refused without a look-up, on the API and on the export path.
+// Signed-in clients at the address are not affected.
 func TestMadeUpCredentials(t *testing.T) {
 	t.Setenv("APP_SECRET", appSecret)
 	url, stop := start(t, Serve, "--rate-credentials=5", `--issuers=[{"issuer":"app","audience":"tideline","secret_env":"APP_SECRET"}]`)
@@ -107,7 +107,7 @@ func TestMadeUpCredentials(t *testing.T) {
 		require.Equal(t, http.StatusUnauthorized, status)
 		require.Contains(t, answer, `"reason":"`+wrong[i%len(wrong)].reason+`"`)
 	}
-	require.Eventually(t, func() bool { // one comes back each twelve seconds
+	require.Eventually(t, func() bool { // one attempt comes back every twelve seconds
 		status, _ := askFor(t, url, wrong[0].credential, "", "{viewer{handle}}")
 		return status == http.StatusTooManyRequests
 	}, time.Minute, time.Millisecond)
@@ -118,7 +118,7 @@ func TestMadeUpCredentials(t *testing.T) {
 	}
 	status, answer := servertest.Ask(t, http.MethodGet, url+"/account/export?secret=made-up", "")
 	require.Equal(t, http.StatusTooManyRequests, status, answer)
-	require.Eventually(t, func() bool { // once the process remembers the session, or a look-up is allowed again
+	require.Eventually(t, func() bool { // until the process has cached the session, or allows a look-up again
 		status, _ := askFor(t, url, ann, "", "{viewer{handle}}")
 		return status == http.StatusOK
 	}, time.Minute, time.Millisecond)

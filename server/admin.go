@@ -22,11 +22,11 @@ import (
 	"tideline/web"
 )
 
-// adminShutdown bounds what is left of a profile or a scrape when the process ends.
+// adminShutdown bounds how long profiles and scrapes in progress may continue when the process ends.
 const adminShutdown = time.Second
 
-// adminHandler answers operators: health, the metrics when there are any, profiles, and
-// at a server the admin page. The command line is not told, for it may have secrets.
+// adminHandler serves operators: health, metrics if they are enabled, profiles and, on a server, the admin
+// page. It omits pprof's cmdline handler, because the command line may contain secrets.
 func (p *process) adminHandler(scraped http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	p.health.serve(mux)
@@ -44,10 +44,9 @@ func (p *process) adminHandler(scraped http.Handler) http.Handler {
 	return p.limits.ResolveAddress(transport.IdentifyRequests(p.ownNames(secure(mux))))
 }
 
-// ownNames refuses requests whose Host is not a name of this address for operators: an IP
-// address, localhost, the name of the machine, the one in the settings of the address, or one
-// of AdminHosts. A page of another site whose name leads to this address, as by DNS rebinding,
-// sends its own name.
+// ownNames refuses requests whose Host is not a name of the operators' address. The names are any IP address,
+// localhost, the machine's hostname, the host in AdminAddr or WorkerAddr, and AdminHosts. The check stops DNS
+// rebinding: a page of another site whose name resolves to this address sends its own name as Host.
 func (p *process) ownNames(next http.Handler) http.Handler {
 	c := p.config
 	names := append([]string{"localhost"}, c.AdminHosts...)
@@ -74,7 +73,7 @@ func (p *process) ownNames(next http.Handler) http.Handler {
 	})
 }
 
-// hostOf is the Host of a request without port, brackets and the dot at the end of a name.
+// hostOf returns the host of a request without port, brackets and the trailing dot of a name.
 func hostOf(host string) string {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
@@ -82,7 +81,7 @@ func hostOf(host string) string {
 	return strings.TrimSuffix(strings.Trim(host, "[]"), ".")
 }
 
-// adminPage is the page of a server, whose streams end when ctx does.
+// adminPage returns the admin page of a server. Its streams end when ctx ends.
 func (p *process) adminPage(ctx context.Context, b backend, called graph.Backend, id int64) *admin.Page {
 	return admin.New(ctx, admin.Config{
 		Accounts: called.Accounts, Directory: b.directory, Moderation: called.Moderation, Audit: audit.New(b.home),
@@ -91,8 +90,8 @@ func (p *process) adminPage(ctx context.Context, b backend, called graph.Backend
 	})
 }
 
-// serveAdmin answers operators on the listener until ctx ends, also while the work
-// stops. A profile takes as long as was asked for, so writes have no bound.
+// serveAdmin serves operators on the listener until ctx ends, also while the work stops. It has no write
+// timeout, since a profile takes as long as its caller asks for.
 func (p *process) serveAdmin(l net.Listener) func(context.Context) error {
 	return func(ctx context.Context) error {
 		s := &http.Server{
@@ -104,7 +103,7 @@ func (p *process) serveAdmin(l net.Listener) func(context.Context) error {
 			late, cancel := context.WithTimeout(context.WithoutCancel(ctx), adminShutdown)
 			defer cancel()
 			if s.Shutdown(late) != nil {
-				_ = s.Close() // what is left is a profile
+				_ = s.Close() // only a profile can still be in progress
 			}
 		})
 		defer ended()
@@ -115,9 +114,8 @@ func (p *process) serveAdmin(l net.Listener) func(context.Context) error {
 	}
 }
 
-// HealthURL is where a process with these settings answers for itself: at AdminAddr
-// where there is one, or else at Addr. An address of all interfaces is asked on
-// loopback.
+// HealthURL returns the base URL of the health checks of a process with these settings: AdminAddr if it is
+// set, else Addr. It replaces an address of all interfaces by the loopback address.
 func (c Config) HealthURL() string {
 	scheme, addr := "http", c.AdminAddr
 	if addr == "" {
@@ -126,7 +124,7 @@ func (c Config) HealthURL() string {
 			scheme = "https"
 		}
 	}
-	host, port, _ := net.SplitHostPort(addr) // was validated
+	host, port, _ := net.SplitHostPort(addr) // Validate has checked it
 	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
 		host = "127.0.0.1"
 	}

@@ -17,7 +17,7 @@ import (
 	"tideline/storage/storagetest"
 )
 
-// With an address for operators, the public one tells nothing that is not public.
+// With an address for operators, the public address serves no information for operators.
 func TestOperatorsHaveAnAddressOfTheirOwn(t *testing.T) {
 	url, stop, log := startLogged(t, Serve, "--admin-addr=127.0.0.1:0", "--log-level=info")
 	admin := adminURL(t, log)
@@ -58,7 +58,8 @@ func TestOperatorsHaveAnAddressOfTheirOwn(t *testing.T) {
 	require.NoError(t, stop())
 }
 
-// A page of another site whose name leads to the address for operators sends that name.
+// The operators' address refuses requests of a page whose name resolves to it (DNS rebinding),
+// since they have that name as Host.
 func TestOperatorsAreAnsweredUnderOwnNamesOnly(t *testing.T) {
 	t.Parallel()
 	machine, err := os.Hostname()
@@ -109,7 +110,7 @@ func TestOperatorsOfAWorker(t *testing.T) {
 	require.NoError(t, <-ended)
 }
 
-// adminURL is where the log says that operators are answered.
+// adminURL returns the operators' address from the log.
 func adminURL(t *testing.T, log *syncBuffer) string {
 	t.Helper()
 	var found []string

@@ -16,7 +16,6 @@ import (
 	"tideline/feed/ids"
 	"tideline/feed/stream"
 	"tideline/graph"
-	"tideline/internal/fleet"
 	"tideline/internal/trace"
 	"tideline/live"
 	"tideline/queue"
@@ -40,7 +39,7 @@ func readAlerts(t *testing.T) (all []alert) {
 	return all
 }
 
-// exported are the names of all metrics that a process may export.
+// exported returns the names of all metrics that a process may export.
 func exported() (names []string) {
 	m := newMetrics()
 	m.CountSockets(func() int { return 0 })
@@ -49,7 +48,6 @@ func exported() (names []string) {
 	m.CountWorkers(new(queue.Queue))
 	m.Certificate(time.Now())
 	m.MeasureDisk(".")
-	m.CountSizes(map[fleet.Size]fleet.Adjuster{fleet.FanOutPage: {Now: func() int { return 0 }}})
 	m.CountStreams(func() stream.Stats { return stream.Stats{Invalidated: map[stream.Cause]uint64{stream.Changed: 0}} })
 	m.CountSpans(func() trace.Stats { return trace.Stats{} })
 	described := make(chan *prometheus.Desc, 1000)
@@ -62,8 +60,8 @@ func exported() (names []string) {
 	return names
 }
 
-// Whoever is woken finds the page that says what to do: each alert has its section in the
-// runbook, and each section its alert. Each alert is tried, and asks for metrics that there are.
+// Each alert has a section in the runbook, and each section an alert. Each alert is tested,
+// and uses metrics that exist.
 func TestAlertsHaveTheirPagesAndTheirMetrics(t *testing.T) {
 	runbook, err := os.ReadFile("../docs/runbook.md")
 	require.NoError(t, err)
@@ -101,7 +99,7 @@ func TestAlertsHaveTheirPagesAndTheirMetrics(t *testing.T) {
 	assert.Equal(t, "TIMEOUT", graph.CodeTimeout, "TidelineErrors counts it")
 }
 
-// The glossary names metrics that there are.
+// The glossary names only metrics that exist.
 func TestGlossaryNamesMetricsThatExist(t *testing.T) {
 	text, err := os.ReadFile("../docs/glossary.md")
 	require.NoError(t, err)

@@ -15,7 +15,7 @@ import (
 	"tideline/storage"
 )
 
-// askFor makes a request with a key, which acts for a user unless that is empty.
+// askFor makes a request with a key, which acts for a user unless actAs is empty.
 func askFor(t *testing.T, url, key, actAs, query string) (status int, answer string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/graphql", strings.NewReader(`{"query":"`+query+`"}`))
@@ -36,8 +36,8 @@ func askFor(t *testing.T, url, key, actAs, query string) (status int, answer str
 
 const posts = `mutation{createPost(input:{text:\"hello\"}){post{author{handle}}}}`
 
-// A backend signs users up and acts for them, by HTTP and on sockets; a key that is
-// revoked is out, with its sockets.
+// A backend signs users up and acts for them, over HTTP and on sockets. A revoked key is
+// refused, and its sockets are closed.
 func TestServersActForUsers(t *testing.T) {
 	dir, manager := t.TempDir(), ""
 	c, err := parse(t, "--data-dir="+dir, "--log-level=warn")
@@ -60,7 +60,7 @@ func TestServersActForUsers(t *testing.T) {
 	id := "tk_" + strings.Split(key, "_")[1]
 	require.Contains(t, answer, `"apiKey":{"id":"`+id+`","name":"app","scopes":["READ","WRITE"],"lastUsedAt":null,"revokedAt":null}`)
 
-	// Of the address's two sign-ups at once, the key takes none.
+	// The address may sign up two users at once. The key takes nothing from that rate.
 	for i := range 6 {
 		_, answer = askFor(t, url, key, "", `mutation{signUp(input:{handle:\"user`+string(rune('a'+i))+`\",password:\"correct horse\"}){user{id}}}`)
 		require.Contains(t, answer, `"data":{"signUp"`)
@@ -85,7 +85,7 @@ func TestServersActForUsers(t *testing.T) {
 		{"", `mutation{revokeApiKey(input:{id:\"` + id + `\"}){apiKey{id}}}`, "FORBIDDEN", 200},
 		{user, "{viewer{handle}}", `{"viewer":{"handle":"userf"}}`, 200},
 		{"", "{viewer{handle}}", `{"viewer":null}`, 200},
-		{user, "{timeline{nodes{text}}}", `{"text":"hello"}`, 200}, // answered without gqlgen
+		{user, "{timeline{nodes{text}}}", `{"text":"hello"}`, 200}, // executed without gqlgen
 	} {
 		status, answer := askFor(t, url, key, c.actAs, c.query)
 		require.Contains(t, answer, c.want, c.query)
@@ -142,8 +142,8 @@ func TestServersActForUsers(t *testing.T) {
 	}))
 }
 
-// A key with the scope import takes rows at its issuer, each with a result; the price of a
-// row is what is asked of it.
+// A key with the scope import writes rows at its issuer, and each row has a result. The price of a
+// row depends on its selected fields.
 func TestServersSendRows(t *testing.T) {
 	dir, key := t.TempDir(), ""
 	c, err := parse(t, "--data-dir="+dir, "--log-level=warn")
@@ -203,7 +203,7 @@ func dialWith(t *testing.T, header http.Header, url string) *servertest.Peer {
 	return &servertest.Peer{T: t, Conn: conn}
 }
 
-// migrateFor makes the tables that a configuration asks for.
+// migrateFor creates the tables for a configuration.
 func migrateFor(t *testing.T, c Config) {
 	t.Helper()
 	require.NoError(t, c.WithStores(t.Context(), Console{Out: t.Output(), Log: t.Output()}, func(stores *storage.Stores, _ *slog.Logger) error {

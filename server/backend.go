@@ -86,12 +86,12 @@ func (c Config) backend(stores *storage.Stores, log *slog.Logger, m *metrics.Met
 	return b, err
 }
 
-// keys are the API keys.
+// keys returns the manager of API keys.
 func (c Config) keys(stores *storage.Stores, log *slog.Logger) (*apikey.Keys, error) {
 	return apikey.New(apikey.Config{DB: stores.DB, MaxPage: c.MaxPage, Logger: log})
 }
 
-// deliverer delivers webhooks, and manages them.
+// deliverer returns the part that delivers and manages webhooks.
 func (c Config) deliverer(stores *storage.Stores, log *slog.Logger, m *metrics.Metrics) (*webhook.Deliverer, error) {
 	reach, err := c.webhookReach()
 	if err != nil {
@@ -100,7 +100,7 @@ func (c Config) deliverer(stores *storage.Stores, log *slog.Logger, m *metrics.M
 	return webhook.NewDeliverer(webhook.Config{DB: stores.DB, Dialect: stores.Dialect, Reach: reach, Observe: m.Webhook, Logger: log})
 }
 
-// verifier verifies the tokens of the issuers that are configured; nil when there are none.
+// verifier returns a verifier for the tokens of the configured issuers. It is nil if there are none.
 func (c Config) verifier(log *slog.Logger) (*identity.Verifier, error) {
 	issuers, err := identity.Read(c.Issuers)
 	if err != nil || len(issuers) == 0 {
@@ -109,7 +109,7 @@ func (c Config) verifier(log *slog.Logger) (*identity.Verifier, error) {
 	return identity.New(identity.Config{Issuers: issuers, Logger: log}), nil
 }
 
-// api has what the resolvers of a server call.
+// api builds the parts that a server's resolvers call.
 func (b backend) api(c Config, issuers *identity.Verifier, generator *ids.Generator, hub *live.Hub, log *slog.Logger) (a graph.Backend, err error) {
 	a.Home, a.Directory, a.Keys, a.MaxText, a.Avatars = b.home, b.directory, b.keys, c.MaxText, c.AvatarHosts
 	if a.Accounts, err = account.New(account.Config{
@@ -143,7 +143,7 @@ func (b backend) api(c Config, issuers *identity.Verifier, generator *ids.Genera
 	return a, err
 }
 
-// bulk takes many rows of other servers.
+// bulk returns the part that imports many rows at once from other servers.
 func (b backend) bulk(c Config, generator *ids.Generator, log *slog.Logger) (*bulk.Bulk, error) {
 	return bulk.New(bulk.Config{
 		DB: b.stores.DB, Dialect: b.stores.Dialect, Visibility: b.visibility, Timelines: b.timelines, Queue: b.jobs, IDs: generator, Sessions: b.sessions,

@@ -16,8 +16,7 @@ import (
 	"tideline/storage"
 )
 
-// Unsafe says what a configuration, a valid one, does that is not fit for strangers, as
-// far as the settings tell.
+// Unsafe lists what the settings of a valid configuration make unsafe when strangers use the server.
 func (c Config) Unsafe() []string {
 	var found []string
 	when := func(is bool, format string, args ...any) {
@@ -49,13 +48,13 @@ func (c Config) Unsafe() []string {
 }
 
 const (
-	spareFiles         = 5000 // beside those of sockets: requests, connections to the stores
+	spareFiles         = 5000 // besides one for each socket: requests, connections to the stores
 	certificateWarning = 14 * 24 * time.Hour
-	clockWarning       = time.Second // tolerable between machines that keep time
+	clockWarning       = time.Second // tolerable between machines with synchronized clocks
 	surveyTimeout      = 5 * time.Second
 )
 
-// certificateUntil is when the certificate ends.
+// certificateUntil returns when the certificate expires.
 func (c Config) certificateUntil() (time.Time, error) {
 	pair, err := tls.LoadX509KeyPair(c.TLSCert, c.TLSKey)
 	if err != nil {
@@ -64,7 +63,7 @@ func (c Config) certificateUntil() (time.Time, error) {
 	return pair.Leaf.NotAfter, nil
 }
 
-// unsafeStores says what of the stores' own settings loses data, or slows down.
+// unsafeStores lists settings of the stores themselves that lose data or slow them down.
 func (c Config) unsafeStores(s storage.Survey) []string {
 	var found []string
 	for _, setting := range s.Forgetful {
@@ -93,15 +92,15 @@ func (c Config) unsafeStores(s storage.Survey) []string {
 	return found
 }
 
-// exposed reports whether others than this machine's users are to be served.
+// exposed reports whether the configuration serves more than the users of this machine.
 func (c Config) exposed() bool {
-	host, _, _ := net.SplitHostPort(c.Addr) // was validated
+	host, _, _ := net.SplitHostPort(c.Addr) // Validate has checked it
 	ip := net.ParseIP(host)
 	return c.Production || host != "localhost" && (ip == nil || !ip.IsLoopback())
 }
 
-// warn logs what is unsafe, where others than this machine's users are served. Stores
-// that cannot be asked are no reason not to start.
+// warn logs what is unsafe if the process serves more than the users of this machine. The process starts even
+// if the stores do not tell their settings.
 func (p *process) warn(ctx context.Context) error {
 	if !p.config.exposed() {
 		return nil
@@ -111,7 +110,7 @@ func (p *process) warn(ctx context.Context) error {
 	defer cancel()
 	survey, err := p.stores.Survey(ctx)
 	if err != nil {
-		p.log.WarnContext(ctx, "the stores' settings are not known", "err", err)
+		p.log.WarnContext(ctx, "the stores' settings are not known", "error", err)
 	}
 	for _, what := range append(found, p.config.unsafeStores(survey)...) {
 		p.log.WarnContext(ctx, "unsafe for production", "what", what)
@@ -119,9 +118,9 @@ func (p *process) warn(ctx context.Context) error {
 	return nil
 }
 
-// Check prints what would run with the settings, and what is unsafe for production, as
-// the stores say, too, where they are servers. It returns how much is unsafe. Errors: a
-// setting is not allowed, a store does not answer.
+// Check prints what the settings would run, and what is unsafe for production. If the stores are
+// servers, it asks them too. It returns the number of unsafe items. Errors: a setting is not
+// allowed; a store does not answer.
 func Check(ctx context.Context, c Config, console Console) (unsafe int, err error) {
 	if err := c.Validate(); err != nil {
 		return 0, err
@@ -149,7 +148,7 @@ func Check(ctx context.Context, c Config, console Console) (unsafe int, err erro
 	return len(found), nil
 }
 
-// describe says what would run.
+// describe prints what the settings would run.
 func (c Config) describe(out io.Writer) {
 	sql, rdb := c.storage().Places()
 	scheme := "http"
@@ -172,6 +171,6 @@ func (c Config) describe(out io.Writer) {
 	}
 	fmt.Fprintf(out, "  Traces     %s\n", traced)
 	fmt.Fprintf(out, "  Timelines  inboxes of %d, authors with more than %d followers are pulled, kept for %v\n", c.InboxCap, c.PullAbove, c.ActiveFor)
-	names, _ := ranking.Read(c.Rankings) // was validated
+	names, _ := ranking.Read(c.Rankings) // Validate has checked it
 	fmt.Fprintf(out, "  Rankings   %s\n", strings.Join(append([]string{ranking.Hot}, slices.Sorted(maps.Keys(names))...), ", "))
 }

@@ -17,7 +17,7 @@ import (
 	"tideline/storage/storagetest"
 )
 
-// guarded is a configuration for strangers in which nothing is unsafe.
+// guarded are the settings of a server for strangers in which nothing is unsafe.
 var guarded = []string{
 	"--production", "--trusted-proxies=10.0.0.0/8", "--admin-addr=127.0.0.1:0", "--new-account-for=24h", "--max-sockets=10",
 }
@@ -77,7 +77,7 @@ func TestUnsafeStores(t *testing.T) {
 	}
 }
 
-// A process for strangers says what is unsafe when it starts, as the check does; one for
+// A process for strangers logs at its start what the check finds unsafe. A process for
 // this machine alone does not.
 func TestStartWarnsOfWhatTheCheckFinds(t *testing.T) {
 	config := storagetest.Config(storagetest.Real(t))
@@ -148,8 +148,8 @@ func TestSecretsFromFiles(t *testing.T) {
 	require.ErrorContains(t, err, "are both set")
 }
 
-// Each variable that a document or an example of deployment names is a setting, and each
-// setting that is a secret is known to be one.
+// Each variable in a document or a deployment example is a setting. Each secret
+// setting is marked as a secret.
 func TestDocumentsNameSettingsThatExist(t *testing.T) {
 	parser, err := kong.New(&Config{}, kong.DefaultEnvars(EnvPrefix), kong.Vars(Vars()))
 	require.NoError(t, err)
@@ -174,7 +174,7 @@ func TestDocumentsNameSettingsThatExist(t *testing.T) {
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil || strings.HasSuffix(file, "CHANGELOG.md") {
-			continue // a folder, or what was
+			continue // a folder, or history
 		}
 		for _, name := range regexp.MustCompile(`TIDELINE_[A-Z_]*[A-Z]`).FindAllString(string(text), -1) {
 			named++
@@ -187,13 +187,13 @@ func TestDocumentsNameSettingsThatExist(t *testing.T) {
 }
 
 func TestACertificateNearItsEndIsUnsafe(t *testing.T) {
-	cert, key, _ := certificate(t) // for an hour
+	cert, key, _ := certificate(t) // valid for an hour
 	c, err := parse(t, append(slices.Clone(guarded), "--tls-cert="+cert, "--tls-key="+key)...)
 	require.NoError(t, err)
 	require.Contains(t, strings.Join(c.Unsafe(), "\n"), "the TLS certificate ends at 20")
 }
 
-// The settings of the page about two machines leave nothing that is unsafe, on either.
+// The settings of the page about two machines leave nothing unsafe on either machine.
 func TestTwoMachinesAreSafe(t *testing.T) {
 	page, err := os.ReadFile("../docs/two-machines.md")
 	require.NoError(t, err)

@@ -23,18 +23,16 @@ import (
 	"tideline/internal/trace"
 	"tideline/queue"
 	"tideline/server/limit"
-	"tideline/server/sizes"
 	"tideline/server/transport"
 	"tideline/storage"
 	"tideline/timeline"
 	"tideline/workers"
 )
 
-// Config has every setting of a Tideline process, as the command line has it: each
-// field is a flag, and the environment variable TIDELINE_ with the flag's name in
-// capitals. A secret one may be in a file, which the variable with _FILE at its end
-// names. The tags have the defaults. Packages limit and transport have none of
-// their own for these settings; those of the other packages are the same.
+// Config has every setting of a Tideline process. Each field is a flag of the command line and an environment
+// variable: TIDELINE_ and the flag's name in capitals. A secret can also be in a file, named by the variable
+// with the suffix _FILE. The tags hold the defaults. Packages limit and transport have no defaults of their
+// own for these settings. The defaults of other packages are the same as these.
 type Config struct {
 	Addr            string   `group:"Network" default:"127.0.0.1:8080" help:"Address to serve the app, the API and GraphiQL on, as host:port."`
 	AdminAddr       string   `group:"Network" placeholder:"HOST:PORT" help:"Address of its own for operators, without TLS: /livez, /readyz, /metrics and /debug/pprof. With it no other address answers /metrics. Keep it private. Default: none; /metrics is at --addr then."`
@@ -122,8 +120,8 @@ type Config struct {
 	TracesHeaders  string  `group:"Process" secret:"" placeholder:"NAME=VALUE,..." help:"Headers for the collector, values escaped as in URLs; or in the file that TIDELINE_TRACES_HEADERS_FILE names. Default: none."`
 }
 
-// Vars has the defaults and bounds in the tags of Config that its packages tell: the
-// command line puts them in place of ${...}.
+// Vars returns the defaults and bounds that the tags of Config refer to as ${...}. The
+// command line inserts them.
 func Vars() map[string]string {
 	vars := map[string]string{
 		"active_for": short(timeline.DefaultActiveFor), "rank_decay": short(ranking.DefaultDecay), "session_ttl": short(account.DefaultSessionTTL), "deletion_grace": short(account.DefaultGrace),
@@ -140,7 +138,7 @@ func Vars() map[string]string {
 	return vars
 }
 
-// short is the duration without the zeros at its end: 72h, not 72h0m0s.
+// short formats the duration without trailing zero units: 72h, not 72h0m0s.
 func short(d time.Duration) string {
 	text := strings.TrimSuffix(d.String(), "0s")
 	if hours, whole := strings.CutSuffix(text, "h0m"); whole {
@@ -149,11 +147,11 @@ func short(d time.Duration) string {
 	return text
 }
 
-// EnvPrefix begins the name of every environment variable of Tideline.
+// EnvPrefix begins the name of every environment variable of Tideline, before an underscore.
 const EnvPrefix = "TIDELINE"
 
-// Validate names every setting that is not allowed, and says what is. The bounds of
-// a setting that is passed on are those of the package that gets it.
+// Validate names every setting that is not allowed, and says which values are. A setting that is passed on to
+// another package has the bounds of that package.
 func (c Config) Validate() error {
 	var errs []error
 	bad := func(field string, value any, allowed string) {
@@ -200,9 +198,9 @@ func (c Config) Validate() error {
 	number("SmallWorkers", c.SmallWorkers, 1, queue.MaxWorkers)
 	number("LargeWorkers", c.LargeWorkers, 1, queue.MaxWorkers)
 	number("RelationWorkers", c.RelationWorkers, 1, queue.MaxWorkers)
-	number("FanOutPage", c.FanOutPage, sizes.LeastPage, sizes.MostPage)
+	number("FanOutPage", c.FanOutPage, 100, 30_000)
 	number("FanOutPart", c.FanOutPart, 1000, 1_000_000_000)
-	number("LargeAudience", c.LargeAudience, 1, sizes.MostLargeAudience)
+	number("LargeAudience", c.LargeAudience, 1, 1_000_000_000)
 	duration("ShutdownGrace", c.ShutdownGrace, time.Second, 10*time.Minute)
 	if _, err := identity.Read(c.Issuers); err != nil {
 		for line := range strings.Lines(err.Error()) {
@@ -220,9 +218,9 @@ func (c Config) Validate() error {
 	return asSettings(errors.Join(errs...))
 }
 
-// asSettings rewrites an error of which each line begins with the name of a field,
-// as in "MaxBody is 1: it must be …", to name the flag and the environment variable
-// of the field by that name. Lines that begin otherwise stay as they are.
+// asSettings rewrites an error in which each line begins with the name of a field, as in
+// "MaxBody is 1: it must be …". It replaces the name by the field's flag and environment
+// variable. Other lines stay as they are.
 func asSettings(err error) error {
 	if err == nil {
 		return nil
@@ -241,7 +239,7 @@ func asSettings(err error) error {
 
 var wordStart = regexp.MustCompile(`(.)([A-Z])`)
 
-// flagOf is the name of a field's flag.
+// flagOf returns the name of a field's flag.
 func flagOf(field reflect.StructField) string {
 	if name := field.Tag.Get("name"); name != "" {
 		return name
@@ -249,7 +247,7 @@ func flagOf(field reflect.StructField) string {
 	return strings.ToLower(wordStart.ReplaceAllString(field.Name, "$1-$2"))
 }
 
-// Database names the database of the configuration, a valid one, without its password.
+// Database names the database of a valid configuration, without its password.
 func (c Config) Database() string {
 	sql, _ := c.storage().Places()
 	return sql
@@ -259,7 +257,7 @@ func (c Config) storage() storage.Config {
 	return storage.Config{DataDir: c.DataDir, DatabaseURL: c.DatabaseURL, SQLiteSync: c.SQLiteSync, RedisURL: c.RedisURL, RedisIncarnation: c.RedisIncarnation}
 }
 
-// traces is where traces go.
+// traces returns the settings for traces.
 func (c Config) traces(role Role, log *slog.Logger) trace.Config {
 	return trace.Config{
 		TracesEndpoint: c.TracesEndpoint, TracesShare: c.TracesShare, TracesHeaders: c.TracesHeaders,
@@ -267,7 +265,7 @@ func (c Config) traces(role Role, log *slog.Logger) trace.Config {
 	}
 }
 
-// requestLimits are the limits of one request.
+// requestLimits returns the limits of one request.
 func (c Config) requestLimits() exec.Limits {
 	return exec.Limits{
 		DocumentBytes: c.MaxDocument, Tokens: c.MaxTokens, Depth: c.MaxDepth, Aliases: c.MaxAliases,
@@ -275,7 +273,7 @@ func (c Config) requestLimits() exec.Limits {
 	}
 }
 
-// limits are the limits of a client.
+// limits returns the limits of a client.
 func (c Config) limits(log *slog.Logger) limit.Config {
 	return limit.Config{
 		Off:          c.RateLimit == "off",
@@ -288,8 +286,7 @@ func (c Config) limits(log *slog.Logger) limit.Config {
 	}
 }
 
-// transport has the settings of the transports, and none of the parts that they
-// work with.
+// transport returns the settings of the transports. The caller adds the parts that they work with.
 func (c Config) transport() transport.Config {
 	return transport.Config{
 		RequestTimeout: c.RequestTimeout, MaxBody: c.MaxBody, MaxCost: c.MaxCost,
@@ -298,7 +295,7 @@ func (c Config) transport() transport.Config {
 	}
 }
 
-// policy is how home timelines are kept. Error: the setting of rankings cannot be read.
+// policy returns how home timelines are kept. Error: the setting Rankings cannot be read.
 func (c Config) policy() (home.Policy, error) {
 	rankings, err := ranking.Read(c.Rankings)
 	p := home.Policy{PullAbove: c.PullAbove, RankDecay: c.RankDecay, Rankings: rankings, MaxPage: c.MaxPage}
@@ -311,12 +308,12 @@ func (c Config) policy() (home.Policy, error) {
 	return p, err
 }
 
-// timelines is how feeds are kept in Redis.
+// timelines returns how feeds are kept in Redis.
 func (c Config) timelines() timeline.Config {
 	return timeline.Config{InboxCap: c.InboxCap, OutboxCap: c.OutboxCap, ActiveFor: c.ActiveFor}
 }
 
-// webhookReach is where webhooks may be sent.
+// webhookReach returns the addresses to which webhooks may be sent.
 func (c Config) webhookReach() (r webhook.Reach, err error) {
 	r.HTTP = c.WebhookHTTP == "on"
 	for _, text := range c.WebhookNetworks {

@@ -31,7 +31,7 @@ import (
 	"tideline/workers"
 )
 
-// parse reads arguments as the command line does.
+// parse parses arguments as the command line does.
 func parse(t *testing.T, args ...string) (Config, error) {
 	var c Config
 	parser, err := kong.New(&c, kong.DefaultEnvars(EnvPrefix), kong.Vars(Vars()), kong.Exit(func(int) {}))
@@ -51,12 +51,12 @@ func TestDefaultsAreValid(t *testing.T) {
 	require.True(t, c.graphiql())
 }
 
-// The settings of a package that has defaults of its own have the same ones.
+// The defaults of the settings equal the defaults of the packages that have their own.
 func TestDefaultsAreThoseOfThePackages(t *testing.T) {
 	c, err := parse(t)
 	require.NoError(t, err)
 	requests := exec.DefaultLimits
-	requests.PageSize, requests.CacheBytes = 0, 0 // are no settings
+	requests.PageSize, requests.CacheBytes = 0, 0 // these are not settings
 	require.Equal(t, requests, c.requestLimits())
 	require.Equal(t, timeline.DefaultInboxCap, c.InboxCap)
 	require.Equal(t, timeline.DefaultOutboxCap, c.OutboxCap)
@@ -158,8 +158,8 @@ func TestInvalidSettings(t *testing.T) {
 	}
 }
 
-// Every setting with a range takes both ends of it and nothing beyond, and its error
-// and its help name them. Every switch names its positions.
+// Every setting with a range accepts both bounds and nothing beyond. Its error and its help name the
+// bounds. Every switch names its values.
 func TestEverySettingIsValidated(t *testing.T) {
 	parser, err := kong.New(&Config{}, kong.DefaultEnvars(EnvPrefix), kong.Vars(Vars()))
 	require.NoError(t, err)
@@ -276,7 +276,7 @@ func TestReadiness(t *testing.T) {
 	status, body = ask()
 	require.Equal(t, http.StatusOK, status)
 	require.JSONEq(t, `{"ready":true,"checks":{"sql":"ok","redis":"degraded"}}`, body)
-	require.Contains(t, logged.String(), `msg=degraded check=redis err="some masters of the Redis Cluster do not answer: one of three"`)
+	require.Contains(t, logged.String(), `msg=degraded check=redis error="some masters of the Redis Cluster do not answer: one of three"`)
 	require.Contains(t, scraped(), `tideline_check{check="redis",state="degraded"} 1`)
 
 	failure = nil
@@ -293,7 +293,7 @@ func TestReadiness(t *testing.T) {
 		require.Equal(t, http.StatusServiceUnavailable, status)
 		require.JSONEq(t, `{"ready":false,"checks":{"sql":"ok","redis":"failed"}}`, body)
 	}
-	require.Equal(t, 1, strings.Count(logged.String(), `msg="not ready" check=redis err=secret`), "%s", logged)
+	require.Equal(t, 1, strings.Count(logged.String(), `msg="not ready" check=redis error=secret`), "%s", logged)
 	require.Contains(t, scraped(), `tideline_check{check="redis",state="failed"} 1`)
 	require.Contains(t, scraped(), `tideline_check{check="redis",state="degraded"} 0`)
 
@@ -306,8 +306,8 @@ func TestReadiness(t *testing.T) {
 	require.Contains(t, scraped(), `tideline_check{check="redis",state="ok"} 1`)
 }
 
-// A server whose Redis is lost serves on, and says what that means; before it had Redis
-// once it does not.
+// A server that loses Redis still serves, and /readyz says what that means. A server that has
+// never reached Redis is not ready.
 func TestReadinessWithoutASparePart(t *testing.T) {
 	t.Parallel()
 	failure := errors.New("secret")
@@ -332,10 +332,10 @@ func TestReadinessWithoutASparePart(t *testing.T) {
 	status, body = ask()
 	require.Equal(t, http.StatusOK, status)
 	require.JSONEq(t, `{"ready":true,"checks":{"redis":"degraded"},"means":{"redis":"pages are slower"}}`, body)
-	require.Contains(t, logged.String(), `msg=degraded check=redis err=secret means="pages are slower"`)
+	require.Contains(t, logged.String(), `msg=degraded check=redis error=secret means="pages are slower"`)
 }
 
-// A number without a unit says nothing: durations are seconds in JSON, and say so.
+// A number without a unit is ambiguous, so durations in JSON are seconds and their keys say so.
 func TestDurationsInTheLogHaveTheirUnit(t *testing.T) {
 	var out strings.Builder
 	log, err := newLogger(&out, "json", "info")

@@ -11,8 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The dashboard asks for metrics that there are, shows each of Tideline's own, and no panel
-// covers another.
+// The dashboard uses metrics that exist and shows each of Tideline's own. No panel covers another.
 func TestDashboardShowsEveryMetric(t *testing.T) {
 	text, err := os.ReadFile("../deploy/grafana/tideline.json")
 	require.NoError(t, err)

@@ -9,14 +9,13 @@ import (
 	"strings"
 )
 
-// serviceLink matches variables that Kubernetes gives every pod for each service:
-// those of a service called tideline look like settings.
+// serviceLink matches the variables that Kubernetes sets in every pod for each service. The variables of a
+// service called tideline look like settings.
 var serviceLink = regexp.MustCompile(`^TIDELINE_([A-Z0-9_]+_)?(SERVICE_HOST|SERVICE_PORT|PORT)(_[A-Z0-9_]+)?$`)
 
-// CheckEnv names the variables of an environment, as os.Environ has it, that begin
-// with EnvPrefix but are not among the known ones: a misspelt setting would
-// otherwise be ignored in silence. Its error is no reason not to start: the
-// environment may be made for a newer version.
+// CheckEnv returns an error that names the variables of an environment, in the form of os.Environ, that begin
+// with EnvPrefix but are not known. Without it a misspelt setting would be ignored silently. A process may
+// start despite the error: the environment may be written for a newer version.
 func CheckEnv(environ, known []string) error {
 	var errs []error
 	for _, entry := range environ {
@@ -33,13 +32,12 @@ func CheckEnv(environ, known []string) error {
 	return errors.Join(errs...)
 }
 
-// SecretFile is the environment variable that names the file of a secret setting: the
-// setting's own with _FILE.
+// SecretFile returns the environment variable that names the file of a secret setting.
 func SecretFile(setting string) string { return setting + "_FILE" }
 
-// Secret reads the value of a secret setting from the file that SecretFile names, less
-// the line's end; found is false when no file is named. Errors: the setting itself is
-// in the environment, too; the file cannot be read, is empty, or is no line.
+// Secret reads a secret setting from the file that SecretFile names, without the end of the line. found is
+// false if no file is named. Errors: the setting itself is also in the environment; the file cannot be read,
+// is empty, or has more than one line.
 func Secret(setting string) (value string, found bool, err error) {
 	name := SecretFile(setting)
 	file := os.Getenv(name)
@@ -60,8 +58,7 @@ func Secret(setting string) (value string, found bool, err error) {
 	return value, true, nil
 }
 
-// nearest is the candidate with the fewest edits from the name, "" when all have
-// many.
+// nearest returns the known name with the fewest edits from name, or "" if none is within 4 edits.
 func nearest(name string, known []string) string {
 	best, distance := "", 5
 	for _, candidate := range known {
@@ -72,7 +69,7 @@ func nearest(name string, known []string) string {
 	return best
 }
 
-// edits is the Levenshtein distance of two names in ASCII.
+// edits returns the Levenshtein distance between two ASCII names.
 //
 // Cost: the product of their lengths.
 func edits(a, b string) int {

@@ -11,10 +11,9 @@ import (
 	"tideline/server/transport"
 )
 
-// serveExport streams all that is kept of a user to a client that has the path of the export.
-// The path is used up when the file was sent whole, and not before: HEAD, and a download that
-// breaks off, leave it good. Such a download has no last line, and the connection ends without
-// the end of the body.
+// serveExport streams all data of a user to a client that has the export's secret path. The path expires only
+// after the whole file was sent: a HEAD request or an interrupted download leaves it valid. An interrupted
+// download lacks the last line, and the connection ends without the end of the body.
 func (p *process) serveExport(sessions *account.Sessions) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		ctx := r.Context()
@@ -50,8 +49,8 @@ func (p *process) serveExport(sessions *account.Sessions) http.HandlerFunc {
 	}
 }
 
-// findExport finds the offer that a request asks for, as far as its address may ask. A download
-// counts as a log-in does, since it reads everything of a user.
+// findExport finds the export that a request asks for, under the limits of its address. A download counts as
+// a log-in, since it reads all data of a user.
 func (p *process) findExport(r *http.Request, sessions *account.Sessions) (offer account.Offer, err error) {
 	ctx, address := r.Context(), limit.AddressOf(r.RemoteAddr)
 	done, refused := p.limits.Attempt(ctx, address)
@@ -72,10 +71,11 @@ func (p *process) findExport(r *http.Request, sessions *account.Sessions) (offer
 	return offer, nil
 }
 
-// patient lets an answer take as long as it goes on.
+// patient extends the write deadline with each line, so that an export may take any time
+// while it makes progress.
 type patient struct{ http.ResponseWriter }
 
 func (p patient) Write(line []byte) (int, error) {
-	_ = http.NewResponseController(p.ResponseWriter).SetWriteDeadline(time.Now().Add(writeSlack)) // else the usual one holds
+	_ = http.NewResponseController(p.ResponseWriter).SetWriteDeadline(time.Now().Add(writeSlack)) // if this fails, the server's deadline holds
 	return p.ResponseWriter.Write(line)
 }

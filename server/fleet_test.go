@@ -13,8 +13,7 @@ import (
 	"tideline/storage"
 )
 
-// A process whose row SQL does not take serves and works, tells of it in the log, and stops
-// in order.
+// A process that cannot write its row to SQL still serves and works, logs the failure, and stops in order.
 func TestProcessServesWithoutItsRow(t *testing.T) {
 	dir := t.TempDir()
 	stores, err := storage.Open(t.Context(), storage.Config{DataDir: dir}, slog.New(slog.DiscardHandler))

@@ -2,8 +2,8 @@ package server
 
 import "net/http"
 
-// secure sets the headers of every answer, of pages and API alike; handlers may set
-// more. Over TLS, it tells browsers to come back over TLS only.
+// secure sets the security headers of every answer. Handlers may set more. Over TLS it tells
+// browsers to return only over TLS.
 func secure(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()

@@ -15,9 +15,9 @@ import (
 	"tideline/storage"
 )
 
-// health asks the parts of the process for their states, and answers /livez and /readyz.
-// The log and the metric tell a state when it changes. A call of /readyz asks no part: it is
-// answered from the last states, so that no number of calls is work for SQL or Redis.
+// health checks the parts of the process in the background, and serves /livez and /readyz. It logs and
+// measures each change of a state. A request of /readyz is answered from the last results, so requests
+// cause no load on SQL or Redis.
 type health struct {
 	checks   []check
 	log      *slog.Logger
@@ -25,25 +25,24 @@ type health struct {
 	stopping atomic.Bool // set when the process begins to stop
 
 	mu    sync.Mutex
-	last  map[string]change // of each check that was asked
-	well  map[string]bool   // the checks that were ok once
-	asked time.Time         // when all were; zero: not yet
+	last  map[string]change // by check; no entry before the first result
+	well  map[string]bool   // the checks that have been ok at least once
+	asked time.Time         // when the last round ended; zero: never
 }
 
-// check asks one part of the process.
+// check is a health check of one part of the process.
 type check struct {
 	name string
 	ask  func(context.Context) error
-	// spare says that the process serves without the part, once it has served with it:
-	// then the part is degraded, not failed. It is degraded in any case if the error is
-	// storage.ErrSomeAnswer, storage.ErrNoWrites, storage.ErrHidesIncarnation or
-	// identity.ErrOldKeys.
+	// spare says that the process can serve without the part once the part has been ok. Then the part is
+	// degraded, not failed. These errors always mean degraded: storage.ErrSomeAnswer, storage.ErrNoWrites,
+	// storage.ErrHidesIncarnation and identity.ErrOldKeys.
 	spare bool
-	// means says what happens meanwhile, for /readyz and the log.
+	// means describes the consequence while the part is not ok, for /readyz and the log.
 	means string
 }
 
-// state is how a part is.
+// state is the state of a part.
 type state string
 
 const (
@@ -54,42 +53,42 @@ const (
 
 var states = []state{stateOK, stateDegraded, stateFailed}
 
-// change is the state of a part, and since when.
+// change is the state of a part and when it began.
 type change struct {
 	state state
 	since time.Time
 }
 
 const (
-	// checkTimeout bounds all checks of one round together.
+	// checkTimeout bounds one round of all checks.
 	checkTimeout = 2 * time.Second
-	// checkEvery is the pause between rounds, and checkAgain the pause while a part is
-	// failed, so that the process is soon ready again.
+	// checkEvery is the pause between rounds. checkAgain is the pause while a part is failed, so that the
+	// process is soon ready again.
 	checkEvery = time.Second
 	checkAgain = 100 * time.Millisecond
-	// staleAfter is the age from which states say nothing: the process was stopped, or a
-	// part neither answers nor gives up.
+	// staleAfter is the age from which results are unknown: the process was suspended, or a check
+	// neither answers nor gives up.
 	staleAfter = 30 * time.Second
 )
 
-// serve adds /livez and /readyz.
+// serve registers /livez and /readyz.
 func (h *health) serve(mux *http.ServeMux) {
 	mux.HandleFunc("GET /livez", h.live)
 	mux.HandleFunc("GET /readyz", h.ready)
 }
 
-// versionHeader says in /livez which version answers, and of which commit.
+// versionHeader is the header of /livez with the version and commit of the process.
 const versionHeader = "X-Tideline-Version"
 
-// live serves /livez: the process answers.
+// live serves /livez. Any answer means that the process is alive.
 func (h *health) live(w http.ResponseWriter, _ *http.Request) {
 	build := ThisBuild()
 	w.Header().Set(versionHeader, build.Version+" ("+build.Commit+")")
 	reply(w, http.StatusOK, map[string]any{"live": true})
 }
 
-// ready serves /readyz. It names the parts that are degraded or failed, and says what
-// happens meanwhile; the log alone says why. With a failed part the process is not ready.
+// ready serves /readyz. It names the degraded and failed parts and their consequences. Only the log has the
+// causes. A process with a failed part is not ready.
 func (h *health) ready(w http.ResponseWriter, _ *http.Request) {
 	status, results := http.StatusOK, h.states()
 	for _, s := range results {
@@ -111,13 +110,13 @@ func (h *health) ready(w http.ResponseWriter, _ *http.Request) {
 }
 
 const (
-	// stopping is the state of a process that stops.
+	// stopping is the state of a process that is stopping.
 	stopping = "stopping"
-	// unknown is the state of a process that has not asked its parts lately.
+	// unknown is the state of a process whose last results are older than staleAfter.
 	unknown = "unknown"
 )
 
-// states names the states that the parts had when they were last asked.
+// states returns the last state of each part by its name.
 func (h *health) states() map[string]string {
 	results := map[string]string{}
 	h.mu.Lock()
@@ -135,9 +134,9 @@ func (h *health) states() map[string]string {
 	return results
 }
 
-// watch asks all parts again and again, until ctx ends.
+// watch runs all checks again and again until ctx ends.
 //
-// Cost: each second a ping of SQL and a write to each master of Redis.
+// Cost: each second a ping of SQL and a write to each Redis master.
 func (h *health) watch(ctx context.Context) error {
 	for {
 		wait := checkEvery
@@ -152,7 +151,7 @@ func (h *health) watch(ctx context.Context) error {
 	}
 }
 
-// ask asks all parts at once, and returns their states in the order of the checks.
+// ask runs all checks at once, and returns the states in the order of the checks.
 func (h *health) ask(ctx context.Context) []state {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
@@ -170,7 +169,7 @@ func (h *health) ask(ctx context.Context) []state {
 			default:
 				all[i] = stateFailed
 			}
-			if !errors.Is(ctx.Err(), context.Canceled) { // the process ends
+			if !errors.Is(ctx.Err(), context.Canceled) { // unless the process ends
 				h.tell(c, all[i], err)
 			}
 		})
@@ -182,7 +181,7 @@ func (h *health) ask(ctx context.Context) []state {
 	return all
 }
 
-// tell logs a state that is not the last one of the part, and observes it.
+// tell logs and measures the state of a part if it has changed.
 func (h *health) tell(c check, s state, err error) {
 	name := c.name
 	h.mu.Lock()
@@ -206,15 +205,15 @@ func (h *health) tell(c check, s state, err error) {
 	}
 	switch {
 	case s == stateDegraded:
-		h.log.Warn("degraded", "check", name, "err", err, "means", c.means)
+		h.log.Warn("degraded", "check", name, "error", err, "means", c.means)
 	case s == stateFailed:
-		h.log.Warn("not ready", "check", name, "err", err, "means", c.means)
+		h.log.Warn("not ready", "check", name, "error", err, "means", c.means)
 	case known:
 		h.log.Info("well again", "check", name, "was", was.state, "for", time.Since(was.since).Round(time.Millisecond).String())
 	}
 }
 
-// wasWell reports whether the part was ok once.
+// wasWell reports whether the part has been ok at least once.
 func (h *health) wasWell(name string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

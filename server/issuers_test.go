@@ -44,8 +44,8 @@ func askAs(t *testing.T, url, token, query string) (status int, answer string) {
 	return response.StatusCode, string(data)
 }
 
-// Users of an app come with its tokens, over HTTP and on sockets, and go with a sign-out.
-// What is switched off is refused by a code, and the app is not there.
+// An app's users sign in with its tokens, over HTTP and on sockets, and a sign-out ends that. Disabled
+// mutations are refused with a code, and the app is not served.
 func TestUsersOfAnApp(t *testing.T) {
 	t.Setenv("APP_SECRET", appSecret)
 	url, stop := start(t, Serve, "--own-accounts=off", "--app=off",
@@ -82,7 +82,7 @@ func TestUsersOfAnApp(t *testing.T) {
 	require.NoError(t, stop())
 }
 
-// An issuer that cannot be reached is named by /readyz, and the process is ready.
+// /readyz names an issuer that cannot be reached, and the process is ready all the same.
 func TestIssuerThatIsAway(t *testing.T) {
 	issuer := httptest.NewServer(http.NotFoundHandler())
 	defer issuer.Close()
@@ -106,7 +106,7 @@ func TestInvalidIssuers(t *testing.T) {
 	require.Regexp(t, regexp.MustCompile(`no such file`), err.Error())
 }
 
-// The command ends a user's sessions where no server runs.
+// The command ends a user's sessions without a running server.
 func TestSignOutByCommand(t *testing.T) {
 	c, err := parse(t, "--data-dir="+t.TempDir(), "--log-level=warn")
 	require.NoError(t, err)

@@ -14,17 +14,16 @@ import (
 	"tideline/server/transport"
 )
 
-// The bounds of HTTP connections. Sockets and streams have their own, in package
-// transport.
+// Bounds of HTTP connections. Package transport has the bounds of sockets and streams.
 const (
 	readHeaderTimeout = 5 * time.Second
 	writeSlack        = 30 * time.Second // beyond the longest request
 	idleTimeout       = 2 * time.Minute
 	maxHeader         = 32 << 10 // bytes
-	streams           = 64       // of HTTP/2, per connection
+	streams           = 64       // HTTP/2 streams per connection
 )
 
-// listen takes the address that the role answers on; nil when there is none.
+// listen opens the address of the role. The listener is nil if there is no address.
 func (c Config) listen(ctx context.Context, role Role) (net.Listener, error) {
 	if !role.server {
 		return listenAt(ctx, c.WorkerAddr, "worker-addr")
@@ -45,8 +44,8 @@ func listenAt(ctx context.Context, addr, setting string) (net.Listener, error) {
 	return listener, nil
 }
 
-// bound is the listener with a bound on connections, and with TLS where there is a
-// certificate. A worker answers its operator alone: its listener stays as it is.
+// bound adds a bound on connections to the listener, and TLS if there is a certificate. The listener of a
+// worker serves only operators and stays as it is.
 func (p *process) bound(ctx context.Context, l net.Listener) (net.Listener, error) {
 	if !p.role.server {
 		return l, nil
@@ -65,7 +64,7 @@ func (p *process) bound(ctx context.Context, l net.Listener) (net.Listener, erro
 	}), nil
 }
 
-// httpServer serves the handler; requests last no longer than ctx.
+// httpServer returns a server for the handler. Its requests end when ctx ends.
 func (p *process) httpServer(ctx context.Context) *http.Server {
 	return &http.Server{
 		Handler:           p.handler,

@@ -9,9 +9,9 @@ import (
 	"tideline/server/transport"
 )
 
-// newLogger returns a logger that writes records of the level ("debug" to "error")
-// and above to w, as JSON or as text. A record that is made with the context of a
-// request has the request's id, and on a journey that of its trace.
+// newLogger returns a logger that writes records of the level ("debug" to "error") and above to w, as
+// JSON or as text. A record logged with the context of a request has the request's id, and the trace
+// id if the request is traced.
 func newLogger(w io.Writer, format, level string) (*slog.Logger, error) {
 	var least slog.Level
 	if err := least.UnmarshalText([]byte(level)); err != nil {
@@ -25,7 +25,7 @@ func newLogger(w io.Writer, format, level string) (*slog.Logger, error) {
 	return slog.New(contextHandler{slog.NewTextHandler(w, options)}), nil
 }
 
-// inSeconds gives a duration its unit, in its name: JSON has numbers only.
+// inSeconds appends the unit to the key of a duration, since JSON has only numbers.
 func inSeconds(_ []string, a slog.Attr) slog.Attr {
 	if a.Value.Kind() == slog.KindDuration {
 		return slog.Float64(a.Key+"_seconds", a.Value.Duration().Seconds())
@@ -33,8 +33,7 @@ func inSeconds(_ []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// contextHandler adds the ids of the request and of the trace to each record, whichever package logs
-// it.
+// contextHandler adds the ids of the request and of the trace to each record.
 type contextHandler struct{ slog.Handler }
 
 func (h contextHandler) Handle(ctx context.Context, record slog.Record) error {

@@ -31,15 +31,14 @@ import (
 	"tideline/timeline"
 )
 
-// BenchmarkPage measures a page of 20 posts out of a full inbox, on PostgreSQL
-// and redis-server, one request at a time: what any such page costs at least (a
-// bare range of the sorted set, and 20 posts by key), the page that package feed
-// composes, and the same as GraphQL. Then over HTTP, as many at once as keep the
-// processors busy. What others need for such a page is in bench/peers.
+// BenchmarkPage measures a page of 20 posts from a full inbox, on PostgreSQL and redis-server, one request at
+// a time: the minimum cost of such a page (a bare range of the sorted set and 20 posts by key), the page that
+// package feed composes, and the same as GraphQL. Then it measures the page over HTTP with enough concurrent
+// requests to keep the processors busy. bench/peers compares it with other software.
 func BenchmarkPage(b *testing.B) {
 	ctx := b.Context()
 	s := storagetest.Real(b)
-	s.DB = ent.NewClient(ent.Driver(entsql.OpenDB(s.Dialect, s.SQL))) // without the driver that counts statements for tests
+	s.DB = ent.NewClient(ent.Driver(entsql.OpenDB(s.Dialect, s.SQL))) // without the driver that counts statements in tests
 	w := feedtest.New(b, s, feedtest.Options{})
 	engine, err := graph.New(graph.Backend{Accounts: w.Accounts, Directory: w.Directory, Feed: w.Feed, Home: w.Home, Streams: w.Streams}, graph.Config{})
 	require.NoError(b, err)
@@ -54,7 +53,7 @@ func BenchmarkPage(b *testing.B) {
 		author := user(fmt.Sprintf("author%d", i))
 		_, err := w.Feed.Follow(ctx, reader, author.ID)
 		require.NoError(b, err)
-		for n := range 20 { // together the authors have one a minute
+		for n := range 20 { // all authors together have one post a minute
 			id := ids.At(time.Now().Add(-time.Duration(1+30*(19-n)+i) * time.Minute))
 			require.NoError(b, s.DB.Post.Create().SetID(id).SetAuthorID(author.ID).
 				SetText("Twenty of these make a page, and thirty authors an inbox.").SetVisibility(schema.Public).Exec(ctx))
@@ -120,13 +119,13 @@ func BenchmarkPage(b *testing.B) {
 const pageQuery = `{ timeline { pageInfo { hasNextPage endCursor }
 	edges { cursor node { id text visibility createdAt likeCount viewerHasLiked author { id handle name } } } } }`
 
-// requests asks a handler for the page over loopback, again and again.
+// requests requests the page from a handler over loopback repeatedly.
 func requests(b *testing.B, h http.Handler) {
 	srv := httptest.NewServer(h)
 	defer srv.Close()
 	body, err := json.Marshal(map[string]string{"query": pageQuery})
 	require.NoError(b, err)
-	b.SetParallelism(8) // or a processor is idle while all wait for the stores
+	b.SetParallelism(8) // otherwise a processor is idle while all requests wait for the stores
 	b.ResetTimer()
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {

@@ -20,7 +20,6 @@ import (
 	"tideline/server/admin"
 	"tideline/server/limit"
 	"tideline/server/metrics"
-	"tideline/server/sizes"
 	"tideline/server/transport"
 	"tideline/server/wire"
 	"tideline/storage"
@@ -28,7 +27,7 @@ import (
 	"tideline/workers"
 )
 
-// process is everything that runs.
+// process is a running process with all its parts.
 type process struct {
 	config   Config
 	role     Role
@@ -39,13 +38,12 @@ type process struct {
 	health   *health
 	limits   *limit.Limits
 	api      *transport.Handler // nil in a worker
-	handler  http.Handler       // of listener
-	listener net.Listener       // nil in a worker that has no address
-	admin    http.Handler       // for operators; nil without an address of their own
-	page     *admin.Page        // of admin; nil in a worker
+	handler  http.Handler       // served on listener
+	listener net.Listener       // nil in a worker without an address
+	admin    http.Handler       // for operators; nil without AdminAddr
+	page     *admin.Page        // served by admin; nil in a worker
 
-	// work stops when the process is told to stop; base goes on until the work has
-	// stopped.
+	// work ends when the process is told to stop. base ends after all of work has ended.
 	work, base []func(context.Context) error
 }
 
@@ -80,7 +78,7 @@ func newProcess(ctx context.Context, c Config, role Role, stores *storage.Stores
 		p.metrics.CountHub(hub.Stats)
 		p.work = append(p.work, workers.Canary{DB: stores.DB, Queue: b.jobs, Hub: hub, Observe: p.metrics.Canary("subscriber"), Logger: log}.Run)
 	}
-	member := fleet.Config{DB: stores.DB, Version: ThisBuild().Version, Server: role.server, Subscriptions: p.metrics.Serving, Sizes: map[fleet.Size]fleet.Adjuster{}, Logger: log}
+	member := fleet.Config{DB: stores.DB, Version: ThisBuild().Version, Server: role.server, Subscriptions: p.metrics.Serving, Logger: log}
 	if role.worker {
 		w, err := workers.New(workers.Config{
 			DB: stores.DB, Visibility: b.visibility, Home: b.home, Sessions: b.sessions, Timelines: b.timelines, Queue: b.jobs, Publisher: b.publisher, Masters: stores.CheckMasters,
@@ -90,7 +88,7 @@ func newProcess(ctx context.Context, c Config, role Role, stores *storage.Stores
 			return nil, err
 		}
 		p.work = append(p.work, w.Run, b.webhooks.Run)
-		member.Workers, member.Sizes = b.jobs, sizes.OfWorkers(b.jobs, w)
+		member.Workers = b.jobs
 		p.metrics.CountWorkers(b.jobs)
 	}
 	mux := http.NewServeMux()
@@ -127,10 +125,8 @@ func newProcess(ctx context.Context, c Config, role Role, stores *storage.Stores
 		if err := p.serveAPI(ctx, mux, called, b.sessions); err != nil {
 			return nil, err
 		}
-		member.Sizes[fleet.LargeAudience] = sizes.OfFeed(called.Feed)
 		p.metrics.CountStreams(called.Streams.Stats)
 	}
-	p.metrics.CountSizes(member.Sizes)
 	if tracer != nil {
 		p.metrics.CountSpans(tracer.Stats)
 	}
@@ -146,14 +142,14 @@ func newProcess(ctx context.Context, c Config, role Role, stores *storage.Stores
 		p.admin = p.adminHandler(scraped)
 	}
 	answers := secure(mux)
-	if !role.server { // its address is for operators, too
+	if !role.server { // a worker's address is for operators too
 		answers = p.ownNames(answers)
 	}
 	p.handler = transport.Linger(p.limits.ResolveAddress(transport.IdentifyRequests(answers)))
 	return p, nil
 }
 
-// serveAPI adds the API and the pages.
+// serveAPI adds the handlers of the API and of the pages.
 func (p *process) serveAPI(ctx context.Context, mux *http.ServeMux, called graph.Backend, sessions *account.Sessions) error {
 	c := p.config
 	engine, err := graph.New(called, graph.Config{
@@ -181,14 +177,14 @@ func (p *process) serveAPI(ctx context.Context, mux *http.ServeMux, called graph
 	}
 	mux.Handle("/graphql", compressed(p.api))
 	mux.Handle("GET "+account.ExportPath, p.serveExport(sessions))
-	mux.Handle("/", web.Handler(web.Options{NoApp: c.App == "off", GraphiQL: c.graphiql(), ImageHosts: c.AvatarHosts})) // has its files compressed already
+	mux.Handle("/", web.Handler(web.Options{NoApp: c.App == "off", GraphiQL: c.graphiql(), ImageHosts: c.AvatarHosts})) // its files are compressed already
 	if !c.Production {
 		mux.Handle("GET /schema.graphql", compressed(http.HandlerFunc(serveSchema)))
 	}
 	return nil
 }
 
-// serveSchema gives code generators the schema that introspection would give them.
+// serveSchema serves the schema to code generators that would otherwise use introspection.
 func serveSchema(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
@@ -197,9 +193,8 @@ func serveSchema(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// run goes on until ctx ends or a part fails. Then it stops everything in order:
-// readiness first, then the listener, sockets and jobs, and last the parts that
-// they need.
+// run runs all parts until ctx ends or a part fails. Then it stops everything in order: readiness first, then
+// the listener, sockets and jobs, and last the parts that they need.
 func (p *process) run(ctx context.Context) error {
 	base, stopBase := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopBase()
@@ -211,7 +206,7 @@ func (p *process) run(ctx context.Context) error {
 	for _, part := range p.work {
 		work.Go(func() error { return quiet(part(workCtx)) })
 	}
-	work.Go(func() error { // a failure below ends the work above
+	work.Go(func() error { // if a part of base ends, so does the work
 		select {
 		case <-belowCtx.Done():
 			return errors.New("a part of the process has ended")
@@ -240,7 +235,7 @@ func (p *process) run(ctx context.Context) error {
 			closing.Go(func() error { return p.api.Shutdown(grace) })
 		}
 		if err := closing.Wait(); err != nil {
-			p.log.WarnContext(ctx, "work in hand was cut off", "err", err)
+			p.log.WarnContext(ctx, "work in hand was cut off", "error", err)
 			return server.Close()
 		}
 		return nil
@@ -250,7 +245,7 @@ func (p *process) run(ctx context.Context) error {
 	return errors.Join(below.Wait(), err)
 }
 
-// quiet is err, unless it only says that the process was told to stop.
+// quiet returns err, except context.Canceled, which only means that the process was told to stop.
 func quiet(err error) error {
 	if errors.Is(err, context.Canceled) {
 		return nil
@@ -258,7 +253,7 @@ func quiet(err error) error {
 	return err
 }
 
-// announce tells people where everything is.
+// announce prints or logs the addresses of the process.
 func (p *process) announce(out io.Writer) {
 	if p.listener == nil {
 		p.log.Info("worker runs")

@@ -31,12 +31,12 @@ func startWorker(t *testing.T, args ...string) (stop func() error) {
 		cancel()
 		return <-ended
 	})
-	t.Cleanup(func() { _ = stop() }) // of a test that failed before
+	t.Cleanup(func() { _ = stop() }) // for a test that fails earlier
 	return stop
 }
 
-// Redis is lost. A server stays ready, for it serves from SQL, and says what that means; a
-// worker is not. Commands that read SQL alone go on. When Redis is back, so is everything.
+// When Redis is lost, a server stays ready, since it serves from SQL, and says what that means. A worker is
+// not ready. Commands that read only SQL work. When Redis is back, everything works again.
 func TestServersStayReadyWithoutRedis(t *testing.T) {
 	stores := storagetest.Real(t)
 	config := storagetest.Config(stores)

@@ -30,14 +30,14 @@ import (
 	"tideline/storage/storagetest"
 )
 
-// start runs a process on the embedded stores. It returns the URL that the process
-// announces, and a function that stops it and returns the error of Run.
+// start runs a process on embedded stores. It returns the URL that the process announces, and a function that
+// stops it and returns the error of Run.
 func start(t *testing.T, role Role, args ...string) (url string, stop func() error) {
 	url, stop, _ = startLogged(t, role, args...)
 	return url, stop
 }
 
-// syncBuffer is what a process has logged until now.
+// syncBuffer collects the log of a process.
 type syncBuffer struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -55,7 +55,7 @@ func (b *syncBuffer) String() string {
 	return b.text.String()
 }
 
-// startLogged is start, and returns the log, too.
+// startLogged is start, and also returns the log.
 func startLogged(t *testing.T, role Role, args ...string) (url string, stop func() error, log *syncBuffer) {
 	log = &syncBuffer{}
 	c, err := parse(t, append([]string{"--addr=127.0.0.1:0", "--data-dir=" + t.TempDir(), "--log-level=warn"}, args...)...)
@@ -72,7 +72,7 @@ func startLogged(t *testing.T, role Role, args ...string) (url string, stop func
 		cancel()
 		return <-ended
 	})
-	t.Cleanup(func() { _ = stop() }) // of a test that failed before
+	t.Cleanup(func() { _ = stop() }) // for a test that fails earlier
 	lines := bufio.NewScanner(read)
 	for lines.Scan() {
 		if found := regexp.MustCompile(`API +(https?://\S+)`).FindStringSubmatch(lines.Text()); found != nil {
@@ -121,9 +121,9 @@ func TestRun(t *testing.T) {
 	require.NoError(t, <-stopped)
 }
 
-// Clients subscribe and leave, on sockets and by events. The goroutines and files of
-// their subscriptions go with them: how many stay depends on how far the pools of
-// connections have grown, and not on how many clients there were.
+// Clients subscribe and leave, on sockets and event streams. The goroutines and files of their
+// subscriptions go with them. The number that remains depends on the size of the connection pools,
+// and not on the number of clients.
 func TestNothingIsLeftBehindByFollowers(t *testing.T) {
 	const each, rounds = 60, 4
 	url, stop := start(t, Serve, "--rate-limit=off")
@@ -168,11 +168,11 @@ func TestNothingIsLeftBehindByFollowers(t *testing.T) {
 	files := func() int {
 		open, err := os.ReadDir("/proc/self/fd")
 		if err != nil {
-			return 0 // nobody counts them here
+			return 0 // unknown on this system
 		}
 		return len(open)
 	}
-	follow() // the pools grow
+	follow() // lets the pools grow
 	goroutines, before := runtime.NumGoroutine(), files()
 	for range rounds {
 		follow()
@@ -217,7 +217,7 @@ func TestRankDecayIsTheFeeds(t *testing.T) {
 	page, err := called.Home.Timeline(t.Context(), ann, paging.Page{}, home.Ranked)
 	require.NoError(t, err)
 	require.Len(t, page.Edges, 1)
-	// The two round in another order.
+	// The two computations round in a different order.
 	require.InDelta(t, ids.TimeOf(p.ID).Sub(time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC)).Hours(), page.Edges[0].Score, 1e-9)
 }
 
@@ -248,7 +248,7 @@ func TestRunRefusals(t *testing.T) {
 	}
 }
 
-// deadAddress is a host and port where nobody listens.
+// deadAddress returns a host and port on which nobody listens.
 func deadAddress(t *testing.T) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

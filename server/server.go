@@ -1,20 +1,16 @@
-// Package server is the process.
+// Package server runs a Tideline process.
 //
-// It reads the configuration, opens what the parts of Tideline need, starts them
-// in order and stops them in order. It answers for the whole: by health checks,
-// metrics and the log.
+// It opens what the parts of Tideline need, starts the parts in order and stops them in order. It reports on
+// them with health checks, metrics and the log.
 //
-// What holds:
+// # Invariants
 //
-//   - A process with a setting that is not allowed does not start, and says which
-//     values are.
-//   - A process that is told to stop says so on /readyz, takes nothing new,
-//     finishes its work in hand within Config.ShutdownGrace, and closes its sockets
-//     with a code on which clients reconnect.
-//   - It says what fails: in /readyz, in a metric and in the log.
+//   - A process with a setting that is not allowed does not start, and names the values that are.
+//   - A process that is told to stop says so on /readyz, takes nothing new, finishes its work within
+//     Config.ShutdownGrace, and closes its sockets with a code on which clients reconnect.
+//   - Every failure is visible in /readyz, in a metric and in the log.
 //
-// Clients are answered by package transport, and held to their limits by package
-// limit. It knows no rule of the product.
+// Package transport serves clients, and package limit bounds them. This package knows no rule of the product.
 package server
 
 import (
@@ -43,24 +39,24 @@ import (
 	"tideline/storage/migration"
 )
 
-// Role is the part that a process plays.
+// Role says whether a process is a server, a worker or both.
 type Role struct {
 	server, worker bool
 }
 
-// The roles.
+// The roles, named after their commands.
 var (
 	Serve  = Role{server: true, worker: true}
 	Server = Role{server: true}
 	Worker = Role{worker: true}
 )
 
-// String is the command that runs a process of the role.
+// String returns the name of the command that runs the role.
 func (r Role) String() string {
 	return map[Role]string{Serve: "serve", Server: "server", Worker: "worker"}[r]
 }
 
-// without says what happens while a store is missing.
+// without describes the consequence while a store is missing.
 func (r Role) without(store string) string {
 	switch {
 	case store == "sql":
@@ -73,12 +69,11 @@ func (r Role) without(store string) string {
 	return "pages come from SQL, rates are not limited, no jobs are done, and subscribers are told of posts when Redis is back"
 }
 
-// Console is where a process writes: a banner for people to Out, the log to Log.
+// Console has the outputs of a process: Out for a banner that people read, Log for the log.
 type Console struct{ Out, Log io.Writer }
 
-// Run runs a process of the role until ctx ends, then stops it in order. Errors:
-// settings that are not allowed, stores that do not answer, an address in use;
-// later, the failure of a part without which the others cannot go on.
+// Run runs a process of the role until ctx ends, then stops it in order. Errors: a setting is not allowed, a
+// store does not answer, an address is in use; later, a part has failed that others need.
 func Run(ctx context.Context, c Config, role Role, console Console) (err error) {
 	if err := c.Validate(); err != nil {
 		return err
@@ -90,8 +85,8 @@ func Run(ctx context.Context, c Config, role Role, console Console) (err error) 
 	if err != nil {
 		return fmt.Errorf("log: %w", err)
 	}
-	// The address comes first: a second process that was started by mistake finds
-	// out before it touches anything.
+	// The address comes first: a second process that was started by mistake fails here,
+	// before it touches anything.
 	listener, err := c.listen(ctx, role)
 	if err != nil {
 		return err
@@ -146,8 +141,8 @@ func (c Config) migrate(ctx context.Context, stores *storage.Stores) error {
 	return upToDate(ctx, stores)
 }
 
-// upToDate is an error unless this program can use the database's schema. What of it is for
-// versions before may be left.
+// upToDate returns an error unless this program can use the database's schema. Migrations that only remove
+// what older versions need may still be pending.
 func upToDate(ctx context.Context, stores *storage.Stores) error {
 	plan, err := stores.Pending(ctx)
 	if err == nil && (plan.Fresh || len(plan.Of(migration.Expand)) > 0) {
@@ -156,14 +151,14 @@ func upToDate(ctx context.Context, stores *storage.Stores) error {
 	return err
 }
 
-// WithStores opens the stores for a command that is no server, and closes them when
-// fn returns. Those of a server that has its Redis inside are joined. Its error is that of fn, or one as Run has it.
+// WithStores opens the stores for a command, and closes them when fn returns. If a running server has its
+// Redis inside, it joins the stores of that server. Errors: fn's error, or an error of Run.
 func (c Config) WithStores(ctx context.Context, console Console, fn func(*storage.Stores, *slog.Logger) error) error {
 	return c.withStores(ctx, console, storage.Join, fn)
 }
 
-// WithStoresBeside is WithStores for a command that looks at the stores of a running
-// server, which may have its Redis inside: see storage.OpenBeside.
+// WithStoresBeside is WithStores for a command that only looks at the stores of a running server. If that
+// server has its Redis inside, Stores.Redis is nil.
 func (c Config) WithStoresBeside(ctx context.Context, console Console, fn func(*storage.Stores) error) error {
 	return c.withStores(ctx, console, storage.OpenBeside, func(stores *storage.Stores, _ *slog.Logger) error { return fn(stores) })
 }
@@ -186,8 +181,7 @@ func (c Config) withStores(ctx context.Context, console Console,
 	return fn(stores, log)
 }
 
-// WithSchema is WithSQL for any schema. With create it makes a SQLite file that does not
-// exist.
+// WithSchema is WithSQL for any version of the schema. If create is set, it creates a missing SQLite file.
 func (c Config) WithSchema(ctx context.Context, console Console, create bool, fn func(*storage.Stores, *slog.Logger) error) error {
 	if create {
 		return c.withStores(ctx, console, storage.MakeSQL, fn)
@@ -195,9 +189,9 @@ func (c Config) WithSchema(ctx context.Context, console Console, create bool, fn
 	return c.withStores(ctx, console, storage.OpenSQL, fn)
 }
 
-// WithSQL opens SQL alone for a command, and closes it when fn returns: the command works
-// while Redis does not answer, and beside a server that has its Redis inside. Errors: there
-// is no database, the schema is not up to date, or the errors of WithStores.
+// WithSQL opens only SQL for a command, and closes it when fn returns. The command works while Redis does not
+// answer, and beside a server that has its Redis inside. Errors: there is no database, the schema is not up
+// to date, or an error of WithStores.
 func (c Config) WithSQL(ctx context.Context, console Console, fn func(*storage.Stores, *slog.Logger) error) error {
 	return c.WithSchema(ctx, console, false, func(stores *storage.Stores, log *slog.Logger) error {
 		if err := upToDate(ctx, stores); err != nil {
@@ -207,9 +201,8 @@ func (c Config) WithSQL(ctx context.Context, console Console, fn func(*storage.S
 	})
 }
 
-// WithAudit lets a command that is no server look into the home timelines that servers
-// use, and find the people who have them. Errors: no server runs that has the Redis inside,
-// the schema is not up to date, or as those of WithStores.
+// WithAudit lets a command inspect the home timelines that servers use, and find their users. Errors: Redis
+// is embedded and no server runs, the schema is not up to date, or an error of WithStores.
 func (c Config) WithAudit(ctx context.Context, console Console, fn func(*audit.Audit, *account.Directory) error) error {
 	if err := c.existing(); err != nil {
 		return err
@@ -229,20 +222,18 @@ func (c Config) WithAudit(ctx context.Context, console Console, fn func(*audit.A
 	})
 }
 
-// WithCounters lets a command compare counters with what they count. Errors: the errors of
-// WithSQL.
+// WithCounters lets a command compare counters with the rows that they count. Errors: the errors of WithSQL.
 func (c Config) WithCounters(ctx context.Context, console Console, fn func(*audit.Counters) error) error {
 	return c.WithSQL(ctx, console, func(stores *storage.Stores, _ *slog.Logger) error { return fn(audit.NewCounters(stores.DB)) })
 }
 
-// WithSessions lets a command that is no server end sessions, of which running servers
-// hear. Errors: the schema is not up to date, or as those of WithStores.
+// WithSessions lets a command end sessions. Running servers are told. Errors: the schema is not up to
+// date, or an error of WithStores.
 func (c Config) WithSessions(ctx context.Context, console Console, fn func(*account.Sessions, *account.Directory) error) error {
 	return c.withBackend(ctx, console, func(b backend, _ *slog.Logger) error { return fn(b.sessions, b.directory) })
 }
 
-// WithModeration lets a command give roles and suspend users. Errors: as those of
-// WithSessions.
+// WithModeration lets a command grant roles and suspend users. Errors: the errors of WithSessions.
 func (c Config) WithModeration(ctx context.Context, console Console, fn func(*moderation.Moderation, *account.Sessions) error) error {
 	return c.withBackend(ctx, console, func(b backend, _ *slog.Logger) error {
 		m, err := moderation.New(moderation.Config{DB: b.stores.DB, Sessions: b.sessions, MaxPage: c.MaxPage})
@@ -253,8 +244,7 @@ func (c Config) WithModeration(ctx context.Context, console Console, fn func(*mo
 	})
 }
 
-// WithJobs lets a command act on jobs, and say so in the audit log. Errors: as those of
-// WithSessions.
+// WithJobs lets a command act on jobs and record that in the audit log. Errors: the errors of WithSessions.
 func (c Config) WithJobs(ctx context.Context, console Console, fn func(*queue.Queue, *moderation.Moderation) error) error {
 	return c.withBackend(ctx, console, func(b backend, _ *slog.Logger) error {
 		m, err := moderation.New(moderation.Config{DB: b.stores.DB, Sessions: b.sessions, MaxPage: c.MaxPage})
@@ -287,8 +277,8 @@ func (c Config) WithWebhooks(ctx context.Context, console Console, fn func(*webh
 	})
 }
 
-// WithJobList lets a command look at jobs, and not do, retry or enqueue any. Errors: the
-// errors of WithSQL.
+// WithJobList lets a command list jobs without running, retrying or enqueueing any.
+// Errors: the errors of WithSQL.
 func (c Config) WithJobList(ctx context.Context, console Console, fn func(*queue.Queue) error) error {
 	return c.WithSQL(ctx, console, func(stores *storage.Stores, log *slog.Logger) error {
 		q, err := queue.New(stores.DB, nil, queue.Config{Logger: log})
@@ -299,8 +289,8 @@ func (c Config) WithJobList(ctx context.Context, console Console, fn func(*queue
 	})
 }
 
-// WithFleet lets a command see which processes run and how many jobs wait, and pause
-// workers. Errors: the errors of WithSQL.
+// WithFleet lets a command list the running processes, count the waiting jobs, and pause workers.
+// Errors: the errors of WithSQL.
 func (c Config) WithFleet(ctx context.Context, console Console, fn func(*fleet.Fleet, *queue.Queue) error) error {
 	return c.WithSQL(ctx, console, func(stores *storage.Stores, log *slog.Logger) error {
 		q, err := queue.New(stores.DB, nil, queue.Config{Logger: log})
@@ -311,8 +301,8 @@ func (c Config) WithFleet(ctx context.Context, console Console, fn func(*fleet.F
 	})
 }
 
-// existing is an error unless the settings are allowed and the database exists: a command
-// that needs what is in it makes no empty one.
+// existing returns an error unless the settings are allowed and the database exists, so that a command
+// does not create an empty one.
 func (c Config) existing() error {
 	if err := c.Validate(); err != nil {
 		return err
@@ -336,8 +326,8 @@ func (c Config) withBackend(ctx context.Context, console Console, fn func(backen
 	})
 }
 
-// WithBulk lets a command write many rows beside running servers, until its context ends.
-// Analyze has PostgreSQL look at tables that have grown. Errors: as those of WithAudit.
+// WithBulk lets a command write many rows beside running servers, until fn's context ends. analyze updates
+// the statistics of PostgreSQL for tables that have grown. Errors: the errors of WithSessions.
 func (c Config) WithBulk(ctx context.Context, console Console, fn func(ctx context.Context, b *bulk.Bulk, analyze func(context.Context) error) error) error {
 	return c.withBackend(ctx, console, func(b backend, log *slog.Logger) error {
 		generator, err := ids.Open(ctx, ids.Config{DB: b.stores.DB, Logger: log})

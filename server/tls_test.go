@@ -25,7 +25,7 @@ import (
 	"tideline/server/internal/servertest"
 )
 
-// certificate makes a certificate for 127.0.0.1 and returns its files.
+// certificate creates a certificate for 127.0.0.1 and returns its files.
 func certificate(t *testing.T) (cert, key string, pool *x509.CertPool) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
@@ -82,7 +82,7 @@ func TestTLS(t *testing.T) {
 	require.NoError(t, stop())
 }
 
-// Every answer has the headers, of whatever method.
+// Every answer has the security headers, for every method.
 func TestEveryAnswerIsSecured(t *testing.T) {
 	handler := secure(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }))
 	for _, method := range []string{http.MethodPost, http.MethodOptions} {

@@ -11,18 +11,18 @@ import (
 	"tideline/server/metrics"
 )
 
-// The linker sets these in builds by make and in releases.
+// The linker sets these in releases and in builds by make.
 var version, commit string
 
 // Build says which program this is.
 type Build struct {
-	Version  string `json:"version"` // such as 0.1.0; development when it is no release
-	Commit   string `json:"commit"`  // that it was built from, -modified when there were changes; unknown when nothing tells
+	Version  string `json:"version"` // such as 0.1.0; development if it is not a release
+	Commit   string `json:"commit"`  // with the suffix -modified if there were changes; unknown if it is not recorded
 	Go       string `json:"go"`
 	Platform string `json:"platform"` // such as linux/amd64
 }
 
-// ThisBuild is what the linker was told, or else what Go notes in the binary.
+// ThisBuild returns the build that the linker set, or else the one that Go records in the binary.
 func ThisBuild() Build { return thisBuild() }
 
 var thisBuild = sync.OnceValue(func() Build {
@@ -54,7 +54,7 @@ func buildOf(version, commit string, info *debug.BuildInfo) Build {
 	}
 }
 
-// String is the build in a line.
+// String returns the build in one line.
 func (b Build) String() string {
 	return fmt.Sprintf("%s (commit %s, %s, %s)", b.Version, b.Commit, b.Go, b.Platform)
 }

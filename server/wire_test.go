@@ -14,8 +14,8 @@ import (
 	"tideline/graph"
 )
 
-// The settings of the process reach the wire: by default answers are compressed and
-// sockets are not, and streams of events never.
+// The settings of the process apply to the wire: by default answers are compressed, sockets are
+// not, and event streams never are.
 func TestCompressionOfAProcess(t *testing.T) {
 	client := &http.Client{Transport: &http.Transport{DisableCompression: true, DisableKeepAlives: true}}
 	for _, c := range []struct {

@@ -11,16 +11,15 @@ import (
 	"entgo.io/ent/dialect"
 )
 
-// ErrOwnTools says that PostgreSQL is backed up by its own tools.
+// ErrOwnTools means that PostgreSQL must be backed up with its own tools.
 var ErrOwnTools = errors.New("PostgreSQL is backed up by its own tools, such as pg_dump")
 
-// Backup writes the SQLite file, as it is at one moment, to a new file that only its
-// owner can read, while others read and write it. The file is there when it is whole and
-// the disk has it, or not at all. Errors: ErrOwnTools; there is such a file already; the
-// disk is full.
+// Backup writes a consistent snapshot of the SQLite file to a new file that only its owner can
+// read, while other connections read and write. The new file appears only when it is complete and
+// on disk. Errors: ErrOwnTools; path exists already; the disk is full.
 //
-// Cost: reads and writes the whole file once. Readers and writers go on; what they write
-// meanwhile stays in the write-ahead log until the end.
+// Cost: reads and writes the whole file once. Readers and writers continue; their writes stay in
+// the write-ahead log until the end.
 func (s *Stores) Backup(ctx context.Context, path string) (err error) {
 	if s.Dialect != dialect.SQLite {
 		return ErrOwnTools
@@ -28,7 +27,7 @@ func (s *Stores) Backup(ctx context.Context, path string) (err error) {
 	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("backup: %s is there already", path)
 	}
-	dir, err := os.MkdirTemp(filepath.Dir(path), ".tideline-backup-") // which only its owner can read
+	dir, err := os.MkdirTemp(filepath.Dir(path), ".tideline-backup-") // readable by its owner only
 	if err != nil {
 		return fmt.Errorf("backup: %w", err)
 	}
@@ -49,7 +48,7 @@ func (s *Stores) Backup(ctx context.Context, path string) (err error) {
 	return nil
 }
 
-// onDisk waits until the disk has the file.
+// onDisk waits until the file is on disk.
 func onDisk(path string) error {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"tideline/storage/storagetest"
 )
 
-// A backup has all that was written before it began, of what is written meanwhile the
-// first so many, and is well.
+// A backup contains everything that was written before it began, and a prefix of what is written
+// meanwhile. It is not corrupt.
 func TestBackupIsOfOneMoment(t *testing.T) {
 	t.Parallel()
 	s := storagetest.Embedded(t)

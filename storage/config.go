@@ -15,41 +15,39 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Config says which databases to use. With nothing but DataDir it is the embedded
-// setup: a SQLite file and a Redis inside the process.
+// Config chooses the databases. With only DataDir set, it is the embedded setup: a SQLite file and
+// a Redis inside the process.
 type Config struct {
-	// DataDir holds the SQLite file and the lock of the embedded setup. It is
-	// created when it is missing, for its owner only. Required unless both URLs
-	// are set.
+	// DataDir holds the SQLite file and the lock of the embedded setup. If it is missing, it is
+	// created with access for its owner only. Required unless both URLs are set.
 	DataDir string
-	// DatabaseURL is postgres://… or postgresql://… for PostgreSQL, sqlite://PATH
-	// or file:PATH for SQLite. Defaults to the file tideline.db in DataDir.
+	// DatabaseURL is postgres://… or postgresql://… for PostgreSQL, or sqlite://PATH or file:PATH
+	// for SQLite. Defaults to the file tideline.db in DataDir.
 	DatabaseURL string
-	// SQLiteSync says when SQLite answers a commit: "full", when the disk has it, so that
-	// it outlasts a power cut, or "normal", before. Then a power cut takes the last
-	// commits, and corrupts nothing; what a process has committed outlasts its crash
-	// either way. Defaults to "full".
+	// SQLiteSync is "full" or "normal". With "full", SQLite answers a commit when it is on disk, so
+	// it survives a power failure. With "normal", SQLite answers earlier: a power failure may lose
+	// the last commits, but does not corrupt the file. Either way, commits survive a crash of the
+	// process. Defaults to "full".
 	SQLiteSync string
-	// RedisURL is redis://[USER:PASSWORD@]HOST:PORT[/DB], rediss://… for TLS, or
-	// unix:///PATH. Several nodes of a Redis Cluster are separated by commas or
-	// given as ?addr=HOST:PORT. One is enough: it says that it is in a cluster.
-	// With ?master_name=NAME the addresses are those of Redis Sentinels, which say
-	// where the master of that name is. Then USER and PASSWORD are for the
-	// Sentinels, and ?username= and ?password= for the Redis behind them.
-	// Defaults to a Redis inside the process.
+	// RedisURL is redis://[USER:PASSWORD@]HOST:PORT[/DB], rediss://… for TLS, or unix:///PATH. The
+	// nodes of a Redis Cluster are separated by commas or given as ?addr=HOST:PORT. One node is
+	// enough: it reports that it belongs to a cluster. With ?master_name=NAME, the addresses are
+	// Redis Sentinels, which know the address of that master. USER and PASSWORD then authenticate
+	// to the Sentinels, and ?username= and ?password= to Redis itself. Defaults to a Redis inside
+	// the process.
 	RedisURL string
-	// RedisIncarnation says what to do with a Redis that hides which incarnation of its data
-	// it has, its master_replid: "required" to refuse it, "optional" to run with it. Then
-	// feeds that were rolled back, by a snapshot or a replica that lacked the latest writes,
-	// are taken for new. Defaults to "required".
+	// RedisIncarnation controls a Redis that hides the incarnation of its data, master_replid:
+	// "required" refuses it, "optional" accepts it. With "optional", a feed that was rolled back,
+	// by a snapshot or by a replica without the latest writes, may look current. Defaults to
+	// "required".
 	RedisIncarnation string
-	// StatementTimeout bounds an SQL statement on PostgreSQL whose context has no
-	// deadline, and how long a transaction may be idle. Defaults to 1 minute.
+	// StatementTimeout bounds a PostgreSQL statement whose context has no deadline, and how long a
+	// transaction may be idle. Defaults to 1 minute.
 	StatementTimeout time.Duration
 }
 
-// Validate says what is wrong and what is allowed; it is nil when [Open] would
-// accept the configuration. It touches no file and no server.
+// Validate returns an error that says what is wrong and what is allowed, or nil if [Open] would
+// accept the configuration. It accesses no file and no server.
 func (c Config) Validate() error {
 	_, err := c.parse()
 	return err
@@ -62,8 +60,8 @@ const (
 	sentinelPort = "26379"
 )
 
-// Connections is how many statements of a process PostgreSQL executes at once, 0 with
-// SQLite, which writes one after the other anyway.
+// Connections returns how many statements of a process PostgreSQL executes at once. It returns 0
+// for SQLite, which executes writes one after another.
 func (c Config) Connections() int {
 	if t, err := c.parse(); err != nil || t.postgres == nil {
 		return 0
@@ -71,22 +69,21 @@ func (c Config) Connections() int {
 	return postgresConns
 }
 
-// target is a Config once it is parsed. Either postgres or sqlite is set; redis is
-// nil for the in-process Redis.
+// target is a parsed Config. Either postgres or sqlite is set. redis is nil for the in-process
+// Redis.
 type target struct {
 	postgres *pgx.ConnConfig
 	sqlite   *sqliteFile
 	redis    *redisServers
 }
 
-// sqliteFile is a file's path and the data source name that opens it.
+// sqliteFile is the path of a file and the data source name that opens it.
 type sqliteFile struct{ path, dsn string }
 
-// redisServers are the addresses of a Redis that may be a cluster or a single
-// server, or of the Sentinels of one.
+// redisServers are the addresses of a single Redis, of a Redis Cluster, or of Sentinels.
 type redisServers struct {
 	url       *url.URL // of the first address
-	addrs     []string // all addresses, without passwords: for messages, too
+	addrs     []string // all addresses, without passwords, so that messages can show them
 	first     *redis.Options
 	sentinels *redis.FailoverOptions // nil without Sentinels; otherwise first is nil
 }
@@ -122,7 +119,7 @@ func (t *target) parseDatabase(c Config) error {
 		}
 		var err error
 		if t.postgres, err = pgx.ParseConfig(raw); err != nil {
-			_, why, _ := strings.Cut(err.Error(), "`: ") // pgx repeats the URL before
+			_, why, _ := strings.Cut(err.Error(), "`: ") // pgx repeats the URL before this
 			return fmt.Errorf("database URL: %s", why)
 		}
 		return nil
@@ -215,8 +212,7 @@ func (r *redisServers) parseSentinels() (err error) {
 	return bounded(r.sentinels.DialTimeout, r.sentinels.ReadTimeout, r.sentinels.WriteTimeout, r.sentinels.PoolTimeout)
 }
 
-// bounded fails when one of the timeouts is turned off, which go-redis does by a
-// negative one.
+// bounded returns an error if a timeout is negative, which turns it off in go-redis.
 func bounded(dial, read, write, pool time.Duration) error {
 	for option, timeout := range map[string]time.Duration{"dial_timeout": dial, "read_timeout": read, "write_timeout": write, "pool_timeout": pool} {
 		if timeout < 0 {
@@ -226,7 +222,7 @@ func bounded(dial, read, write, pool time.Duration) error {
 	return nil
 }
 
-// port is the port of an address that names none.
+// port returns the default port of an address without a port.
 func (r *redisServers) port() string {
 	if r.sentinels != nil {
 		return sentinelPort
@@ -243,9 +239,9 @@ type hostedURL struct {
 var errNotURL = errors.New("is not a URL: in the user name and the password, write each character other than letters, digits, -, ., _ and ~ " +
 	"as % and its code, such as %40 for @, %2F for /, %23 for #, %3F for ? and %25 for %")
 
-// splitURL splits the list of hosts off: a URL that is parsed has one host. Its error has
-// nothing of raw in it: where a password is not escaped, parts of it look like a host, a
-// port, a path or a query.
+// splitURL splits off all hosts but the first, because url.Parse accepts only one. Its error
+// contains nothing of raw: if a password is not escaped, parts of it look like a host, a port, a
+// path or a query.
 func splitURL(raw string) (u hostedURL, err error) {
 	scheme, rest, _ := strings.Cut(raw, "://")
 	authority, tail := rest, ""
@@ -259,14 +255,14 @@ func splitURL(raw string) (u hostedURL, err error) {
 	hosts := strings.Split(authority, ",")
 	u.others = hosts[1:]
 	u.first, err = url.Parse(scheme + "://" + user + hosts[0] + tail)
-	// With a second @, parsers disagree about where the password ends.
+	// If there is a second @, parsers disagree about where the password ends.
 	if err != nil || u.first.Fragment != "" || strings.Count(user, "@") > 1 || user == "" && strings.Contains(tail, "@") && strings.Contains(authority, ":") {
 		return u, errNotURL
 	}
 	return u, nil
 }
 
-// withoutURL is a parse error without the URL, which may have a password.
+// withoutURL removes the URL, which may contain a password, from a parse error.
 func withoutURL(err error) error {
 	if e := (*url.Error)(nil); errors.As(err, &e) {
 		return e.Err

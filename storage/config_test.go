@@ -13,7 +13,7 @@ func TestValidate(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		dir, database, redis string
-		want                 string // empty: valid
+		want                 string // part of the error; empty if the configuration is valid
 	}{
 		"embedded":                {dir: "d"},
 		"nothing":                 {want: "data directory: must be set"},

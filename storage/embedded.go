@@ -12,33 +12,33 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// embeddedTick is the resolution with which keys expire in the in-process Redis:
-// its clock moves only when it is told to.
+// embeddedTick is the resolution with which keys expire in the in-process Redis, whose clock moves
+// only when it is told to.
 const embeddedTick = time.Second
 
-// embeddedTimeout bounds a command. It is long: this server cannot be unreachable,
-// only busy, and the client would send a command again that it had given up.
+// embeddedTimeout bounds a command. It is long, because this server can be busy but not
+// unreachable, and the client would repeat a command that timed out.
 const embeddedTimeout = time.Minute
 
-// embedded is a Redis in this process. Connections are pipes in memory; those of the
-// user's other processes come by a Unix socket.
+// embedded is a Redis in this process. Its connections are in-memory pipes; other processes of the
+// user connect through a Unix socket.
 type embedded struct {
 	redis *miniredis.Miniredis
 	stop  chan struct{}
 	clock sync.WaitGroup
 
-	listener net.Listener   // of others; nil without
+	listener net.Listener   // for other processes; nil if there is none
 	others   sync.WaitGroup // connections of other processes
 
 	mu     sync.Mutex
-	server *server.Server // nil when closed
+	server *server.Server // nil after close
 }
 
 func startEmbedded() *embedded {
 	e := &embedded{redis: miniredis.NewMiniRedis(), stop: make(chan struct{})}
-	// The first Dial starts a server without a listener. Its connection is not
-	// used: miniredis' pipe has no buffer, and a pipeline longer than the server's
-	// would block for good.
+	// The first Dial starts a server without a listener. Its connection is not used, because
+	// miniredis' pipe has no buffer: a pipeline longer than the server's buffer would block
+	// forever.
 	if conn, err := e.redis.Dial(); err == nil {
 		_ = conn.Close()
 	}
@@ -94,11 +94,11 @@ func (e *embedded) close() error {
 	e.server = nil
 	e.mu.Unlock()
 	if e.listener != nil {
-		_ = e.listener.Close() // with the socket's file
+		_ = e.listener.Close() // also removes the socket file
 	}
 	close(e.stop)
 	e.clock.Wait()
 	e.redis.Close()
-	e.others.Wait() // the server has hung up on them
+	e.others.Wait() // the server has closed their connections
 	return nil
 }

@@ -15,11 +15,11 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// socketPath is where other processes of the user reach the Redis inside the process that
-// has the data directory: a folder of its own keeps other users out.
+// socketPath returns the socket at which other processes of the user reach the Redis inside the
+// process that owns the data directory. It has its own directory, which keeps other users out.
 func socketPath(dataDir string) string { return filepath.Join(dataDir, "run", "redis.sock") }
 
-// inUse says that another process has the data directory.
+// inUse is the error that another process owns the data directory.
 type inUse struct{ dir, owner string }
 
 func (e *inUse) Error() string {
@@ -27,9 +27,9 @@ func (e *inUse) Error() string {
 		"Redis URL: processes can share a Redis server, not one inside a process", e.dir, e.owner)
 }
 
-// Join is Open for a command. Where another process has the data directory, the stores are
-// those of that process: its SQLite file, and the Redis inside it. Embedded is false then.
-// Errors: as of Open, and the other process does not answer.
+// Join is Open for a command. If another process owns the data directory, Join uses the SQLite file
+// and the in-process Redis of that process; Embedded is false then. It fails as Open does, or if
+// the other process does not answer.
 func Join(ctx context.Context, cfg Config, log *slog.Logger) (*Stores, error) {
 	s, err := Open(ctx, cfg, log)
 	if other := (*inUse)(nil); !errors.As(err, &other) {
@@ -46,15 +46,15 @@ func Join(ctx context.Context, cfg Config, log *slog.Logger) (*Stores, error) {
 	return s, nil
 }
 
-// inOther is a client of the Redis inside another process.
+// inOther returns a client of the Redis inside another process.
 func inOther(path string) *redis.Client {
 	o := embeddedOptions()
 	o.Network, o.Addr = "unix", path
 	return redis.NewClient(o)
 }
 
-// letIn lets the user's other processes in at a socket. Each connection is joined with a
-// pipe to the server, which must never wait for a reader.
+// letIn accepts connections of the user's other processes at a socket. A pipe connects each to the
+// server, because the server must never wait for a reader.
 func (e *embedded) letIn(path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
@@ -62,7 +62,7 @@ func (e *embedded) letIn(path string) error {
 	if err := os.Chmod(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	// The owner of the lock alone comes here: what is there is left from a process that died.
+	// Only the owner of the lock gets here, so an existing socket is left over from a dead process.
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -83,7 +83,7 @@ func (e *embedded) letIn(path string) error {
 	return nil
 }
 
-// join copies between a connection and the server until either ends.
+// join copies between a connection and the server until either closes.
 func (e *embedded) join(conn net.Conn) {
 	inside, err := e.connect()
 	if err != nil {

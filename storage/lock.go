@@ -15,9 +15,9 @@ import (
 // lockRetry is how often a process that waits for a lock file tries again.
 const lockRetry = 50 * time.Millisecond
 
-// takeLock makes the process the only owner of the lock file at path until the
-// lock is closed or the process ends, however it ends. It does not wait. The
-// file stays behind and means nothing without its lock.
+// takeLock makes this process the only owner of the lock file at path, until the lock is closed or
+// the process ends in any way. It does not wait. The file remains afterwards, but only the lock on
+// it has a meaning.
 func takeLock(path string) (*flock.Flock, error) {
 	lock := flock.New(path)
 	taken, err := lock.TryLock()
@@ -31,14 +31,14 @@ func takeLock(path string) (*flock.Flock, error) {
 		}
 		return nil, &inUse{filepath.Dir(path), owner}
 	}
-	// The process id is a hint for the message above. Windows refuses to write into
-	// a locked file: the message then goes without.
+	// The process id is a hint for the message above. Windows cannot write to a locked file, so its
+	// message has no process id.
 	_ = os.WriteFile(path, []byte(strconv.Itoa(os.Getpid())+"\n"), 0o600)
 	return lock, nil
 }
 
-// awaitLock is takeLock for short work: it waits until the present owner is done
-// or ctx ends.
+// awaitLock is takeLock for short work: it waits until the present owner releases the lock or ctx
+// ends.
 func awaitLock(ctx context.Context, path string) (*flock.Flock, error) {
 	lock := flock.New(path)
 	if _, err := lock.TryLockContext(ctx, lockRetry); err != nil {

@@ -14,19 +14,19 @@ import (
 // migrationTimeout bounds all migrations of one run.
 const migrationTimeout = 24 * time.Hour
 
-// Migrate brings the tables to where this program can use them, beside processes of the
-// version before: it expands. Each migration is one transaction, or can be repeated: after
-// an interrupted run the next one goes on. It is safe when several processes start at once:
-// they take turns. Where there were no tables it applies all migrations.
+// Migrate applies the pending migrations of phase Expand, which processes of the previous version
+// tolerate. On an empty database it applies all migrations. Each migration is one transaction, or
+// can be repeated, so a run after an interruption continues. Processes that start at the same time
+// take turns.
 //
-// Cost: that of the migrations that are missing; two queries when none is.
+// Cost: the cost of the pending migrations; two queries if there are none.
 func (s *Stores) Migrate(ctx context.Context) error {
 	_, err := s.Apply(ctx, migration.Options{})
 	return err
 }
 
-// Apply is Migrate for either phase. It returns the migrations that it applied, in their
-// order: none when there was nothing to do. Errors: as of migration.Apply.
+// Apply is Migrate for either phase. It returns the migrations that it applied, in order. Errors:
+// the errors of migration.Apply.
 func (s *Stores) Apply(ctx context.Context, o migration.Options) ([]migration.Migration, error) {
 	ctx, cancel := context.WithTimeout(ctx, migrationTimeout)
 	defer cancel()
@@ -47,8 +47,8 @@ func (s *Stores) Apply(ctx context.Context, o migration.Options) ([]migration.Mi
 	return migration.Apply(ctx, pools, o, s.log)
 }
 
-// migratedDirectly is an error if something is to be applied: processes take turns by a
-// lock of the session, and behind a pooler a session is not one's own.
+// migratedDirectly returns an error if migrations are pending. Processes take turns with a session
+// lock, and behind a pooler a process has no session of its own.
 func (s *Stores) migratedDirectly(ctx context.Context, o migration.Options) error {
 	plan, err := s.Pending(ctx)
 	if err != nil {
@@ -60,7 +60,7 @@ func (s *Stores) migratedDirectly(ctx context.Context, o migration.Options) erro
 	return nil
 }
 
-// Pending returns what the tables lack.
+// Pending returns the migrations that the database lacks.
 //
 // Cost: two queries.
 func (s *Stores) Pending(ctx context.Context) (migration.Plan, error) {

@@ -11,19 +11,17 @@ import (
 )
 
 const (
-	// pipeLimit bounds the answers that a client has not read, in bytes. Beyond it
-	// the connection is cut, as Redis cuts a subscriber that does not read. Without
-	// a buffer, one such subscriber would stop the server for everybody.
+	// pipeLimit bounds the unread answers of a client, in bytes. Beyond it the connection is
+	// closed, as Redis closes a subscriber that does not read. Without a buffer, one such
+	// subscriber would block the whole server.
 	pipeLimit = 64 << 20
-	// pipeKeep is the largest buffer, in bytes, that is kept for use again when it
-	// is empty.
+	// pipeKeep is the largest buffer, in bytes, that is kept for reuse when it is empty.
 	pipeKeep = 1 << 20
 )
 
 var errPipeFull = errors.New("connection closed: too many unread answers")
 
-// newPipe returns the two ends of a connection in memory. A write never waits
-// for the reader.
+// newPipe returns the two ends of an in-memory connection. A write never waits for the reader.
 func newPipe() (client, server net.Conn) {
 	requests, answers := newStream(0), newStream(pipeLimit)
 	return &pipeEnd{in: answers, out: requests}, &pipeEnd{in: requests, out: answers}
@@ -53,12 +51,12 @@ func (pipeAddr) String() string  { return "in-process" }
 
 // stream is one direction of a pipe.
 type stream struct {
-	limit int // of unread bytes; 0: none
+	limit int // maximum of unread bytes; 0 means none
 
 	mu       sync.Mutex
 	changed  *sync.Cond
 	unread   bytes.Buffer
-	closed   error // for the reader, once it has read everything; nil while open
+	closed   error // error for the reader once it has read everything; nil while open
 	deadline time.Time
 	timer    *time.Timer
 }
@@ -74,7 +72,7 @@ func (s *stream) read(b []byte) (int, error) {
 	defer s.mu.Unlock()
 	for {
 		switch {
-		case errors.Is(s.closed, net.ErrClosed): // by the reader itself
+		case errors.Is(s.closed, net.ErrClosed): // closed by the reader
 			return 0, s.closed
 		case s.unread.Len() > 0:
 			n, err := s.unread.Read(b)

@@ -53,7 +53,7 @@ func TestPipeDeadline(t *testing.T) {
 		require.ErrorIs(t, read(), os.ErrDeadlineExceeded)
 		assert.Equal(t, time.Second, time.Since(start))
 
-		// A later deadline counts again, and one that is moved while a read waits.
+		// A later deadline takes effect, and so does one that is moved while a read waits.
 		require.NoError(t, client.SetDeadline(start.Add(time.Hour)))
 		go func() {
 			time.Sleep(time.Second)
@@ -86,7 +86,7 @@ func TestPipeCutsWhoDoesNotRead(t *testing.T) {
 	require.NoError(t, err, "requests are not limited")
 }
 
-// A pipeline is written to its end before the first answer is read.
+// A pipeline is written completely before its first answer is read.
 func TestEmbeddedRedisTakesAnyPipeline(t *testing.T) {
 	t.Parallel()
 	e := startEmbedded()
@@ -114,7 +114,7 @@ func TestEmbeddedRedisIsNotHeldUpByASubscriber(t *testing.T) {
 	_, err := sub.Receive(t.Context())
 	require.NoError(t, err)
 	message := bytes.Repeat([]byte("x"), 10<<10)
-	for range 2000 { // nobody reads them
+	for range 2000 { // the messages are not read
 		require.NoError(t, rdb.Publish(t.Context(), "news", message).Err())
 	}
 	got, err := sub.ReceiveMessage(t.Context())

@@ -19,34 +19,33 @@ import (
 const (
 	// Four processes fit into PostgreSQL's default of 100 connections.
 	postgresConns = 20
-	// Connections are replaced from time to time: they then follow a failover, or
-	// a new address behind the same name.
+	// Connections are replaced regularly, so that they follow a failover, or a new address behind
+	// the same name.
 	postgresConnLife = 30 * time.Minute
 	postgresConnIdle = 5 * time.Minute
-	// connectTimeout bounds opening a connection, and looking whether one that was
-	// idle is still there.
+	// connectTimeout bounds opening a connection, and checking an idle one.
 	connectTimeout = 5 * time.Second
-	// statementTimeout is the default of Config.StatementTimeout. The longest
-	// statements of Tideline take seconds; those that may take longer, in migrations
-	// and in the trimmer, have deadlines of their own.
+	// statementTimeout is the default of Config.StatementTimeout. The longest statements of
+	// Tideline take seconds. Migrations and the trimmer, which may take longer, set deadlines of
+	// their own.
 	statementTimeout = time.Minute
-	// silence is how long the other end of a TCP connection may leave data, or a
-	// question whether it is there, without acknowledgement. The connection then ends,
-	// whoever waits for it.
+	// silence is how long the other end of a TCP connection may fail to acknowledge data or
+	// keep-alive probes. Then the connection ends, and so does every wait for it.
 	silence = 20 * time.Second
 )
 
-// openPostgres opens a pool in which nothing waits for ever. Each statement has a
-// deadline: that of its context, or else after has passed. TCP ends a connection whose
-// other end has vanished. And PostgreSQL rolls a transaction back that hears nothing
-// from its process for as long as after: the locks of a process that was stopped, or
-// cut off, do not stop others for longer. A statement waits for a lock for lockWait at
-// most, as for all else if that is 0. Transactions are READ COMMITTED whatever the
-// default of the server, the database or the role: code that runs in a transaction reads
-// what others have committed since it began, and does not retry serialization failures.
+// openPostgres opens a pool in which every wait is bounded. A statement has the deadline of its
+// context, or else a timeout of after. TCP closes a connection whose other end has vanished.
+// PostgreSQL rolls back a transaction that is idle for longer than after, so a process that was
+// suspended or cut off does not keep its locks. A statement waits at most lockWait for a lock; 0
+// sets no separate limit.
 //
-// Behind a pooler, settings of a session would go to a session that others use later: it
-// has those of its role. See docs/deploy.md.
+// Transactions are READ COMMITTED, whatever the default of the server, the database or the role:
+// code in a transaction reads rows that others have committed since the transaction began, and does
+// not retry serialization failures.
+//
+// Behind a pooler, session settings would leak to other clients, so the settings of the role apply.
+// See docs/deploy.md.
 func openPostgres(cfg *pgx.ConnConfig, after, lockWait time.Duration, pooled bool) *sql.DB {
 	if cfg.ConnectTimeout == 0 {
 		cfg.ConnectTimeout = connectTimeout
@@ -86,10 +85,10 @@ func openPostgres(cfg *pgx.ConnConfig, after, lockWait time.Duration, pooled boo
 	return db
 }
 
-// adaptToPooler finds out whether a pooler is between this process and PostgreSQL: the
-// session that answers has another process id than the connection was told. A statement
-// that is prepared in one transaction may then be unknown in the next, so statements are
-// described once and sent unnamed, unless the URL says how by default_query_exec_mode.
+// adaptToPooler detects a pooler between this process and PostgreSQL: the session that answers has
+// a different process id from the one announced at connect. Behind a pooler, a statement prepared
+// in one transaction may be unknown in the next. Statements are then described once and sent
+// unnamed, unless default_query_exec_mode in the URL says otherwise.
 //
 // Cost: one connection.
 func (s *Stores) adaptToPooler(ctx context.Context, cfg *pgx.ConnConfig) error {
@@ -117,9 +116,8 @@ func (s *Stores) adaptToPooler(ctx context.Context, cfg *pgx.ConnConfig) error {
 
 func postgresSilent(err error) error { return fmt.Errorf("PostgreSQL does not answer: %w", err) }
 
-// deadlines gives each statement without a deadline one that is so far away, and each on
-// a journey its span. Pgx calls it around every statement, to the end of the statement's
-// rows.
+// deadlines gives each statement without a deadline a timeout, and each traced statement a span.
+// pgx calls it around every statement, up to the end of its rows.
 type deadlines struct{ after time.Duration }
 
 type (
@@ -127,7 +125,7 @@ type (
 	spanKey   struct{}
 )
 
-// TraceQueryStart see pgx.QueryTracer.
+// TraceQueryStart implements pgx.QueryTracer.
 func (d deadlines) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
 	if ctx, span := trace.Statement(ctx, "postgresql", data.SQL); span != nil {
 		return d.bound(context.WithValue(ctx, spanKey{}, span))
@@ -143,7 +141,7 @@ func (d deadlines) bound(ctx context.Context) context.Context {
 	return context.WithValue(ctx, cancelKey{}, cancel)
 }
 
-// TraceQueryEnd see pgx.QueryTracer.
+// TraceQueryEnd implements pgx.QueryTracer.
 func (deadlines) TraceQueryEnd(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryEndData) {
 	if span, ok := ctx.Value(spanKey{}).(*trace.Span); ok {
 		span.End(data.Err)
@@ -153,11 +151,11 @@ func (deadlines) TraceQueryEnd(ctx context.Context, _ *pgx.Conn, data pgx.TraceQ
 	}
 }
 
-// postgresConnector opens connections that bound the look whether they are still
-// there, which pgx takes before a connection is used that was idle.
+// postgresConnector opens connections that bound pgx's check of an idle connection before it is
+// used.
 type postgresConnector struct{ driver.Connector }
 
-// Connect see driver.Connector.
+// Connect implements driver.Connector.
 func (c postgresConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	conn, err := c.Connector.Connect(ctx)
 	if err != nil {
@@ -168,7 +166,7 @@ func (c postgresConnector) Connect(ctx context.Context) (driver.Conn, error) {
 
 type postgresConn struct{ *stdlib.Conn }
 
-// ResetSession see driver.SessionResetter.
+// ResetSession implements driver.SessionResetter.
 func (c postgresConn) ResetSession(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
@@ -183,7 +181,7 @@ func (c postgresConn) BeginTx(ctx context.Context, opts driver.TxOptions) (drive
 	return c.Conn.BeginTx(ctx, opts)
 }
 
-// Ping see driver.Pinger.
+// Ping implements driver.Pinger.
 func (c postgresConn) Ping(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()

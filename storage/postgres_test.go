@@ -16,7 +16,7 @@ import (
 	"tideline/storage/storagetest"
 )
 
-// silentPostgres opens a PostgreSQL that can fall silent, with short timeouts.
+// silentPostgres opens stores with short timeouts on a PostgreSQL that can fall silent.
 func silentPostgres(t *testing.T) (*storage.Stores, *storagetest.Proxy) {
 	u, err := url.Parse(storagetest.PostgresURL(t))
 	require.NoError(t, err)
@@ -27,7 +27,7 @@ func silentPostgres(t *testing.T) (*storage.Stores, *storagetest.Proxy) {
 	}), p
 }
 
-// ends requires that do, whose context has no deadline, ends with an error.
+// ends requires that do, whose context has no deadline, returns an error.
 func ends(t *testing.T, do func(ctx context.Context) error) {
 	t.Helper()
 	_, bounded := t.Context().Deadline()
@@ -44,8 +44,8 @@ func ends(t *testing.T, do func(ctx context.Context) error) {
 	}
 }
 
-// PostgreSQL falls silent. Everything ends that waits for it without a deadline of its
-// own, and works again as soon as PostgreSQL does.
+// When PostgreSQL falls silent, every operation without its own deadline ends. Operations work
+// again as soon as PostgreSQL does.
 func TestNothingWaitsForASilentPostgresForEver(t *testing.T) {
 	t.Parallel()
 	for name, do := range map[string]func(ctx context.Context, s *storage.Stores) error{
@@ -79,7 +79,7 @@ func TestNothingWaitsForASilentPostgresForEver(t *testing.T) {
 			addUser(t, s, 1)
 			require.NoError(t, do(t.Context(), s))
 			proxy.Silence(true)
-			for range 3 { // on the connection that was open, and on new ones
+			for range 3 { // on the open connection, and on new ones
 				ends(t, func(ctx context.Context) error { return do(ctx, s) })
 			}
 			proxy.Silence(false)
@@ -90,7 +90,7 @@ func TestNothingWaitsForASilentPostgresForEver(t *testing.T) {
 		t.Parallel()
 		s, proxy := silentPostgres(t)
 		addUser(t, s, 1)
-		time.Sleep(1100 * time.Millisecond) // pgx looks at a connection that was idle for a second
+		time.Sleep(1100 * time.Millisecond) // pgx checks a connection that was idle for a second
 		proxy.Silence(true)
 		ends(t, func(ctx context.Context) error { return s.DB.User.UpdateOneID(1).AddPostCount(1).Exec(ctx) })
 	})
@@ -120,7 +120,7 @@ func TestNothingWaitsForASilentPostgresForEver(t *testing.T) {
 	})
 }
 
-// A deadline of the caller's counts, also if it is later.
+// The caller's deadline applies, even if it is later than the default.
 func TestALongerDeadlineHolds(t *testing.T) {
 	t.Parallel()
 	s, _ := silentPostgres(t)
@@ -134,7 +134,7 @@ func TestALongerDeadlineHolds(t *testing.T) {
 	require.NoError(t, slow(ctx, 4))
 }
 
-// A process that stops in a transaction does not keep its locks.
+// A process that is suspended in a transaction does not keep its locks.
 func TestPostgresEndsATransactionThatIsSilent(t *testing.T) {
 	t.Parallel()
 	s, _ := silentPostgres(t)
@@ -149,7 +149,7 @@ func TestPostgresEndsATransactionThatIsSilent(t *testing.T) {
 	require.Equal(t, 1, s.DB.User.GetX(t.Context(), 1).PostCount)
 }
 
-// Every command to Redis has bounds, whatever its context.
+// Every Redis command has a timeout, whatever its context.
 func TestRedisIsNotWaitedForWithoutEnd(t *testing.T) {
 	t.Parallel()
 	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, _ bool) {

@@ -12,28 +12,28 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// The errors of CheckRedis that say that Redis serves in part.
+// The errors with which CheckRedis reports a partial failure.
 var (
-	// ErrSomeAnswer is that some masters of a Redis Cluster answer and others do not.
+	// ErrSomeAnswer means that some masters of a Redis Cluster answer and others do not.
 	ErrSomeAnswer = errors.New("some masters of the Redis Cluster do not answer")
-	// ErrNoWrites is that Redis, or a master of a Redis Cluster, answers and takes no writes:
+	// ErrNoWrites means that Redis, or a master of a Redis Cluster, answers but accepts no writes:
 	// its memory is full, it is a replica, or it cannot save.
 	ErrNoWrites = errors.New("Redis answers and takes no writes")
 )
 
 const (
-	// writeKey begins the keys that CheckRedis writes, which live for writeLife.
+	// writeKey is the prefix of the keys that CheckRedis writes. They live for writeLife.
 	writeKey  = "live:check:"
 	writeLife = time.Minute
 	// masterTimeout bounds how long CheckMasters waits for one master of a cluster.
 	masterTimeout = time.Second
-	// maxWriteKeys bounds how many keys CheckRedis tries to find one that a master has.
+	// maxWriteKeys bounds the search for a key in a slot of a given master.
 	maxWriteKeys = 4096
 )
 
-// CheckRedis checks all masters with CheckMasters. It fails with ErrSomeAnswer when only
-// some answer: the feeds of some users are then read from SQL. It fails with ErrNoWrites
-// when all answer and some do not take the write.
+// CheckRedis checks all masters with CheckMasters. It returns ErrSomeAnswer if only some answer;
+// the feeds of some users are then read from SQL. It returns ErrNoWrites if all answer and some
+// reject the write.
 //
 // Cost: the cost of CheckMasters.
 func (s *Stores) CheckRedis(ctx context.Context) error {
@@ -58,15 +58,14 @@ func (s *Stores) CheckRedis(ctx context.Context) error {
 	return cmp.Or(silent, refuse)
 }
 
-// CheckMasters writes to every master: only the master knows whether it takes a write.
-// It returns what each answered, by address. An error that wraps ErrNoWrites means that
-// the master answers and takes no writes. A master without slots is only asked for an
-// answer. CheckMasters itself fails when ctx ends before the masters of a Redis Cluster
-// are known.
+// CheckMasters writes a key to every master, because only a write shows whether the master accepts
+// writes. It returns the result of each master, by address. An error that wraps ErrNoWrites means
+// that the master answers but rejects writes. A master without slots is only pinged. CheckMasters
+// itself fails if ctx ends before the masters of a Redis Cluster are known.
 //
-// Cost: two round trips at most, to all at once, and masterTimeout where one does not
-// answer. The keys hold no value and expire; there is one for each master, however many
-// processes ask.
+// Cost: at most two round trips to each master, all masters at once, and masterTimeout if one does
+// not answer. The keys hold no value and expire. There is one per master, however many processes
+// check.
 func (s *Stores) CheckMasters(ctx context.Context) (map[string]error, error) {
 	cluster, ok := s.Redis.(*redis.ClusterClient)
 	if !ok {
@@ -75,7 +74,7 @@ func (s *Stores) CheckMasters(ctx context.Context) (map[string]error, error) {
 	var mu sync.Mutex // guards answers
 	answers := map[string]error{}
 	err := cluster.ForEachMaster(ctx, func(ctx context.Context, master *redis.Client) error {
-		if ctx.Err() != nil { // it was not asked
+		if ctx.Err() != nil { // the master was not asked
 			return ctx.Err()
 		}
 		ctx, cancel := context.WithTimeout(ctx, masterTimeout)
@@ -95,7 +94,7 @@ func (s *Stores) CheckMasters(ctx context.Context) (map[string]error, error) {
 	return answers, err
 }
 
-// keyOf returns a key in a slot of the master, "" if it finds none.
+// keyOf returns a key in a slot of the master, or "" if it finds none.
 //
 // Cost: no round trip. It tries about as many keys as there are masters.
 func keyOf(ctx context.Context, cluster *redis.ClusterClient, master string) string {
@@ -108,7 +107,7 @@ func keyOf(ctx context.Context, cluster *redis.ClusterClient, master string) str
 	return ""
 }
 
-// refused adds ErrNoWrites to what Redis says when it takes no writes at all.
+// refused wraps ErrNoWrites around the errors of a Redis that rejects all writes.
 func refused(err error) error {
 	for _, words := range []string{"OOM", "READONLY", "MISCONF", "NOREPLICAS", "CLUSTERDOWN"} {
 		if redis.HasErrorPrefix(err, words) {

@@ -11,8 +11,8 @@ import (
 	"tideline/storage/storagetest"
 )
 
-// A Redis that answers and takes no writes is told from one that does not answer, and from
-// one that is well.
+// CheckRedis distinguishes a Redis that answers but accepts no writes from a Redis that does not
+// answer and from a healthy one.
 func TestCheckRedisWrites(t *testing.T) {
 	t.Parallel()
 	t.Run("in the process", func(t *testing.T) {
@@ -39,7 +39,7 @@ func TestCheckRedisWrites(t *testing.T) {
 		require.NoError(t, rdb.ConfigSet(t.Context(), "min-replicas-to-write", "1").Err())
 		refused("NOREPLICAS")
 		require.NoError(t, rdb.ConfigSet(t.Context(), "min-replicas-to-write", "0").Err())
-		require.NoError(t, rdb.Do(t.Context(), "replicaof", "127.0.0.1", "1").Err()) // where nobody is
+		require.NoError(t, rdb.Do(t.Context(), "replicaof", "127.0.0.1", "1").Err()) // no server listens there
 		refused("READONLY")
 		require.NoError(t, rdb.Do(t.Context(), "replicaof", "no", "one").Err())
 		require.NoError(t, s.CheckRedis(t.Context()))

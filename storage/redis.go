@@ -13,12 +13,12 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// clusterReload is how soon a client notices a failover. With the minute that is
-// go-redis's default, the keys of a dead master would be unreachable for as long.
+// clusterReload bounds how late a client notices a failover. With the default of go-redis, one
+// minute, the keys of a dead master would stay unreachable that long.
 const clusterReload = time.Second
 
-// dialRedis asks the first server that answers whether it is part of a Redis
-// Cluster and returns the client that fits. Sentinels watch single servers only.
+// dialRedis asks the first server that answers whether it belongs to a Redis Cluster, and returns
+// the matching client. Sentinels watch only single servers.
 func dialRedis(ctx context.Context, servers *redisServers) (rdb redis.UniversalClient, sharded bool, err error) {
 	if servers.sentinels != nil {
 		return dialSentinels(ctx, servers)
@@ -44,7 +44,7 @@ func dialRedis(ctx context.Context, servers *redisServers) (rdb redis.UniversalC
 func askCluster(ctx context.Context, opts *redis.Options, addr string) (isCluster bool, err error) {
 	probe := *opts
 	probe.Addr = addr
-	probe.DB = 0 // a cluster refuses any other
+	probe.DB = 0 // a cluster rejects other databases
 	probe.ContextTimeoutEnabled = true
 	probe.MaintNotificationsConfig = noMaintNotifications()
 	client := redis.NewClient(&probe)
@@ -65,8 +65,8 @@ func dialSingle(ctx context.Context, opts *redis.Options) (redis.UniversalClient
 	return client, false, nil
 }
 
-// dialSentinels returns a client of the master that the Sentinels name. It follows
-// the master to another server: the Sentinels say so, and a connection that breaks
+// dialSentinels returns a client of the master that the Sentinels name. The client follows the
+// master to another server: the Sentinels announce the change, and a client whose connection breaks
 // asks them again.
 func dialSentinels(ctx context.Context, servers *redisServers) (redis.UniversalClient, bool, error) {
 	opts := servers.sentinels
@@ -110,17 +110,17 @@ func dialCluster(ctx context.Context, servers *redisServers) (redis.UniversalCli
 	return rdb, true, nil
 }
 
-// noMaintNotifications keeps go-redis from sending on every new connection a
-// command that only a hosted Redis understands.
+// noMaintNotifications stops go-redis from sending a command on every new connection that only
+// hosted Redis services understand.
 func noMaintNotifications() *maintnotifications.Config {
 	return &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 }
 
-// redisLog sets go-redis's logger once: it has one for the whole process. Outside
-// tests a process has a single logger, too.
+// redisLog guards the logger of go-redis, which is global to the process. Outside of tests, a
+// process has a single logger anyway.
 var redisLog sync.Once
 
-// redisLogger logs what go-redis would print to standard error: lost connections,
+// redisLogger logs the messages that go-redis would print to standard error: lost connections,
 // which callers also see as errors.
 type redisLogger struct{ log *slog.Logger }
 

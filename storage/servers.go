@@ -16,21 +16,20 @@ const (
 	incarnationOptional = "optional"
 )
 
-// The oldest versions of the servers that are supported: before them there is no sharded
-// pub/sub, and no time to live that is only set when it is longer.
+// The oldest supported server versions. Older ones lack sharded pub/sub and EXPIRE with GT, which
+// only extends a time to live.
 const (
 	leastRedis  = 7
 	leastValkey = 8
 )
 
-// ErrHidesIncarnation means that a Redis does not tell which incarnation of its data it
-// has.
+// ErrHidesIncarnation means that a Redis does not tell the incarnation of its data.
 var ErrHidesIncarnation = errors.New("it hides master_replid in INFO replication, by which Tideline notices that Redis was rolled back, by a snapshot or by a replica that lacked the latest writes")
 
-// checkServers asks each master what it is. Errors: a master is of a kind or version that
-// is not supported, or hides its incarnation where that is required.
+// checkServers checks the kind and version of each master. It fails if one is not supported, or
+// hides its incarnation while that is required.
 //
-// Cost: a round trip to each master.
+// Cost: one round trip to each master.
 func (s *Stores) checkServers(ctx context.Context, incarnation string) error {
 	if s.Embedded {
 		return nil
@@ -53,15 +52,14 @@ func (s *Stores) checkServers(ctx context.Context, incarnation string) error {
 	return errors.Join(append(refused, err)...)
 }
 
-// hidesIncarnation reports whether the sections server and replication of INFO have no
-// incarnation.
+// hidesIncarnation reports whether the INFO sections server and replication lack the incarnation.
 func hidesIncarnation(info map[string]string) bool { return info["master_replid"] == "" }
 
-// supported returns why a server with this section server of INFO cannot be used.
+// supported returns an error if a server with this INFO section server cannot be used.
 func supported(info map[string]string) error {
 	const want = "Tideline runs on Redis 7 or later and Valkey 8 or later"
 	for field, value := range info {
-		// Others tell the version of Redis whose commands they have, and their own.
+		// Other servers report both their own version and the Redis version that they emulate.
 		name, isVersion := strings.CutSuffix(field, "_version")
 		if isVersion && value != "" && (name == "dragonfly" || name == "garnet" || name == "keydb" || name == "kvrocks") {
 			return fmt.Errorf("it is %s %s, which has other scripts, streams or pub/sub than Redis: %s", name, value, want)

@@ -14,8 +14,8 @@ import (
 	"tideline/storage/storagetest"
 )
 
-// A Redis of a version that is not supported is refused with the reason, and so is one that
-// hides which incarnation of its data it has, unless that is allowed.
+// A Redis of an unsupported version is refused with the reason. A Redis that hides the incarnation
+// of its data is refused unless that is allowed.
 func TestRedisThatIsRefused(t *testing.T) {
 	t.Parallel()
 	proxy := storagetest.StartProxy(t, "unix", strings.TrimPrefix(storagetest.StartRedis(t).URL(), "unix://"))
@@ -49,8 +49,8 @@ func TestRedisThatIsRefused(t *testing.T) {
 	require.ErrorContains(t, cfg.Validate(), "required or optional")
 }
 
-// Transactions are read committed, and so are single statements, where the default of the
-// database is another level: a row that others change meanwhile is no error.
+// Transactions and single statements are READ COMMITTED even if the default of the database is
+// another level: a row that others change meanwhile causes no error.
 func TestIsolationIsReadCommitted(t *testing.T) {
 	t.Parallel()
 	cfg := storage.Config{DataDir: t.TempDir(), DatabaseURL: storagetest.PostgresURL(t)}
@@ -86,8 +86,8 @@ func TestIsolationIsReadCommitted(t *testing.T) {
 	require.Equal(t, 2, s.DB.User.GetX(t.Context(), 1).PostCount)
 }
 
-// Behind a pooler that gives each transaction another session everything works but
-// migrations, with the plain URL and with the one of the documents.
+// Behind a pooler that gives each transaction another session, everything except migrations works,
+// with the plain URL and with the URL from the documents.
 func TestPgBouncer(t *testing.T) {
 	t.Parallel()
 	direct := storagetest.PostgresURL(t)
@@ -130,8 +130,8 @@ func TestPgBouncer(t *testing.T) {
 	}
 }
 
-// A password in which characters were not escaped makes a URL that is refused, or is taken
-// for what it is not. No message has a part of it.
+// A password with unescaped characters makes a URL invalid, or gives it another meaning. No message
+// contains a part of the password.
 func TestPasswordsAreNeverPrintedInPart(t *testing.T) {
 	t.Parallel()
 	for _, c := range "#/?@:% []&=+\"<>\\^`{|},;!$'()*~" {

@@ -2,11 +2,11 @@ package storage
 
 import "syscall"
 
-// tcpUserTimeout is TCP_USER_TIMEOUT, which package syscall does not have everywhere.
+// tcpUserTimeout is TCP_USER_TIMEOUT, which package syscall does not define on every architecture.
 const tcpUserTimeout = 18
 
-// endSilence ends a TCP connection that is to be opened once what it has sent is not
-// acknowledged for so long.
+// endSilence makes a new TCP connection end when data that it has sent stays unacknowledged for the
+// duration silence.
 func endSilence(network, _ string, conn syscall.RawConn) (err error) {
 	if network[:3] != "tcp" {
 		return nil

@@ -1,18 +1,18 @@
 package storage
 
-// sqliteConns is how many connections SQLite has: one writer at a time, with readers
-// beside it. More would only wait.
+// sqliteConns is the number of SQLite connections: one writer at a time, and readers beside it.
+// More connections would only wait.
 const sqliteConns = 8
 
-// sqliteOptions are given to every connection, before those of the URL.
+// sqliteOptions apply to every connection, before the options of the URL.
 //
-//   - busy_timeout: how long opening waits for another process, in milliseconds.
-//     Statements wait as long as their context lasts: see sqliteConnector.
-//   - _txlock=immediate: a transaction locks the file when it begins. One that
-//     read first and wrote later would fail at once, whatever the timeout, when
-//     another had written in between.
-//   - WAL: readers and the writer do not wait for each other. How far a commit
-//     must have come is Config.SQLiteSync.
+//   - busy_timeout: how long opening waits for another process, in milliseconds. Statements wait as
+//     long as their context allows: see sqliteConnector.
+//   - _txlock=immediate: a transaction locks the file when it begins. A transaction that reads
+//     first and writes later would fail at once if another had written in between, whatever the
+//     timeout.
+//   - WAL: readers and the writer do not wait for each other. Config.SQLiteSync controls when a
+//     commit is answered.
 //   - UTC in one format: SQLite stores and compares times as text.
 const sqliteOptions = "_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)" +
 	"&_pragma=foreign_keys(1)&_txlock=immediate&_time_format=sqlite&_timezone=UTC"
@@ -23,11 +23,11 @@ const (
 	syncNormal = "normal"
 )
 
-// sqliteDSN is the data source name of a file whose path is escaped as in a URL.
+// sqliteDSN returns the data source name of a file whose path is escaped as in a URL.
 func sqliteDSN(escapedPath, sync, query string) string {
 	dsn := "file:" + escapedPath + "?" + sqliteOptions + "&_pragma=synchronous(" + sync + ")"
 	if sync == syncFull {
-		dsn += "&_pragma=fullfsync(1)" // on macOS, where fsync leaves data in the disk's own memory
+		dsn += "&_pragma=fullfsync(1)" // for macOS, where fsync leaves data in the disk cache
 	}
 	if query != "" {
 		dsn += "&" + query

@@ -19,24 +19,23 @@ import (
 	"tideline/internal/trace"
 )
 
-// sqlitePatience is how long a writer waits for its turn at most. After that the
-// transaction that has the turn is taken to be stuck.
+// sqlitePatience bounds how long a writer waits for its turn. After that, the transaction that
+// holds the turn counts as stuck.
 const sqlitePatience = 10 * time.Second
 
-// sqliteDriver makes the writers of this process take turns in the order in which
-// they come. Each waits until its context is done, and before it takes a
-// connection: the pool is left to the readers, which go on beside the writer.
+// sqliteDriver makes the writers of this process take turns, in order of arrival. A writer waits
+// until its context is done, and before it takes a connection, so that the pool stays free for
+// readers, which run beside the writer.
 type sqliteDriver struct {
 	*entsql.Driver
-	turn *semaphore.Weighted // of one writer
+	turn *semaphore.Weighted // held by the writer
 }
 
 func newSQLiteDriver(db *sql.DB) *sqliteDriver {
 	return &sqliteDriver{entsql.OpenDB(dialect.SQLite, db), semaphore.NewWeighted(1)}
 }
 
-// begin waits for the turn. The caller gives it back by end, which may be called
-// more than once.
+// begin waits for the turn. The caller releases it with end, which may be called more than once.
 func (d *sqliteDriver) begin(ctx context.Context) (end func(), err error) {
 	waiting, cancel := context.WithTimeout(ctx, sqlitePatience)
 	defer cancel()
@@ -49,10 +48,10 @@ func (d *sqliteDriver) begin(ctx context.Context) (end func(), err error) {
 	return nil, errors.New("another transaction of this process does not end")
 }
 
-// Tx see dialect.Driver.
+// Tx implements dialect.Driver.
 func (d *sqliteDriver) Tx(ctx context.Context) (dialect.Tx, error) { return d.BeginTx(ctx, nil) }
 
-// BeginTx waits for the turn. The transaction keeps it to its end.
+// BeginTx waits for the turn. The transaction keeps the turn until it ends.
 func (d *sqliteDriver) BeginTx(ctx context.Context, opts *entsql.TxOptions) (dialect.Tx, error) {
 	end, err := d.begin(ctx)
 	if err != nil {
@@ -71,19 +70,19 @@ type sqliteTx struct {
 	end func()
 }
 
-// Commit see dialect.Tx.
+// Commit implements dialect.Tx.
 func (t sqliteTx) Commit() error {
 	defer t.end()
 	return t.Tx.Commit()
 }
 
-// Rollback see dialect.Tx.
+// Rollback implements dialect.Tx.
 func (t sqliteTx) Rollback() error {
 	defer t.end()
 	return t.Tx.Rollback()
 }
 
-// Exec see dialect.ExecQuerier.
+// Exec implements dialect.ExecQuerier.
 func (d *sqliteDriver) Exec(ctx context.Context, query string, args, v any) error {
 	end, err := d.begin(ctx)
 	if err != nil {
@@ -93,7 +92,7 @@ func (d *sqliteDriver) Exec(ctx context.Context, query string, args, v any) erro
 	return d.Driver.Exec(ctx, query, args, v)
 }
 
-// ExecContext see entsql.ExecQuerier.
+// ExecContext implements entsql.ExecQuerier.
 func (d *sqliteDriver) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
 	end, err := d.begin(ctx)
 	if err != nil {
@@ -103,7 +102,7 @@ func (d *sqliteDriver) ExecContext(ctx context.Context, query string, args ...an
 	return d.Driver.ExecContext(ctx, query, args...)
 }
 
-// Query takes no turn, unless ent writes a row by it and reads the row's id.
+// Query takes no turn, except for an INSERT whose id ent reads.
 func (d *sqliteDriver) Query(ctx context.Context, query string, args, v any) error {
 	rows, ok := v.(*entsql.Rows)
 	if !ok || !strings.HasPrefix(query, "INSERT") {
@@ -117,11 +116,11 @@ func (d *sqliteDriver) Query(ctx context.Context, query string, args, v any) err
 		end()
 		return err
 	}
-	rows.ColumnScanner = writtenRows{rows.ColumnScanner, end} // the statement ends when they are closed
+	rows.ColumnScanner = writtenRows{rows.ColumnScanner, end} // the statement ends when the rows are closed
 	return nil
 }
 
-// writtenRows give the turn back when they are closed.
+// writtenRows release the turn when they are closed.
 type writtenRows struct {
 	entsql.ColumnScanner
 	end func()
@@ -132,10 +131,9 @@ func (r writtenRows) Close() error {
 	return r.ColumnScanner.Close()
 }
 
-// sqliteConnector opens connections that wait for a lock of the file no longer
-// than their context lasts. SQLite's own wait knows no context. These connections
-// try again and again instead, while a writer that takes no turns has the file:
-// another process, or a statement by the pool itself.
+// sqliteConnector opens connections whose wait for the file lock ends with the context. SQLite's
+// own wait does not know contexts. These connections retry instead, while a writer outside of the
+// turns holds the file: another process, or a statement sent directly through the pool.
 type sqliteConnector struct{ driver.Connector }
 
 func newSQLiteConnector(dsn string) (driver.Connector, error) {
@@ -143,7 +141,7 @@ func newSQLiteConnector(dsn string) (driver.Connector, error) {
 	return sqliteConnector{c}, err
 }
 
-// Connect see driver.Connector.
+// Connect implements driver.Connector.
 func (c sqliteConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	opened, err := c.Connector.Connect(ctx)
 	if err != nil {
@@ -159,8 +157,7 @@ func (c sqliteConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	return sqliteConn{conn}, nil
 }
 
-// sqliteDriverConn has all the interfaces of the driver's connections that
-// database/sql looks for.
+// sqliteDriverConn combines the connection interfaces that database/sql looks for.
 type sqliteDriverConn interface {
 	driver.Conn
 	driver.ConnBeginTx
@@ -174,7 +171,7 @@ type sqliteDriverConn interface {
 
 type sqliteConn struct{ sqliteDriverConn }
 
-// BeginTx see driver.ConnBeginTx.
+// BeginTx implements driver.ConnBeginTx.
 func (c sqliteConn) BeginTx(ctx context.Context, opts driver.TxOptions) (tx driver.Tx, err error) {
 	begin, span := statement(ctx, "BEGIN")
 	err = whileBusy(begin, func() (err error) {
@@ -193,13 +190,13 @@ func statement(ctx context.Context, text string) (context.Context, *trace.Span) 
 	return trace.Statement(ctx, "sqlite", text)
 }
 
-// tracedTx is a transaction on a journey: on SQLite it is the commit that takes time.
+// tracedTx is a traced transaction. On SQLite, the commit takes most of the time.
 type tracedTx struct {
 	driver.Tx
 	ctx context.Context
 }
 
-// Commit see driver.Tx.
+// Commit implements driver.Tx.
 func (t tracedTx) Commit() error {
 	_, span := statement(t.ctx, "COMMIT")
 	err := t.Tx.Commit()
@@ -207,8 +204,8 @@ func (t tracedTx) Commit() error {
 	return err
 }
 
-// ExecContext takes a single statement: with several, a repetition would execute
-// the first ones twice.
+// ExecContext executes a single statement. With several, a retry would execute the first ones
+// twice.
 func (c sqliteConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (r driver.Result, err error) {
 	ctx, span := statement(ctx, query)
 	defer func() { span.End(err) }()
@@ -219,8 +216,7 @@ func (c sqliteConn) ExecContext(ctx context.Context, query string, args []driver
 	return r, err
 }
 
-// QueryContext waits, too: while another process recovers the file, nobody can
-// read it.
+// QueryContext also retries: while another process recovers the file, no connection can read it.
 func (c sqliteConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (rows driver.Rows, err error) {
 	ctx, span := statement(ctx, query)
 	defer func() { span.End(err) }()
@@ -231,8 +227,8 @@ func (c sqliteConn) QueryContext(ctx context.Context, query string, args []drive
 	return rows, err
 }
 
-// whileBusy calls do again for as long as it fails because the file is locked:
-// sqlitePatience at most, and not after ctx is done.
+// whileBusy repeats do while it fails because the file is locked, for at most sqlitePatience, and
+// not after ctx is done.
 func whileBusy(ctx context.Context, do func() error) error {
 	begun := time.Now()
 	for wait := time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {

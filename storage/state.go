@@ -14,49 +14,49 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// State is how the stores are at a moment, as far as they tell this process.
+// State describes the stores at one moment, as far as they report it to this process.
 type State struct {
 	SQL SQLState
-	// RedisUp says that every master answered.
+	// RedisUp reports whether every master answered.
 	RedisUp   bool
 	RedisPool RedisPool
-	// Masters are those of Redis that answered, by address; none when it is inside the
-	// process.
+	// Masters are the Redis masters that answered, sorted by address. It is empty for the
+	// in-process Redis.
 	Masters []MasterState
 }
 
-// SQLState is how SQL is, and this process's pool of connections to it.
+// SQLState describes the SQL database and the connection pool of this process.
 type SQLState struct {
 	Up      bool
-	Took    time.Duration // of the round trip
+	Took    time.Duration // duration of the round trip
 	Version string
-	Bytes   int64 // of the database; on SQLite without the log that is written ahead
+	Bytes   int64 // size of the database; on SQLite without the write-ahead log
 	Pool    sql.DBStats
-	// Connections are those that PostgreSQL has, of everybody, and MostConnections those that
-	// it takes of roles that are not superusers; zero on SQLite.
+	// Connections is the number of connections that PostgreSQL has from all clients.
+	// MostConnections is its limit for roles that are not superusers. Both are zero on SQLite.
 	Connections, MostConnections int
 }
 
-// RedisPool is this process's pool of connections to Redis.
+// RedisPool describes this process's pool of Redis connections.
 type RedisPool struct{ Open, Idle, Timeouts int }
 
-// MasterState is how a master is. What it does not tell is zero.
+// MasterState describes a Redis master. A value that the master does not report is zero.
 type MasterState struct {
 	Addr, Version string
-	// Incarnation names the data: it is another after every restart and every promotion.
+	// Incarnation names the data. It changes at every restart and every promotion.
 	Incarnation              string
-	Up                       time.Duration // since its start
-	Used, Most               int64         // bytes of memory; Most is 0 without a bound
+	Up                       time.Duration // time since its start
+	Used, Most               int64         // bytes of memory; Most is 0 without a limit
 	Eviction                 string
 	Clients, Replicas        int
 	CommandsPerSecond        int
 	EvictedKeys, ExpiredKeys int64
 }
 
-// State asks SQL and Redis at once. What does not answer within ctx is not up; the
-// errors are for the log.
+// State asks SQL and Redis at the same time. A store that does not answer before ctx ends is
+// reported as not up. The error is for the log.
 //
-// Cost: two queries of SQL, one by the catalogue, and a round trip to each master.
+// Cost: two SQL queries, one of them of the catalogue, and one round trip to each master.
 func (s *Stores) State(ctx context.Context) (now State, err error) {
 	var asked sync.WaitGroup
 	var sqlErr, redisErr error
@@ -96,7 +96,7 @@ func (s *Stores) sqlState(ctx context.Context) (SQLState, error) {
 
 func masterState(info map[string]string, addr string) MasterState {
 	number := func(name string) int64 {
-		n, _ := strconv.ParseInt(info[name], 10, 64) // what it does not tell is 0
+		n, _ := strconv.ParseInt(info[name], 10, 64) // 0 if not reported
 		return n
 	}
 	return MasterState{

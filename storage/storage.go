@@ -1,21 +1,19 @@
-// Package storage hides the drivers: which database answers SQL, which server
-// answers Redis, how each is opened, tuned, migrated, closed.
+// Package storage hides the database drivers: which database answers SQL and which server answers
+// Redis, and how each is opened, tuned, migrated and closed.
 //
 // Invariants:
 //
-//   - No other package imports a driver. SQLite or PostgreSQL, in-process Redis,
-//     Redis or Redis Cluster are chosen by two URLs, and the rest of Tideline
-//     sees an ent client and a go-redis client.
-//   - With the in-process Redis, at most one process has a data directory: a second
-//     one is refused, or joins the first as a command does, and the operating system
-//     releases the lock when a process dies.
+//   - No other package imports a driver. Two URLs choose SQLite or PostgreSQL, and the in-process
+//     Redis, Redis or Redis Cluster. The rest of Tideline sees an ent client and a go-redis client.
+//   - With the in-process Redis, at most one process owns a data directory. A second process is
+//     refused, or joins the first as a command does. The operating system releases the lock when a
+//     process dies.
 //   - Messages name hosts and paths, never passwords.
-//   - Nothing waits for a server for ever: not to connect, not for an answer, not for
-//     the other end of a connection that has vanished.
+//   - Every wait for a server is bounded: for a connection, for an answer, and for the other end of
+//     a connection that has vanished.
 //
-// It does not retry: a server that cannot be reached makes [Open] fail. It does
-// not know what is stored: tables belong to ent, keys to the packages that own
-// them.
+// The package does not retry: if a server cannot be reached, [Open] fails. It does not know what is
+// stored: ent owns the tables, and other packages own the keys.
 package storage
 
 import (
@@ -39,72 +37,68 @@ import (
 	"tideline/internal/trace"
 )
 
-// Stores are the open connections of one process. They are safe for concurrent
-// use.
+// Stores are the open connections of one process. They are safe for concurrent use.
 type Stores struct {
-	// DB is the typed door to the tables.
+	// DB is the typed client for the tables.
 	DB *ent.Client
-	// Driver runs the statements of DB. A test that watches them, or makes them
-	// fail, wraps it.
+	// Driver executes the statements of DB. A test may wrap it to observe statements or make them
+	// fail.
 	Driver dialect.Driver
-	// SQL is the pool under Driver, for statements that ent cannot express. On
-	// SQLite a write by it does not queue up with the writes of DB: it tries again
-	// and again until the file is free.
+	// SQL is the pool under Driver, for statements that ent cannot express. On SQLite, a write
+	// through it does not queue with the writes of DB; it retries until the file is unlocked.
 	SQL *sql.DB
 	// Dialect is dialect.SQLite or dialect.Postgres.
 	Dialect string
-	// Redis is a *redis.Client, or a *redis.ClusterClient when Sharded.
+	// Redis is a *redis.Client, or a *redis.ClusterClient if Sharded is true.
 	Redis redis.UniversalClient
-	// Sharded says that Redis is a Redis Cluster: keys of one command must share a
-	// slot, and pub/sub should be the sharded kind.
+	// Sharded reports that Redis is a Redis Cluster. The keys of one command must share a slot, and
+	// pub/sub should be sharded pub/sub.
 	Sharded bool
-	// Embedded says that Redis lives in this process and ends with it.
+	// Embedded reports that Redis runs in this process and ends with it.
 	Embedded bool
-	// Pooled says that a pooler such as PgBouncer is between this process and PostgreSQL,
-	// so that a connection may be another session in each transaction.
+	// Pooled reports that a pooler such as PgBouncer is between this process and PostgreSQL. Each
+	// transaction may then run in another session.
 	Pooled bool
-	// HidesIncarnation says that a master of Redis does not tell which incarnation of its
-	// data it has: a feed that was rolled back is taken for new. Open refuses such a Redis
-	// unless Config.RedisIncarnation allows it.
+	// HidesIncarnation reports that a Redis master does not tell the incarnation of its data. A
+	// feed that was rolled back then looks current. Open refuses such a Redis unless
+	// Config.RedisIncarnation allows it.
 	HidesIncarnation bool
 
 	log      *slog.Logger
-	path     string // of the SQLite file; empty for PostgreSQL
+	path     string // path of the SQLite file; empty for PostgreSQL
 	postgres *pgx.ConnConfig
 	closers  []func() error
 }
 
-// Open connects to the databases of cfg. It creates the data directory and the
-// SQLite file when they are needed and missing, and does not migrate. Errors: cfg
-// is invalid, another process uses the data directory, a server does not answer;
-// nothing is left open then.
+// Open connects to the databases of cfg. It creates a missing data directory and SQLite file, and
+// does not migrate. It fails if cfg is invalid, another process uses the data directory, or a
+// server does not answer; nothing is left open then.
 func Open(ctx context.Context, cfg Config, log *slog.Logger) (*Stores, error) {
 	return open(ctx, cfg, log, access{create: true, embed: true, redis: true})
 }
 
-// OpenBeside is Open for a process that looks at the stores of another one. It creates
-// nothing. A Redis inside the other process is out of its reach: Stores.Redis is nil
-// then, and the data directory is not locked. Errors: the errors of Open; ErrNoDatabase.
+// OpenBeside is Open for a process that inspects the stores of another process. It creates nothing
+// and does not lock the data directory. It cannot reach a Redis inside the other process;
+// Stores.Redis is nil then. Errors: the errors of Open; ErrNoDatabase.
 func OpenBeside(ctx context.Context, cfg Config, log *slog.Logger) (*Stores, error) {
 	return open(ctx, cfg, log, access{redis: true})
 }
 
-// OpenSQL is OpenBeside without Redis: Stores.Redis is nil, and a Redis that does not
-// answer makes no difference.
+// OpenSQL is OpenBeside without Redis. Stores.Redis is nil, and Redis need not answer.
 func OpenSQL(ctx context.Context, cfg Config, log *slog.Logger) (*Stores, error) {
 	return open(ctx, cfg, log, access{})
 }
 
-// MakeSQL is OpenSQL, and creates a SQLite file that does not exist.
+// MakeSQL is OpenSQL, but creates a missing SQLite file.
 func MakeSQL(ctx context.Context, cfg Config, log *slog.Logger) (*Stores, error) {
 	return open(ctx, cfg, log, access{create: true})
 }
 
-// ErrNoDatabase means that the SQLite file of a configuration does not exist.
+// ErrNoDatabase means that the configured SQLite file does not exist.
 var ErrNoDatabase = errors.New("there is no database yet")
 
-// Exists returns ErrNoDatabase if the configuration, a valid one, names a SQLite file that
-// does not exist. It asks no server.
+// Exists returns ErrNoDatabase if the configuration, which must be valid, names a SQLite file that
+// does not exist. It contacts no server.
 func (c Config) Exists() error {
 	t, err := c.parse()
 	if err != nil {
@@ -124,11 +118,11 @@ func (t target) exists() error {
 	return err
 }
 
-// access is what a process does with the stores.
+// access says how a process uses the stores.
 type access struct {
-	create bool // it creates a SQLite file that does not exist
-	embed  bool // it has the Redis inside it if the configuration names none
-	redis  bool // it uses the Redis that the configuration names
+	create bool // create a missing SQLite file
+	embed  bool // run Redis in this process if the configuration names none
+	redis  bool // use the Redis that the configuration names
 }
 
 func open(ctx context.Context, cfg Config, log *slog.Logger, a access) (_ *Stores, err error) {
@@ -215,7 +209,7 @@ func (s *Stores) openRedis(ctx context.Context, t target, dataDir string) error 
 			s.log.WarnContext(ctx, "commands of other processes cannot use the Redis inside this one", "error", err)
 		}
 		s.Redis = e.client()
-		// Closers run last to first: clients hang up before the server goes.
+		// Closers run last to first: the client closes before the server.
 		s.closers = append(s.closers, e.close, s.Redis.Close)
 		return s.pingRedis(ctx)
 	}
@@ -228,8 +222,7 @@ func (s *Stores) openRedis(ctx context.Context, t target, dataDir string) error 
 	return nil
 }
 
-// Ping asks both databases for a sign of life. The error names those that do not
-// answer.
+// Ping checks that both databases answer. The error names those that do not.
 //
 // Cost: one round trip to each.
 func (s *Stores) Ping(ctx context.Context) error {
@@ -255,8 +248,7 @@ func (s *Stores) pingRedis(ctx context.Context) error {
 	return nil
 }
 
-// Close releases everything, in the opposite order of opening. A second call
-// does nothing.
+// Close releases everything in the opposite order of opening. A second call has no effect.
 func (s *Stores) Close() error {
 	var errs []error
 	for i := len(s.closers) - 1; i >= 0; i-- {

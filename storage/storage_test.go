@@ -114,14 +114,14 @@ func TestASecondEmbeddedProcessIsRefused(t *testing.T) {
 	storagetest.Open(t, storage.Config{DataDir: dir})
 }
 
-// holdEnv makes TestHoldADataDirectory, in a process of its own, hold a directory
-// until it is killed.
+// holdEnv makes TestHoldADataDirectory, run as a separate process, hold a data directory until it
+// is killed.
 const holdEnv = "STORAGE_TEST_HOLD"
 
 func TestHoldADataDirectory(t *testing.T) {
 	dir := os.Getenv(holdEnv)
 	if dir == "" {
-		return // only the test below wants this
+		return // the test below runs this as a separate process
 	}
 	_, err := storage.Open(t.Context(), storage.Config{DataDir: dir}, discard)
 	require.NoError(t, err)
@@ -187,8 +187,8 @@ func TestProcessesMigrateInTurns(t *testing.T) {
 	}
 }
 
-// Eight writers that read first, as the counters do, are where SQLite answers
-// "busy" unless transactions queue up at their begin.
+// Eight transactions that read before they write, as the counters do, get "busy" errors from SQLite
+// unless they queue when they begin.
 func TestConcurrentWritersAllGetTheirTurn(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
@@ -210,8 +210,8 @@ func TestConcurrentWritersAllGetTheirTurn(t *testing.T) {
 	})
 }
 
-// A writer waits for another one, of this process or of another, until its
-// context is done, and not longer.
+// A writer waits for another writer, in this process or in another, until its context is done, and
+// not longer.
 func TestWaitingForALockEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
@@ -229,7 +229,7 @@ func TestWaitingForALockEndsWithItsContext(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 				defer cancel()
 				var waiting errgroup.Group
-				for range 20 { // more than there are connections
+				for range 20 { // more than the number of connections
 					waiting.Go(func() error {
 						err := countPost(ctx, s)
 						if err == nil || ctx.Err() == nil {
@@ -253,7 +253,7 @@ func TestWaitingForALockEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// However many wait to write to SQLite, those who read do not wait with them.
+// However many writers wait for SQLite, readers do not wait with them.
 func TestReadersDoNotWaitForWriters(t *testing.T) {
 	t.Parallel()
 	s := storagetest.Embedded(t)
@@ -282,7 +282,7 @@ func TestReadersDoNotWaitForWriters(t *testing.T) {
 		})
 	}
 	started.Wait()
-	for range 100 { // meanwhile they have all come as far as they can
+	for range 100 { // gives the writers time to start waiting
 		user, err := s.DB.User.Get(t.Context(), 1)
 		require.NoError(t, err)
 		require.Zero(t, user.PostCount)
@@ -346,7 +346,7 @@ func TestRedisKindsAreToldApart(t *testing.T) {
 		mu.Lock()
 		kinds[t.Name()] = sharded
 		mu.Unlock()
-		// Keys of every slot.
+		// The keys cover all slots.
 		pipe := rdb.Pipeline()
 		for i := range 1000 {
 			pipe.Set(t.Context(), fmt.Sprintf("k%d", i), i, time.Minute)
@@ -430,7 +430,8 @@ func TestUnreachableServersAreNamed(t *testing.T) {
 	}
 }
 
-// The tables of an empty database are one line of the log. At the level debug each migration has its own.
+// Creating the tables of an empty database is one line in the log. At level debug, each migration
+// has its own line.
 func TestMigrationsAreLogged(t *testing.T) {
 	t.Parallel()
 	var log, all bytes.Buffer
@@ -451,8 +452,8 @@ func TestMigrationsAreLogged(t *testing.T) {
 	assert.Equal(t, dialect.SQLite, s.Dialect)
 }
 
-// A commit that was answered outlasts a power cut, on every connection of the pool,
-// unless the setting or the URL says otherwise.
+// An acknowledged commit survives a power failure, on every connection of the pool, unless the
+// setting or the URL says otherwise.
 func TestSQLiteCommitsAreDurable(t *testing.T) {
 	t.Parallel()
 	const normal, full = 1, 2
@@ -470,7 +471,7 @@ func TestSQLiteCommitsAreDurable(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := storagetest.Open(t, tt.cfg)
 			for range 3 {
-				conn, err := s.SQL.Conn(t.Context()) // a new one each
+				conn, err := s.SQL.Conn(t.Context()) // a new connection each time
 				require.NoError(t, err)
 				defer conn.Close()
 				var got int
@@ -481,7 +482,7 @@ func TestSQLiteCommitsAreDurable(t *testing.T) {
 	}
 }
 
-// What a commit costs that outlasts a power cut, beside one that does not.
+// BenchmarkSQLiteCommit compares commits that survive a power failure with commits that may not.
 func BenchmarkSQLiteCommit(b *testing.B) {
 	for _, sync := range []string{"full", "normal"} {
 		b.Run(sync, func(b *testing.B) {

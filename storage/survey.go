@@ -14,34 +14,33 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Survey is how the stores are set up, as far as that can make data slow, wrong or
-// lost.
+// Survey describes settings of the stores that can make data slow, wrong or lost.
 type Survey struct {
-	// SQLAhead is how far the clock of PostgreSQL is ahead of this process's, at the
-	// least: what the answer took is no difference. Zero on SQLite.
+	// SQLAhead is the minimum by which the clock of PostgreSQL is ahead of this process's clock,
+	// without the uncertainty of the round trip. Zero on SQLite.
 	SQLAhead time.Duration
-	// Forgetful are the settings of PostgreSQL by which a power cut takes what it has
-	// acknowledged, such as fsync.
+	// Forgetful are the PostgreSQL settings, such as fsync, that let a power failure lose
+	// acknowledged commits.
 	Forgetful []string
-	// Pooled says that a pooler is between this process and PostgreSQL.
+	// Pooled reports that a pooler is between this process and PostgreSQL.
 	Pooled bool
-	// Masters are those of Redis; none when it is inside the process.
+	// Masters are the Redis masters. It is empty for the in-process Redis.
 	Masters []Master
 }
 
-// Master is a Redis that takes writes.
+// Master describes a Redis master.
 type Master struct {
 	Addr     string        // without a password
-	Eviction string        // its maxmemory-policy; empty when it does not tell
-	Listpack int           // its zset-max-listpack-entries; 0 when it does not tell
-	Ahead    time.Duration // of this process's clock, at the least
-	// HidesIncarnation says that it does not tell which incarnation of its data it has.
+	Eviction string        // maxmemory-policy; empty if unknown
+	Listpack int           // zset-max-listpack-entries; 0 if unknown
+	Ahead    time.Duration // minimum by which its clock is ahead of this process's clock
+	// HidesIncarnation reports that the master does not tell the incarnation of its data.
 	HidesIncarnation bool
 }
 
-// Survey asks the stores how they are set up. Errors: one does not answer.
+// Survey asks the stores for their settings. It fails if a store does not answer.
 //
-// Cost: three round trips to each.
+// Cost: three round trips to each store.
 func (s *Stores) Survey(ctx context.Context) (found Survey, err error) {
 	found.Pooled = s.Pooled
 	if s.Dialect == dialect.Postgres {
@@ -55,7 +54,7 @@ func (s *Stores) Survey(ctx context.Context) (found Survey, err error) {
 	var errs []error
 	err = s.eachMaster(ctx, func(info map[string]string, master *redis.Client) {
 		m := Master{Addr: master.Options().Addr, Eviction: info["maxmemory_policy"], HidesIncarnation: hidesIncarnation(info)}
-		if answer, err := master.ConfigGet(ctx, listpackSetting).Result(); err == nil { // where a user may not ask, it is not known
+		if answer, err := master.ConfigGet(ctx, listpackSetting).Result(); err == nil { // unknown if the user may not run CONFIG
 			m.Listpack, _ = strconv.Atoi(answer[listpackSetting])
 		}
 		asked := time.Now()
@@ -88,10 +87,10 @@ func (s *Stores) surveyPostgres(ctx context.Context, found *Survey) error {
 	return nil
 }
 
-// ahead is how far a clock that said now is ahead, or behind where it is negative, at
-// the least: it was read between the two moments.
+// ahead returns the minimum by which a clock that reads now is ahead of this process's clock;
+// negative if it is behind. The clock was read between asked and answered.
 func ahead(now, asked, answered time.Time) time.Duration {
-	asked, answered = asked.Round(0), answered.Round(0) // clocks of walls, for that is what they are compared with
+	asked, answered = asked.Round(0), answered.Round(0) // compare wall clocks, because now is one
 	switch {
 	case now.After(answered):
 		return now.Sub(answered)
@@ -101,8 +100,7 @@ func ahead(now, asked, answered time.Time) time.Duration {
 	return 0
 }
 
-// Places says in words which SQL and which Redis the configuration, a valid one, names,
-// without passwords.
+// Places describes in words the SQL and Redis servers of a valid configuration, without passwords.
 func (c Config) Places() (sql, redis string) {
 	t, err := c.parse()
 	if err != nil {
@@ -111,7 +109,7 @@ func (c Config) Places() (sql, redis string) {
 	sql = "SQLite in "
 	if t.postgres != nil {
 		hosts := []string{net.JoinHostPort(t.postgres.Host, strconv.Itoa(int(t.postgres.Port)))}
-		for _, other := range t.postgres.Fallbacks { // the same host may be there twice, with and without TLS
+		for _, other := range t.postgres.Fallbacks { // a host may appear twice, with and without TLS
 			if host := net.JoinHostPort(other.Host, strconv.Itoa(int(other.Port))); !slices.Contains(hosts, host) {
 				hosts = append(hosts, host)
 			}
@@ -129,8 +127,8 @@ func (c Config) Places() (sql, redis string) {
 	return sql, strings.Join(t.redis.addrs, ", ")
 }
 
-// Risks says how others on the network could read, or reach, what the configuration, a
-// valid one, names. A store on this machine has none.
+// Risks describes how other parties on the network could read or reach the stores of a valid
+// configuration. A store on this machine has no risks.
 func (c Config) Risks() (risks []string) {
 	t, err := c.parse()
 	if err != nil {
@@ -157,7 +155,7 @@ func (c Config) Risks() (risks []string) {
 	return risks
 }
 
-// here reports whether an address, or a host, is of this machine.
+// here reports whether an address or a host is on this machine.
 func here(addr string) bool {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {

@@ -16,14 +16,15 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Spent is the processor time that the stores have used since they were started; nil
-// where it is not known: where SQL or Redis is inside another process, or PostgreSQL is
-// on another machine, or the operating system has no /proc. It counts in steps of 10 ms.
+// Spent is the processor time that the stores have used since they started, in steps of 10 ms. A
+// field is nil if the time is unknown: the store runs inside a process, PostgreSQL runs on another
+// machine, or the operating system has no /proc.
 type Spent struct{ SQL, Redis *time.Duration }
 
-// Spent reads the processor time of the stores, of all masters of a cluster.
+// Spent returns the processor time of the stores. For a Redis Cluster, it is the sum over all
+// masters.
 //
-// Cost: one round trip to each, and one file for each process of the machine.
+// Cost: one round trip to each store, and one file read for each process of the machine.
 func (s *Stores) Spent(ctx context.Context) (spent Spent, err error) {
 	if s.Dialect == dialect.Postgres {
 		spent.SQL = s.postgresTime(ctx)
@@ -34,7 +35,7 @@ func (s *Stores) Spent(ctx context.Context) (spent Spent, err error) {
 	var total time.Duration
 	err = s.eachMaster(ctx, func(info map[string]string, _ *redis.Client) {
 		for _, field := range []string{"used_cpu_user", "used_cpu_sys"} {
-			seconds, _ := strconv.ParseFloat(info[field], 64) // Redis wrote it
+			seconds, _ := strconv.ParseFloat(info[field], 64) // Redis formats it correctly
 			total += time.Duration(seconds * float64(time.Second))
 		}
 	}, "cpu")
@@ -42,9 +43,8 @@ func (s *Stores) Spent(ctx context.Context) (spent Spent, err error) {
 	return spent, err
 }
 
-// CommandTime returns how long Redis has executed a command, such as get, since it was
-// started. The time is that of a clock, so a busy machine lengthens it. It is zero without
-// a shared Redis.
+// CommandTime returns how long Redis has executed a command, such as get, since it started. It is
+// wall-clock time, so a busy machine lengthens it. It is zero without a shared Redis.
 func (s *Stores) CommandTime(ctx context.Context, name string) (took time.Duration, err error) {
 	if s.Redis == nil || s.Embedded {
 		return 0, nil
@@ -59,7 +59,7 @@ func (s *Stores) CommandTime(ctx context.Context, name string) (took time.Durati
 	return took, err
 }
 
-// eachMaster calls fn with sections of INFO of each master, one call at a time.
+// eachMaster calls fn with the given INFO sections of each master, one call at a time.
 func (s *Stores) eachMaster(ctx context.Context, fn func(info map[string]string, master *redis.Client), sections ...string) error {
 	one := func(ctx context.Context, master *redis.Client) error {
 		text, err := master.Info(ctx, sections...).Result()
@@ -88,7 +88,7 @@ func (s *Stores) eachMaster(ctx context.Context, fn func(info map[string]string,
 	return nil
 }
 
-// Table is a table of SQL. The bytes are those that it takes on disk with its indexes.
+// Table describes a SQL table. Bytes is its size on disk, including indexes.
 type Table struct {
 	Name  string
 	Rows  int64
@@ -121,7 +121,7 @@ func (s *Stores) Tables(ctx context.Context) (tables []Table, err error) {
 		return nil, fmt.Errorf("list tables: %w", err)
 	}
 	for i := range tables {
-		count := fmt.Sprintf(`SELECT count(*) FROM %q`, tables[i].Name) // the catalogue names it
+		count := fmt.Sprintf(`SELECT count(*) FROM %q`, tables[i].Name) // the name comes from the catalogue
 		if err := s.SQL.QueryRowContext(ctx, count).Scan(&tables[i].Rows); err != nil {
 			return nil, fmt.Errorf("count the rows of %s: %w", tables[i].Name, err)
 		}
@@ -129,15 +129,14 @@ func (s *Stores) Tables(ctx context.Context) (tables []Table, err error) {
 	return tables, nil
 }
 
-// Keys sums up the keys of one kind. Entries are the members of their sets and the
-// fields of their hashes.
+// Keys sums up the keys of one kind. Entries counts the members of their sets and the fields of
+// their hashes.
 type Keys struct{ Count, Entries, Bytes int64 }
 
-// Keys looks at a sample of Redis' keys, at most so many of each master, and sums them up
-// by kindOf; it leaves out those of no kind. It is empty without a shared Redis.
+// Keys samples at most most keys of each Redis master and sums them up by kindOf. It skips keys
+// whose kind is "". The result is empty without a shared Redis.
 //
-// Cost: O(most) commands in pipelines of 1,000, and MEMORY USAGE of each key over all its
-// entries.
+// Cost: O(most) commands in pipelines of 1,000, and MEMORY USAGE of each key over all its entries.
 func (s *Stores) Keys(ctx context.Context, most int, kindOf func(key string) string) (kinds map[string]Keys, err error) {
 	kinds = map[string]Keys{}
 	if s.Redis == nil || s.Embedded {
@@ -172,11 +171,11 @@ func sample(ctx context.Context, master *redis.Client, most int, kindOf func(str
 			}
 		}
 		if len(of) > 0 {
-			_, _ = pipe.Exec(ctx) // one of each two counts fails: a key is no set and a hash
+			_, _ = pipe.Exec(ctx) // for each key, ZCARD or HLEN fails
 		}
 		for i, kind := range of {
 			if bytes[i].Err() != nil {
-				continue // it has ended meanwhile
+				continue // the key expired meanwhile
 			}
 			k := kinds[kind]
 			k.Count, k.Bytes, k.Entries = k.Count+1, k.Bytes+bytes[i].Val(), k.Entries+sets[i].Val()+hashes[i].Val()
@@ -190,14 +189,15 @@ func sample(ctx context.Context, master *redis.Client, most int, kindOf func(str
 	return nil
 }
 
-// postgresTime returns the processor time of PostgreSQL, of all its processes, those that
-// have ended too; nil unless it runs on this machine.
+// postgresTime returns the processor time of all PostgreSQL processes, including those that have
+// ended. It returns nil unless PostgreSQL runs on this machine.
 func (s *Stores) postgresTime(ctx context.Context) *time.Duration {
 	var backend int
 	if s.SQL.QueryRowContext(ctx, "SELECT pg_backend_pid()").Scan(&backend) != nil {
 		return nil
 	}
-	// A number of another machine's process may be taken here by any other program.
+	// If PostgreSQL runs on another machine, its process id may belong to an unrelated program
+	// here.
 	own, err := statOf(backend)
 	if err != nil || own.name != "postgres" {
 		return nil
@@ -207,18 +207,18 @@ func (s *Stores) postgresTime(ctx context.Context) *time.Duration {
 		return nil
 	}
 	total := postmaster.own + postmaster.gone
-	all, _ := filepath.Glob("/proc/[0-9]*") // the pattern is valid
+	all, _ := filepath.Glob("/proc/[0-9]*") // the pattern is well formed
 	for _, dir := range all {
 		pid, _ := strconv.Atoi(filepath.Base(dir))
-		if child, err := statOf(pid); err == nil && child.parent == own.parent { // else it has ended meanwhile
+		if child, err := statOf(pid); err == nil && child.parent == own.parent { // otherwise it ended meanwhile
 			total += child.own
 		}
 	}
 	return &total
 }
 
-// procStat is what /proc says of a process: its processor time, and that of its children
-// that have ended.
+// procStat is the information of /proc about a process: own is its processor time, and gone the
+// time of its children that have ended.
 type procStat struct {
 	name      string
 	parent    int

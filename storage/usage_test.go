@@ -16,7 +16,7 @@ import (
 	"tideline/storage/storagetest"
 )
 
-// What the stores use is known where it can be read, and is nil elsewhere.
+// The processor time of the stores is known if it can be read, and nil otherwise.
 func TestUsageIsKnownOrNil(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
@@ -76,7 +76,7 @@ func TestUsageOfAllMastersOfACluster(t *testing.T) {
 	require.Equal(t, int64(30), kinds["usage"].Count)
 }
 
-// Another process looks at the file of an embedded server, whose directory is locked.
+// Another process opens the SQLite file of an embedded server, whose data directory is locked.
 func TestOpenBesideAnEmbeddedProcess(t *testing.T) {
 	t.Parallel()
 	cfg := storage.Config{DataDir: t.TempDir()}
@@ -93,8 +93,8 @@ func TestOpenBesideAnEmbeddedProcess(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
-// A command joins the process that has the data directory, and uses the Redis inside it;
-// without such a process it opens the stores itself, also when one was killed.
+// A command joins the process that owns the data directory and uses the Redis inside it. Without
+// such a process, it opens the stores itself, even after one was killed.
 func TestJoin(t *testing.T) {
 	t.Parallel()
 	cfg := storage.Config{DataDir: t.TempDir()}
@@ -133,7 +133,7 @@ func TestJoin(t *testing.T) {
 	require.Error(t, joined.Redis.Ping(t.Context()).Err())
 	require.NoError(t, joined.Close())
 	socket := filepath.Join(cfg.DataDir, "run", "redis.sock")
-	require.NoError(t, os.WriteFile(socket, nil, 0o600)) // a process that was killed leaves it
+	require.NoError(t, os.WriteFile(socket, nil, 0o600)) // a killed process leaves it behind
 	for range 2 {
 		alone, err := storage.Join(t.Context(), cfg, discard)
 		require.NoError(t, err)
@@ -146,8 +146,7 @@ func TestJoin(t *testing.T) {
 	}
 }
 
-// A data directory whose name is too long for a socket serves all the same; commands are
-// refused.
+// A server works with a data directory whose name is too long for a socket. Commands are refused.
 func TestJoinWhereNoSocketIsPossible(t *testing.T) {
 	t.Parallel()
 	cfg := storage.Config{DataDir: filepath.Join(t.TempDir(), strings.Repeat("long", 40))}

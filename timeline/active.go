@@ -14,22 +14,22 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// activeShards is how many keys hold the active users: enough for a cluster of a dozen
-// masters to share the look-ups of a fan-out, few enough to look one page of followers
-// up in a handful of commands.
+// activeShards is how many keys hold the active users. It is large enough that a dozen masters of a
+// cluster share the look-ups of a fan-out, and small enough that a page of followers takes only a
+// handful of commands.
 const activeShards = 16
 
-// shardOf maps an id to one of the shards evenly. The low bits of an id are a sequence
-// that is mostly zero, so that a remainder would not do; multiplying by the golden ratio
-// spreads all bits into the upper four.
+// shardOf distributes ids evenly over the shards. The low bits of an id are a sequence number that
+// is mostly zero, so a remainder would be uneven. Multiplying by the golden ratio spreads all bits
+// into the upper four.
 func shardOf(id int64) int { return int(uint64(id) * 0x9E3779B97F4A7C15 >> 60) }
 
-// activeKey is the key of a shard.
+// activeKey returns the key of a shard.
 func activeKey(shard int) string { return "tl:{a" + strconv.Itoa(shard) + "}" }
 
-// activeUsers reads to which users posts are pushed: the users who visited lately. Each has a
-// deadline in one of 16 sorted sets, which a visit moves up. So the masters of a cluster
-// share the look-ups of a fan-out. It is safe for concurrent use.
+// activeUsers reads which users are active, that is, to which users posts are pushed. Each active
+// user has a deadline in one of 16 sorted sets. A visit moves it up. The masters of a cluster share
+// the look-ups of a fan-out. It is safe for concurrent use.
 type activeUsers struct {
 	scripts
 	masters *Masters
@@ -38,10 +38,10 @@ type activeUsers struct {
 
 func (u *activeUsers) nowMillis() int64 { return u.now().UnixMilli() }
 
-// Active returns for each user whether posts are pushed to them.
+// Active reports for each user whether posts are pushed to them.
 //
-// Cost: a round trip of at most 16 ZMSCORE per 1,000 users, O(users). The 16
-// keys are spread over the nodes of a cluster.
+// Cost: a round trip of at most 16 ZMSCORE per 1,000 users, O(users). The 16 keys are spread over
+// the nodes of a cluster.
 func (u *activeUsers) Active(ctx context.Context, users []int64) ([]bool, error) {
 	deadlines, err := u.deadlines(ctx, users)
 	if err != nil {
@@ -54,8 +54,8 @@ func (u *activeUsers) Active(ctx context.Context, users []int64) ([]bool, error)
 	return active, nil
 }
 
-// deadlines returns until when each user is active, 0 for one who is not. With an
-// Unreached it returns those of the others, and 0 for its users.
+// deadlines returns until when each user is active, 0 for users who are not. With an Unreached it
+// returns 0 for the users that were not reached.
 func (u *activeUsers) deadlines(ctx context.Context, users []int64) ([]int64, error) {
 	var left unreachedUsers
 	until := make([]int64, 0, len(users))
@@ -94,7 +94,7 @@ func (u *activeUsers) deadlines(ctx context.Context, users []int64) ([]int64, er
 
 func shardKey(user int64) string { return activeKey(shardOf(user)) }
 
-// deadlinesOf is deadlines in one pipeline.
+// deadlinesOf is deadlines in one pipeline. It fails if any of the masters does not answer.
 func (u *activeUsers) deadlinesOf(ctx context.Context, users []int64) ([]int64, error) {
 	var members [activeShards][]string
 	for _, user := range users {
@@ -144,18 +144,18 @@ func (u *activeUsers) ActiveCount(ctx context.Context) (int, error) {
 	return total, wrap(err, "count active users")
 }
 
-// Activity is until when a user is active, in Unix milliseconds. The user who read
-// most recently is active longest.
+// Activity is a user and the time until which the user is active, in Unix milliseconds. The user
+// who visited most recently is active longest.
 type Activity struct{ User, Until int64 }
 
-// byRecency orders the most recently active first.
+// byRecency sorts the most recently active user first.
 func byRecency(a, b Activity) int {
 	return cmp.Or(cmp.Compare(b.Until, a.Until), cmp.Compare(a.User, b.User))
 }
 
-// ActiveOf returns those of the users who are active, the most recently active first.
-// On a cluster, users of whom it cannot be known are left out, and the error is an
-// Unreached with these.
+// ActiveOf returns the active ones among the users, most recently active first. If masters of a
+// cluster do not answer, it leaves out the users whose activity is unknown and returns an Unreached
+// with them.
 //
 // Cost: as Active.
 func (u *activeUsers) ActiveOf(ctx context.Context, users []int64) ([]int64, error) {
@@ -177,8 +177,7 @@ func (u *activeUsers) ActiveOf(ctx context.Context, users []int64) ([]int64, err
 	return of, err
 }
 
-// RecentlyActive returns about n of the users who were active most recently, the
-// very last one first.
+// RecentlyActive returns about n of the most recently active users, the most recent first.
 //
 // Cost: one round trip, O(n).
 func (u *activeUsers) RecentlyActive(ctx context.Context, n int) ([]Activity, error) {
@@ -205,12 +204,10 @@ func (u *activeUsers) RecentlyActive(ctx context.Context, n int) ([]Activity, er
 	return list[:min(n, len(list))], nil
 }
 
-// ActiveUsers returns all users who are active at this moment. A user who becomes
-// active later reads SQL later, and so misses no post that was committed before the
-// call.
+// ActiveUsers returns all users who are active now. A user who becomes active later reads SQL
+// later, and so misses no post that was committed before the call.
 //
-// Cost: one round trip per 1,000 active users, O(active users) in time and
-// memory.
+// Cost: one round trip per 1,000 active users, O(active users) in time and memory.
 func (u *activeUsers) ActiveUsers(ctx context.Context) (map[int64]struct{}, error) {
 	count, err := u.ActiveCount(ctx)
 	if err != nil {
@@ -230,9 +227,9 @@ func (u *activeUsers) ActiveUsers(ctx context.Context) (map[int64]struct{}, erro
 	return users, wrap(err, "list active users")
 }
 
-// ActiveByRecency is ActiveUsers, the most recently active first.
+// ActiveByRecency returns all active users, most recently active first.
 //
-// Cost: three times that of ActiveUsers.
+// Cost: three times as much as ActiveUsers.
 func (u *activeUsers) ActiveByRecency(ctx context.Context) ([]Activity, error) {
 	var list []Activity
 	err := eachSlice(ctx, u, redis.Cmdable.ZRangeByScoreWithScores, func(found []redis.Z) (err error) {
@@ -243,7 +240,7 @@ func (u *activeUsers) ActiveByRecency(ctx context.Context) ([]Activity, error) {
 		return nil, wrap(err, "list active users")
 	}
 	slices.SortFunc(list, byRecency)
-	// A user who read meanwhile is in two slices. The later deadline comes first.
+	// A user who visits meanwhile is in two slices. The later deadline sorts first and is kept.
 	seen := make(map[int64]struct{}, len(list))
 	return slices.DeleteFunc(list, func(a Activity) bool {
 		_, twice := seen[a.User]
@@ -252,7 +249,7 @@ func (u *activeUsers) ActiveByRecency(ctx context.Context) ([]Activity, error) {
 	}), nil
 }
 
-// appendActivity adds what a command found in a shard to the list.
+// appendActivity appends the members that a command found in a shard to the list.
 func appendActivity(list []Activity, found []redis.Z) ([]Activity, error) {
 	for _, z := range found {
 		member, _ := z.Member.(string)
@@ -265,14 +262,14 @@ func appendActivity(list []Activity, found []redis.Z) ([]Activity, error) {
 	return list, nil
 }
 
-// rangeByScore is a command that eachSlice reads with.
+// rangeByScore is the command with which eachSlice reads a slice.
 type rangeByScore[R any, C interface{ Result() (R, error) }] func(redis.Cmdable, context.Context, string, *redis.ZRangeBy) C
 
-// eachSlice reads all active users, about 1,000 at a time, so that no other client
-// waits for Redis behind all of them. It calls visit for one slice after the other.
+// eachSlice reads all active users, about 1,000 at a time, so that other clients of Redis do not
+// wait for all of them. It calls visit for one slice after the other.
 //
-// A deadline only moves up, and a shard is read upwards: a user who reads meanwhile
-// is not missed.
+// A deadline only moves up, and a shard is read upwards, so a user who visits meanwhile is not
+// missed.
 func eachSlice[R any, C interface{ Result() (R, error) }](ctx context.Context, u *activeUsers, read rangeByScore[R, C], visit func(R) error) error {
 	var visiting sync.Mutex
 	g, ctx := errgroup.WithContext(ctx)
@@ -305,9 +302,8 @@ func eachSlice[R any, C interface{ Result() (R, error) }](ctx context.Context, u
 	return g.Wait()
 }
 
-// sliceEnds returns deadlines in ascending order, between any two of which a shard
-// has about 1,000 users. Users with the same deadline stay together, and users who
-// are not active now stay out.
+// sliceEnds returns deadlines in ascending order that divide a shard into slices of about 1,000
+// users. Users with the same deadline stay in one slice. Users who are not active are left out.
 func (u *activeUsers) sliceEnds(ctx context.Context, key string, now int64) ([]string, error) {
 	count, err := u.rdb.ZCard(ctx, key).Result()
 	if err != nil || count <= batch {
@@ -329,7 +325,7 @@ func (u *activeUsers) sliceEnds(ctx context.Context, key string, now int64) ([]s
 	return ends, err
 }
 
-// Sample returns n active users, chosen at random; all of them when there are fewer.
+// Sample returns n random active users, or all of them if there are fewer.
 //
 // Cost: one round trip of 16 ZRANDMEMBER, O(n).
 func (u *activeUsers) Sample(ctx context.Context, n int) ([]int64, error) {

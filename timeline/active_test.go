@@ -228,7 +228,7 @@ func TestSweepGoesRoundAllActiveUsers(t *testing.T) {
 			})
 			require.NoError(t, err)
 		}
-		// Pushed to between a wipe and the next Begin.
+		// A push between a wipe and the next Begin.
 		require.NoError(t, rdb.ZAdd(ctx, "tl:{i1000}:z", redis.Z{Score: -1, Member: 1}).Err())
 
 		first, err := s.Sweep(ctx)

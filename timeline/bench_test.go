@@ -12,10 +12,9 @@ import (
 	"tideline/timeline"
 )
 
-// BenchmarkDeliver measures one page of a fan-out to full inboxes of active users. It
-// does so beside its floor, the bare inserts, and beside the same inserts by ids
-// that are not negated, which land at the far end. All take turns, so that what else
-// the machine does slows all.
+// BenchmarkDeliver measures one page of a fan-out to full inboxes of active users. It compares it
+// with its floor, the bare inserts, and with the same inserts with ids that are not negated, which
+// go to the far end. All take turns, so that other load on the machine affects all of them.
 func BenchmarkDeliver(b *testing.B) {
 	const followers = 3000
 	for name, entries := range encodings {
@@ -78,8 +77,8 @@ func BenchmarkDeliver(b *testing.B) {
 	}
 }
 
-// BenchmarkPage measures a page of 20 from the middle of a full inbox beside the bare
-// range command, in turns.
+// BenchmarkPage compares a page of 20 from the middle of a full inbox with the bare range command,
+// in turns.
 func BenchmarkPage(b *testing.B) {
 	for name, entries := range encodings {
 		b.Run(name, func(b *testing.B) {
@@ -107,7 +106,7 @@ func BenchmarkPage(b *testing.B) {
 	}
 }
 
-// encodings are the two ways Redis stores a full inbox, by the setting
+// encodings are the two ways in which Redis stores a full inbox, depending on the setting
 // zset-max-listpack-entries.
 var encodings = map[string]string{"listpack": "1200", "skiplist": "128"}
 
@@ -121,8 +120,8 @@ func benchRedis(b *testing.B, listpackEntries string) redis.UniversalClient {
 	return rdb
 }
 
-// BenchmarkMemory reports the memory that, by Redis's own word, an entry of a full
-// inbox takes with its share of keys and coverage.
+// BenchmarkMemory reports how much memory an entry of a full inbox takes according to Redis,
+// including its share of keys and coverage.
 func BenchmarkMemory(b *testing.B) {
 	for name, entries := range encodings {
 		b.Run(name, func(b *testing.B) {

@@ -7,9 +7,9 @@ import (
 	"math/rand/v2"
 )
 
-// ErrBuildLost says that a build is no longer the caller's: Redis was wiped, the
-// feed was dropped, or another builder has taken over. There is nothing left to do:
-// if need be, the next read begins again.
+// ErrBuildLost says that a build no longer belongs to the caller: Redis was wiped, the feed was
+// dropped, or another builder has taken over. The caller needs to do nothing. If necessary, the
+// next read begins again.
 var ErrBuildLost = errors.New("build lost")
 
 // Build is the right to fill one feed, from Begin to Finish.
@@ -20,17 +20,16 @@ type Build struct {
 	heard             int64 // when Redis last heard of the builder, in Unix milliseconds
 }
 
-// Begin opens a build. It returns started=false when there is nothing to do: the
-// feed is Ready, or another builder is at work and has called Begin or Finish
-// within the last 10 s. The build of a builder that was silent for longer goes on: with
-// its epoch, so that positions in its journal stay good, and what was pushed meanwhile.
-// The first of the two who finishes makes the feed Ready; what either of them read is
-// complete with what was pushed since, unless something was removed.
+// Begin starts a build. It returns started=false if there is nothing to do: the feed is Ready, or
+// another builder has called Begin or Finish within the last 10 s. If the builder has been silent
+// for longer, the caller continues its build. The epoch, the positions in its journal and the ids
+// pushed meanwhile stay valid. The first of the two builders that finishes makes the feed Ready.
+// The ids that either of them read are complete together with the pushes since, unless something
+// was removed.
 //
-// From here on, Deliver, Add and Replace put ids into the feed, so that a post which
-// is committed after the builder has read SQL is not missed. So read SQL after
-// Begin, never before. Deliver reaches the inboxes of active users only, so call
-// Visit before.
+// From Begin on, Deliver, Add and Replace put ids into the feed, so a post that is committed after
+// the builder has read SQL is not missed. Therefore read SQL after Begin, never before. Deliver
+// reaches the inboxes of active users only, so call Visit before.
 //
 // Cost: one round trip.
 func (s *Store) Begin(ctx context.Context, k Key) (b Build, started bool, err error) {
@@ -59,14 +58,14 @@ func (s *Store) Begin(ctx context.Context, k Key) (b Build, started bool, err er
 	return b, true, nil
 }
 
-// Finish adds the ids that the builder read, in any order, to those that have come
-// in since Begin, and makes the feed Ready. floor is the id down to which the ids
-// are complete, 0 when nothing older exists. It rises when the cap cuts.
+// Finish adds the ids that the builder read, in any order, to those that have arrived since Begin,
+// and makes the feed Ready. floor is the id down to which the ids are complete, 0 if nothing older
+// exists. It rises if the cap cuts ids off.
 //
-// Finish returns false and adds nothing when an id was removed from the feed since
-// Begin, or since the last Finish of this build: read SQL again, and call Finish
-// again with the same b, which Finish has updated. The build stays open for another
-// 10 s then. The error is ErrBuildLost when the build is no longer the caller's.
+// Finish returns false and adds nothing if an id was removed from the feed since Begin, or since
+// the last Finish of this build. Then read SQL again, and call Finish again with the same b, which
+// Finish has updated. The build stays open for another 10 s. The error is ErrBuildLost if the build
+// no longer belongs to the caller.
 //
 // Cost: one round trip, O(n log size).
 func (s *Store) Finish(ctx context.Context, b *Build, ids []int64, floor int64) (ok bool, err error) {
@@ -97,16 +96,16 @@ func (s *Store) Finish(ctx context.Context, b *Build, ids []int64, floor int64) 
 	}
 }
 
-// Overdue reports whether the builder has been silent for so long that another one may
-// have taken the build over.
+// Overdue reports whether the builder has been silent for so long that another one may have taken
+// over.
 func (s *Store) Overdue(b Build) bool {
 	return s.cfg.nowMillis()-b.heard >= staleAfter.Milliseconds()
 }
 
-// Coverage returns the coverage of the feed as it is when the build begins.
+// Coverage returns the coverage of the feed at the beginning of the build.
 func (b Build) Coverage() Coverage {
 	return Coverage{Epoch: b.epoch, State: Building, Generation: b.generation}
 }
 
-// Position returns the end of the feed's journal as it is when the build begins.
+// Position returns the end of the feed's journal at the beginning of the build.
 func (b Build) Position() Position { return Position{Epoch: b.epoch, Offset: b.offset} }

@@ -39,8 +39,8 @@ func TestWhatComesDuringABuildStays(t *testing.T) {
 	})
 }
 
-// A user returns with several requests at once. Each of them finds the user not
-// active; none drops the inbox that another has begun.
+// A user returns with several concurrent requests. Each of them finds that the user is not active,
+// and none drops the inbox that another has begun.
 func TestReturningAtOnceBuildsOnce(t *testing.T) {
 	t.Parallel()
 	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, cluster bool) {
@@ -86,14 +86,14 @@ func TestRemovalMakesTheBuilderReadAgain(t *testing.T) {
 		require.NoError(t, err)
 		stale := []int64{3, 2, 1}
 
-		// Out of SQL and out of the feed, before the builder puts it in.
+		// Removed from SQL and from the feed, before the builder adds it.
 		require.NoError(t, s.Remove(ctx, k, 2))
 		ok, err := s.Finish(ctx, &b, stale, 0)
 		require.NoError(t, err)
 		require.False(t, ok)
 		require.Equal(t, timeline.Building, coverage(t, s, k).State)
 
-		// The builder was heard of: it is not replaced while it reads again.
+		// Redis has heard of the builder: it is not replaced while it reads again.
 		c.advance(8 * time.Second)
 		require.NoError(t, s.Withdraw(ctx, []int64{3}, []int64{1}))
 		ok, err = s.Finish(ctx, &b, []int64{3, 1}, 0)
@@ -177,7 +177,7 @@ func TestStaleBuildIsTakenOver(t *testing.T) {
 	})
 }
 
-// truth stands for SQL: what the feed ought to hold.
+// truth is the content of the feed according to SQL.
 type truth struct {
 	mu  sync.Mutex
 	ids map[int64]bool
@@ -206,7 +206,7 @@ func (tr *truth) read() []int64 {
 	return ids
 }
 
-// heal makes the feed Ready as a reader does, see the package comment.
+// heal makes the feed Ready in the same steps as a reader; the package comment has them.
 func heal(t testing.TB, s *timeline.Store, user int64, tr *truth) {
 	k := timeline.Inbox(user)
 	require.NoError(t, s.Touch(t.Context(), user))

@@ -10,20 +10,19 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Deliver pushes one post into the inboxes of those users who are active, and
-// returns these, the most recently active first. After an error some inboxes may
-// have the post; it is harmless to deliver again. On a cluster, users whose masters
-// cannot be reached are left out, and the error is an Unreached with these.
+// Deliver pushes one post into the inboxes of the active ones among the users, and returns them,
+// most recently active first. After an error some inboxes may have the post, and it is harmless to
+// call Deliver again. On a cluster, users whose masters cannot be reached are left out, and the
+// error is an Unreached with them.
 //
-// Each post has every 16th inbox that it reaches trimmed, if that is past cap and
-// slack; another post has another 16th. Until its turn, or Sweep, an inbox grows. Each
-// round trip also asks after the life of its last inbox, on a cluster after that of
-// every 16th. Where that turns out to be lost, all that were reached with it are looked
-// at, so that what the pushes left in a wiped Redis comes to an end. A single inbox that
-// is lost gets its end from Sweep.
+// Each post trims every 16th inbox that it reaches if the inbox is past its cap and slack. Another
+// post trims other inboxes. Until its turn, or until Sweep, an inbox grows. Each round trip also
+// reads the expiry of its last inbox, and on a cluster of every 16th inbox. If the expiry is lost,
+// all inboxes of the round trip are checked, so that sets that pushes created in a wiped Redis
+// expire. If only a single inbox was lost, Sweep gives it an expiry.
 //
-// Cost: that of Active, then a round trip per 250 active users: a plain ZADD
-// each, O(log size), without Lua, as an inbox without coverage is not read.
+// Cost: as Active, then a round trip per 250 active users: a plain ZADD each, O(log size).
+// There is no Lua, because an inbox without coverage is not read.
 func (s *Store) Deliver(ctx context.Context, post int64, users []int64) (pushed []int64, err error) {
 	if err := checkIDs(post); err != nil {
 		return nil, fmt.Errorf("deliver: %w", err)
@@ -39,20 +38,19 @@ func (s *Store) Deliver(ctx context.Context, post int64, users []int64) (pushed 
 	return targets, left.all()
 }
 
-// Push is Deliver to users who are known to be active: by a look-up after the post
-// was committed, such as ActiveByRecency. The inbox of a user who is active no more
-// gets an entry that no read finds. Pace is called before each pipeline. Its errors are
-// those of Deliver.
+// Push pushes a post to users who are known to be active, from a look-up after the commit of the
+// post, such as ActiveByRecency. The inbox of a user who is no longer active gets an entry that no
+// read returns. Push calls pace before each pipeline. It returns errors as Deliver does.
 //
 // Cost: a round trip per 250 users: a plain ZADD each, O(log size).
 func (s *Store) Push(ctx context.Context, post int64, targets []int64, pace func()) error {
 	if err := checkIDs(post); err != nil {
 		return fmt.Errorf("deliver: %w", err)
 	}
-	// These become interface values once, not once per inbox.
+	// Convert these to interface values once, not once per inbox.
 	var member, score any = formatID(post), "-" + formatID(post)
-	// Several pipelines at once: while Redis works on one, this process writes
-	// the next and reads the one before.
+	// Several pipelines are in flight: while Redis works on one, this process writes the next and
+	// reads the answers of the previous one.
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(pipelines)
 	var left unreachedUsers
@@ -93,52 +91,51 @@ func (s *Store) pushTo(ctx context.Context, users []int64, post int64, score, me
 	if err != nil {
 		return err
 	}
-	// Redis has lost inboxes since the users were looked up. These pushes have made
-	// sets without an end, which nobody else may ever look at.
+	// Redis has lost inboxes since the users were looked up. These pushes have created sets without
+	// an expiry that may never be read.
 	if slices.ContainsFunc(lives, func(life *redis.DurationCmd) bool { return life.Val() < 0 }) {
 		_, err = s.trim(ctx, users)
 		return err
 	}
 	maps.DeleteFunc(sizes, func(_ int64, size *redis.IntCmd) bool {
-		return size.Val()-1 <= int64(s.cfg.InboxCap+slack(s.cfg.InboxCap)) // but for the end mark
+		return size.Val()-1 <= int64(s.cfg.InboxCap+slack(s.cfg.InboxCap)) // minus the end mark
 	})
 	_, err = s.trim(ctx, slices.Collect(maps.Keys(sizes)))
 	return err
 }
 
-// inboxSet is the key of the user's inbox.
+// inboxSet returns the key of the user's inbox.
 func inboxSet(user int64) string { return Inbox(user).set() }
 
-// Withdraw takes posts out of the inboxes of those users who are active. As Remove
-// does, it makes builders at work read SQL again. Inboxes of users who are not
-// active are never read again.
+// Withdraw takes posts out of the inboxes of the active ones among the users. Like Remove, it makes
+// current builders read SQL again. The inboxes of users who are not active are never read again.
 //
-// Cost: one round trip for Active, then one per 1,000 active users: a script
-// each, O(posts log size).
+// Cost: one round trip for Active, then one per 1,000 active users: a script each, O(posts log
+// size).
 func (s *Store) Withdraw(ctx context.Context, posts []int64, users []int64) error {
 	return s.withdraw(ctx, journalCap, posts, users)
 }
 
-// RemoveUnjournaled is Withdraw for users who may not have been shown the posts: their
-// journals do not name these. Where an inbox had one of the posts, it does what
-// InvalidatePositions does instead.
+// RemoveUnjournaled is Withdraw for users who may never have been shown the posts, so their
+// journals must not name them. If an inbox had one of the posts, it invalidates earlier positions,
+// like InvalidatePositions.
 //
 // Cost: as Withdraw.
 func (s *Store) RemoveUnjournaled(ctx context.Context, posts []int64, users []int64) error {
 	return s.withdraw(ctx, -1, posts, users)
 }
 
-// Erase is Withdraw for users whose journals say already that the posts are gone, or
-// who were never shown them: it leaves the journals as they are.
+// Erase is Withdraw for users whose journals already record the removal, or who were never shown
+// the posts. It does not change the journals.
 //
 // Cost: as Withdraw.
 func (s *Store) Erase(ctx context.Context, posts []int64, users []int64) error {
 	return s.withdraw(ctx, 0, posts, users)
 }
 
-// Reread raises the generation of the users' inboxes, as a removal does, and changes nothing
-// else: whoever kept what SQL said of their posts reads it again. Its errors are as those of
-// Deliver.
+// Reread raises the generation of the users' inboxes, as a removal does, and changes nothing else.
+// Readers that cache what SQL says about the posts then read it again. It returns errors as
+// Deliver does.
 //
 // Cost: one round trip per 1,000 users: a script each, O(1).
 func (s *Store) Reread(ctx context.Context, users []int64) error {
@@ -160,8 +157,7 @@ func (s *Store) withdraw(ctx context.Context, journal int, posts []int64, users 
 	return left.all()
 }
 
-// onInboxes runs a script on the inbox of each of the users. Its errors are as those
-// of Deliver.
+// onInboxes runs a script on the inbox of each user. It returns errors as Deliver does.
 func (s *Store) onInboxes(ctx context.Context, users []int64, script *redis.Script, args ...any) error {
 	var left unreachedUsers
 	for chunk := range slices.Chunk(users, batch) {
@@ -176,8 +172,7 @@ func (s *Store) onInboxes(ctx context.Context, users []int64, script *redis.Scri
 	return left.all()
 }
 
-// Forget makes the inboxes of the users Missing, as Drop does. Its errors are as those
-// of Deliver.
+// Forget makes the inboxes of the users Missing, as Drop does. It returns errors as Deliver does.
 //
 // Cost: one round trip per 1,000 users, O(size) each.
 func (s *Store) Forget(ctx context.Context, users []int64) error {
@@ -199,11 +194,11 @@ func (s *Store) Forget(ctx context.Context, users []int64) error {
 	return left.all()
 }
 
-// trimmed counts what a trim of several inboxes did.
+// trimmed counts the results of a trim of several inboxes.
 type trimmed struct{ feeds, ids, lost int }
 
-// trim trims the inboxes that are past cap and slack, and gives sets without coverage an
-// end. One round trip.
+// trim trims inboxes that are past cap and slack, and gives sets without coverage an expiry. It
+// takes one round trip.
 func (s *Store) trim(ctx context.Context, users []int64) (t trimmed, err error) {
 	limit := s.cfg.InboxCap
 	done, err := s.run(ctx, onFeeds(trimScript, inboxes(users), limit, slack(limit), remainsLife.Milliseconds())...)

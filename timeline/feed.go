@@ -10,15 +10,15 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// State says what a feed is good for.
+// State says whether a feed can be read.
 type State uint8
 
 const (
-	// Missing: nothing is known; SQL has the answer.
+	// Missing: nothing is known. Read SQL.
 	Missing State = iota
-	// Building: somebody has begun to fill it; SQL has the answer.
+	// Building: a builder has begun to fill the feed. Read SQL.
 	Building
-	// Ready: complete from the newest id down to the floor.
+	// Ready: the feed is complete from the newest id down to the floor.
 	Ready
 )
 
@@ -33,31 +33,31 @@ func (s State) String() string {
 	}
 }
 
-// Coverage says what a feed has. Of a Missing feed, everything else is zero.
+// Coverage describes the contents of a feed. All other fields are zero for a Missing feed.
 type Coverage struct {
 	// Epoch differs from one build of the feed to the next.
 	Epoch int64
-	// Floor is the id down to which the feed is complete, itself included; 0:
-	// to the beginning. Within an epoch it only rises.
+	// Floor is the id down to which the feed is complete, inclusive; 0 means to the beginning.
+	// Within an epoch it only rises.
 	Floor int64
 	State State
-	// Generation is how often something was removed, or Reread. Who kept what SQL says of the
-	// posts reads it again when it has risen.
+	// Generation counts removals and calls of Reread. If it has risen, readers that cache what SQL
+	// says about the posts read it again.
 	Generation int64
 }
 
-// Range is a range of ids below Before and above After, read from one of its ends.
+// Range selects ids below Before and above After, read from one of its ends.
 type Range struct {
 	// Before and After are exclusive bounds; 0 leaves that end open.
 	Before, After int64
-	// Limit is how many ids at most. 0 asks for the coverage alone.
+	// Limit is the largest number of ids. 0 reads only the coverage.
 	Limit int
-	// Ascending reads from the oldest id of the range upwards, not from the newest
+	// Ascending reads from the oldest id of the range upwards, instead of from the newest
 	// downwards.
 	Ascending bool
 }
 
-// Upper is the upper bound as a number that every id is below of when it is open.
+// Upper returns the upper bound, or the largest int64 if the range is open.
 func (r Range) Upper() int64 {
 	if r.Before == 0 {
 		return math.MaxInt64
@@ -65,7 +65,7 @@ func (r Range) Upper() int64 {
 	return r.Before
 }
 
-// Behind is what is left of the range behind the id, in the order of the range.
+// Behind returns the rest of the range after the id, in the order of the range.
 func (r Range) Behind(id int64) Range {
 	if r.Ascending {
 		r.After = id
@@ -75,19 +75,19 @@ func (r Range) Behind(id int64) Range {
 	return r
 }
 
-// First is the range with another limit.
+// First returns the range with limit n.
 func (r Range) First(n int) Range {
 	r.Limit = n
 	return r
 }
 
-// Page returns ids of the feed in the order of the range, and its coverage, both of
-// the same instant. Ids come only from a Ready feed, and never from below its
-// floor. Fewer ids than the limit mean that the feed has no more in the range; when
-// the floor is above r.After, SQL may have more.
+// Page returns ids of the feed in the order of the range, and its coverage, both from the same
+// instant. Ids come only from a Ready feed and never from below its floor. If there are fewer ids
+// than the limit, the feed has no more in the range; if the floor is above r.After, SQL may have
+// more.
 //
-// Before the Page of an inbox, call Visit: it finds out whether the inbox was pushed
-// to all the time. If the feed is not Ready, call Begin.
+// Call Visit before the Page of an inbox: Visit finds out whether the inbox has received every
+// push. If the feed is not Ready, call Begin.
 //
 // Cost: one round trip, O(log size + Limit).
 func (s *Store) Page(ctx context.Context, k Key, r Range) ([]int64, Coverage, error) {
@@ -98,20 +98,20 @@ func (s *Store) Page(ctx context.Context, k Key, r Range) ([]int64, Coverage, er
 	return parts[0].IDs, parts[0].Coverage, nil
 }
 
-// Settle asks for the feed to be settled, in the same step in which a page of it is read: its
-// floor rises to the id At, and so far that the feed keeps at most Keep ids above Above. From
-// there on upwards a reader can know the feed by its ids. What is pushed below comes out of
-// order, and is counted.
+// Settle asks a read of a page to settle the feed in the same step. Settling raises the floor to
+// At, and further until the feed keeps at most Keep ids above Above. From the floor upwards, a
+// reader then knows the feed by its ids. An id that is pushed below the floor arrives out of order,
+// and is counted.
 type Settle struct {
 	Above, At int64
 	Keep      int
 }
 
-// Settled is a feed that has been settled: its floor, and how many ids were ever pushed below
-// its floor. The number does not change while none comes that lies below the floor.
+// Settled is the state of a settled feed: its floor, and how many ids were ever pushed below its
+// floor. Under stays the same while no id arrives below the floor.
 type Settled struct{ Floor, Under int64 }
 
-// args are the arguments of the page script.
+// args returns the arguments of the page script.
 func (r Range) args() ([]any, error) {
 	if r.Limit < 0 || r.Before < 0 || r.After < 0 {
 		return nil, fmt.Errorf("negative bound in %+v", r)
@@ -126,15 +126,16 @@ func (r Range) args() ([]any, error) {
 	return []any{lowest, formatID(r.After), r.Limit, ascending}, nil
 }
 
-// Part is what one feed has in a range.
+// Part is the content of one feed in a range.
 type Part struct {
 	IDs []int64
 	Coverage
-	// Settled is what a Settle has made of the feed after IDs and Coverage were read; else zero.
+	// Settled is the result of a Settle, which runs after IDs and Coverage are read; otherwise
+	// zero.
 	Settled Settled
 }
 
-// Pages is Page of several feeds in one round trip, in their order.
+// Pages is Page for several feeds in one round trip. It returns one part for each feed, in order.
 //
 // Cost: one round trip, O(log size + Limit) a feed.
 func (s *Store) Pages(ctx context.Context, feeds []Key, r Range) ([]Part, error) {
@@ -164,8 +165,8 @@ type Above struct {
 	After int64
 }
 
-// PagesAbove is Page of several feeds in one round trip. Of each it reads at most
-// limit ids, from the newest down to an id of its own.
+// PagesAbove is Page for several feeds in one round trip. For each feed it reads at most limit ids,
+// from the newest down to the feed's own After.
 //
 // Cost: one round trip, O(log size + limit) a feed.
 func (s *Store) PagesAbove(ctx context.Context, feeds []Above, limit int) ([]Part, error) {
@@ -189,13 +190,13 @@ func (s *Store) PagesAbove(ctx context.Context, feeds []Above, limit int) ([]Par
 	return parts, nil
 }
 
-// Digest digests how many ids ever came to outboxes at or below high. Two digests that are
-// the same say that none came there in between: no id is added below a bound that is settled
-// without being counted. All says that each of the outboxes counts; otherwise those do that have
-// ids above low, and not above high. It fails if an outbox that counts is not Ready.
+// Digest returns a digest of how many ids ever arrived in outboxes at or below high. If two digests
+// are equal, none arrived there between them: an id that is added below a settled bound is always
+// counted. With all, every outbox is included; otherwise only those that have ids above low and not
+// above high. Digest fails if an included outbox is not Ready.
 //
-// Other readers settle other bounds, so what comes out of order may change a digest although it
-// lies above high.
+// Other readers settle other bounds, so an id that arrives out of order above high may also change
+// a digest.
 //
 // Cost: one round trip, O(log size) a feed.
 func (s *Store) Digest(ctx context.Context, outboxes []Key, low, high int64, all bool) (digest uint64, err error) {
@@ -220,7 +221,7 @@ func (s *Store) Digest(ctx context.Context, outboxes []Key, low, high int64, all
 	return digest, nil
 }
 
-// part decodes the answer of the page script.
+// part decodes the reply of the page script.
 func part(cmd *redis.Cmd) (p Part, err error) {
 	var rest []any
 	p.Coverage, rest, err = coverage(cmd)
@@ -251,7 +252,7 @@ func part(cmd *redis.Cmd) (p Part, err error) {
 	return p, nil
 }
 
-// coverage decodes the first four parts of an answer of six, and returns the others.
+// coverage decodes the first four elements of a reply with six, and returns the others.
 func coverage(cmd *redis.Cmd) (cov Coverage, rest []any, err error) {
 	reply, err := cmd.Slice()
 	if err != nil || len(reply) == 0 {
@@ -276,11 +277,11 @@ func coverage(cmd *redis.Cmd) (cov Coverage, rest []any, err error) {
 	return cov, reply[4:], nil
 }
 
-// Add puts ids into a feed that is Ready or Building, and does nothing to one that is
-// Missing. They must be all the ids that the feed gains above its floor; if they are
-// only the newest of more, see Replace. The life of an outbox begins anew.
+// Add puts ids into a feed that is Ready or Building, and does nothing if it is Missing. The ids
+// must be all that the feed gains above its floor. If they are only the newest of more, use
+// Replace. Add renews the lifetime of an outbox.
 //
-// Cost: one round trip, O(n log size), and a trim when the feed is full.
+// Cost: one round trip, O(n log size), and a trim if the feed is full.
 func (s *Store) Add(ctx context.Context, k Key, ids ...int64) error {
 	if err := checkIDs(ids...); err != nil {
 		return fmt.Errorf("add to %s: %w", k, err)
@@ -289,7 +290,7 @@ func (s *Store) Add(ctx context.Context, k Key, ids ...int64) error {
 	return wrap(err, "add to %s", k)
 }
 
-// addition are the calls of Add.
+// addition returns the script calls of Add.
 func (c Config) addition(k Key, ids ...int64) []call {
 	limit := c.cap(k)
 	ids, floor := keepNewest(ids, limit, 0)
@@ -300,7 +301,7 @@ func (c Config) addition(k Key, ids ...int64) []call {
 	return withLatestRaised(k, ids, call{addScript, k.keys(), appendIDs(args, ids)})
 }
 
-// keepNewest returns the newest ids, at most limit, and the floor that goes with them.
+// keepNewest returns the newest ids, at most limit, and the matching floor.
 func keepNewest(ids []int64, limit int, floor int64) ([]int64, int64) {
 	if len(ids) <= limit {
 		return ids, floor
@@ -311,10 +312,9 @@ func keepNewest(ids []int64, limit int, floor int64) ([]int64, int64) {
 	return ids, max(floor, ids[0])
 }
 
-// Remove takes ids out of a feed. If a build is at work its Finish returns false, as
-// the builder may have read the ids before they were removed. A Missing feed stays
-// as it is. A slower Deliver may put an id back: the caller's check of visibility
-// must hide it.
+// Remove takes ids out of a feed. The Finish of a current build then returns false, because the
+// builder may have read the ids before they were removed. A Missing feed does not change. A slower
+// Deliver may put an id back, and the caller's visibility check must hide it.
 //
 // Cost: one round trip, O(n log size).
 func (s *Store) Remove(ctx context.Context, k Key, ids ...int64) error {
@@ -325,8 +325,8 @@ func (s *Store) Remove(ctx context.Context, k Key, ids ...int64) error {
 	return wrap(err, "remove from %s", k)
 }
 
-// RemoveDeleted is Remove from an author's own feed of posts that the author deleted: the
-// journal says that.
+// RemoveDeleted is Remove for posts that the author deleted, from the author's own feed. The
+// journal records that they were deleted.
 //
 // Cost: as Remove.
 func (s *Store) RemoveDeleted(ctx context.Context, k Key, ids ...int64) error {
@@ -337,20 +337,20 @@ func (s *Store) RemoveDeleted(ctx context.Context, k Key, ids ...int64) error {
 	return wrap(err, "remove from %s", k)
 }
 
-// removal is the call of Remove, or of RemoveDeleted.
+// removal returns the script call of Remove or RemoveDeleted.
 func removal(k Key, entry string, ids ...int64) call {
 	return call{removeScript, k.keys(), appendIDs([]any{k.journal(), entry}, ids)}
 }
 
-// Drop makes the feed Missing. A build at work is lost. To build a Ready feed anew,
-// call Drop and then Begin.
+// Drop makes the feed Missing. A current build is lost. To rebuild a Ready feed, call Drop and then
+// Begin.
 //
 // Cost: one round trip, O(size).
 func (s *Store) Drop(ctx context.Context, k Key) error {
 	return wrap(s.rdb.Del(ctx, k.keys()...).Err(), "drop %s", k)
 }
 
-// wrap adds what failed to err. It returns nil for nil.
+// wrap adds context to err. It returns nil if err is nil.
 func wrap(err error, format string, args ...any) error {
 	if err == nil {
 		return nil

@@ -9,45 +9,44 @@ import (
 	"time"
 )
 
-// Fences remember whose relation to an author changed lately. They are safe for concurrent
-// use.
+// Fences record which relations of an author changed lately. They are safe for concurrent use.
 type Fences struct {
 	scripts
 	now func() time.Time
 }
 
-// Fence remembers for one hour that the relation between the viewer and the author
-// changed, so that a fan-out which read its followers before can look at the viewer
-// again. It forgets what is older. So what is stored is bounded by the relations of
-// one author that change within an hour, and the fan-outs under way.
+// Fence records for one hour that the relation between the viewer and the author changed. A fan-out
+// that read its followers before can then check the viewer again. Fence also removes older fences.
+// So the storage is bounded by the relations of one author that change within an hour, and the
+// current fan-outs.
 //
 // Cost: one round trip, O(log fences).
 func (f *Fences) Fence(ctx context.Context, author, viewer int64) error {
 	return wrap(f.mark(ctx, author, formatID(viewer), false), "fence viewer %d and author %d", viewer, author)
 }
 
-// mark adds a member to the author's fences, and removes those that are over.
+// mark adds a member to the author's fences and removes expired fences.
 func (f *Fences) mark(ctx context.Context, author int64, member string, watch bool) error {
 	_, err := f.run(ctx, f.marking(author, member, watch))
 	return err
 }
 
-// marking is the call of mark.
+// marking returns the script call of mark.
 func (f *Fences) marking(author int64, member string, watch bool) call {
 	now := f.now().Unix()
 	return call{markScript, []string{Outbox(author).fences()},
 		[]any{member, now, fencesBefore(now), int64((fenceLife + clockMargin).Seconds()), flag(watch)}}
 }
 
-// Watch begins to watch the author's fences for the fan-out of a job: if fences are
-// lost from now on, also by a Redis that comes back older, Fenced says so.
+// Watch starts to watch the author's fences for the fan-out of a job. If fences are lost from now
+// on, also because an older Redis comes back, Fenced reports it.
 //
 // Cost: one round trip, O(log fences).
 func (f *Fences) Watch(ctx context.Context, author, job int64) error {
 	return wrap(f.mark(ctx, author, watch(job), true), "watch the fences of author %d", author)
 }
 
-// Unwatch ends what Watch began.
+// Unwatch ends a watch.
 //
 // Cost: as Watch.
 func (f *Fences) Unwatch(ctx context.Context, author, job int64) error {
@@ -55,13 +54,12 @@ func (f *Fences) Unwatch(ctx context.Context, author, job int64) error {
 	return wrap(err, "watch the fences of author %d no more", author)
 }
 
-// watch is the member that stands for the watch of a job. The scripts append the
-// incarnation.
+// watch returns the member for the watch of a job. The scripts append the incarnation.
 func watch(job int64) string { return "w" + formatID(job) + ":" }
 
-// Fenced returns the viewers that were fenced since then, to the second and within
-// the last hour. If whole is false there may be others: Redis has lost fences since
-// Watch, or Watch was not called within the last hour.
+// Fenced returns the viewers that were fenced since the given time, to the second and within the
+// last hour. If whole is false, there may be others: Redis has lost fences since Watch, or Watch
+// was not called within the last hour.
 //
 // Cost: one round trip, O(fences returned).
 func (f *Fences) Fenced(ctx context.Context, author, job int64, since time.Time) (viewers []int64, whole bool, err error) {
@@ -88,7 +86,7 @@ func (f *Fences) Fenced(ctx context.Context, author, job int64, since time.Time)
 	return viewers, reply[0] == int64(1), nil
 }
 
-// fencesBefore is the score below which fences are over.
+// fencesBefore returns the score below which fences have expired.
 func fencesBefore(now int64) string {
 	return "(" + strconv.FormatInt(now-int64(fenceLife.Seconds()), 10)
 }

@@ -6,10 +6,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ForgetUser deletes everything of a user who is gone: feeds, fences, activity, and the
-// latest post. What says that the user was told of a change is left, and so are the fences of
-// others: they end within two hours by themselves. The user's posts may be in the inboxes of
-// others, see Forget.
+// ForgetUser deletes all data of a deleted user: feeds, fences, activity and the latest post. It
+// leaves the record of changes that the user was told about, and the fences of others, which expire
+// within two hours. The user's posts may be in other inboxes, which Forget makes Missing.
 //
 // Cost: one round trip, O(size).
 func (s *Store) ForgetUser(ctx context.Context, user int64) error {

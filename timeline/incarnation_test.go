@@ -15,8 +15,8 @@ import (
 	"tideline/timeline"
 )
 
-// eachRollback runs fn with each way in which a Redis comes back older. What is written
-// between remember and rollBack is lost.
+// eachRollback runs fn with each way in which Redis can be rolled back. Writes between remember and
+// rollBack are lost.
 func eachRollback(t *testing.T, fn func(t *testing.T, rdb redis.UniversalClient, remember, rollBack func())) {
 	open := func(t *testing.T, r *storagetest.RedisServer) redis.UniversalClient {
 		return storagetest.Open(t, storage.Config{DataDir: t.TempDir(), RedisURL: r.URL()}).Redis
@@ -27,12 +27,13 @@ func eachRollback(t *testing.T, fn func(t *testing.T, rdb redis.UniversalClient,
 	})
 	t.Run("a replica without the tail takes over", func(t *testing.T) {
 		r, replica := storagetest.StartRedis(t), storagetest.StartRedis(t)
-		replica.Follow(t, r) // which gives a master that had no replica another id
+		replica.Follow(t, r) // this gives a new id to a master that had no replica
 		fn(t, open(t, r), func() { replica.Follow(t, r); replica.Promote(t) }, func() { replica.TakeOver(t, r) })
 	})
 }
 
-// Whatever was begun before Redis came back older is missing, and heals as after a wipe.
+// Everything that was begun before Redis was rolled back is Missing, and is rebuilt as after a
+// wipe.
 func TestRolledBackFeedsAreMissing(t *testing.T) {
 	t.Parallel()
 	eachRollback(t, func(t *testing.T, rdb redis.UniversalClient, remember, rollBack func()) {
@@ -55,7 +56,7 @@ func TestRolledBackFeedsAreMissing(t *testing.T) {
 		require.NoError(t, err)
 		remember()
 
-		// Of all that, Redis will know nothing.
+		// Redis loses all of this.
 		pushed, err := s.Deliver(ctx, 6, []int64{1})
 		require.NoError(t, err)
 		require.Equal(t, []int64{1}, pushed)
@@ -77,7 +78,7 @@ func TestRolledBackFeedsAreMissing(t *testing.T) {
 		require.NoError(t, err)
 		require.False(t, whole, "a fence is lost")
 
-		// Bare pushes into what is left make it no better.
+		// Pushes into the remains do not make the feed readable.
 		require.NoError(t, s.Push(ctx, 7, []int64{1}, func() {}))
 		at, part, err := s.VisitPage(ctx, 1, timeline.Range{Limit: 9})
 		require.NoError(t, err)
@@ -107,8 +108,8 @@ func TestRolledBackFeedsAreMissing(t *testing.T) {
 	})
 }
 
-// A script that cannot change what is left of a feed deletes its coverage: if the slot
-// came back to where the feed was begun, the feed would look whole without the change.
+// A script that finds a feed that is not intact deletes its coverage. Otherwise, if the slot
+// returned to the master where the feed was begun, the feed would look complete without the change.
 func TestChangeOfARolledBackFeedEndsIt(t *testing.T) {
 	t.Parallel()
 	changes := map[string]func(s *timeline.Store, ctx context.Context, k timeline.Key) error{
@@ -139,7 +140,7 @@ func TestChangeOfARolledBackFeedEndsIt(t *testing.T) {
 		require.NoError(t, change(s, ctx, timeline.Inbox(1)), name)
 		n, err := rdb.Exists(ctx, inboxMeta(1)).Result()
 		require.NoError(t, err)
-		if n > 0 { // coverage that came into being here would do
+		if n > 0 { // coverage that was created here would do
 			require.NoError(t, rdb.HSet(ctx, inboxMeta(1), "redis", begun).Err())
 		}
 		require.Equal(t, timeline.Missing, coverage(t, s, timeline.Inbox(1)).State, name)
@@ -149,8 +150,8 @@ func TestChangeOfARolledBackFeedEndsIt(t *testing.T) {
 	}
 }
 
-// apart returns a user whose inbox and activity lie on different masters, and their
-// addresses.
+// apart returns a user whose inbox and activity are on different masters, and the addresses of
+// these.
 func apart(t *testing.T, rdb redis.UniversalClient) (user int64, inbox, activity string) {
 	t.Helper()
 	cluster := rdb.(*redis.ClusterClient)
@@ -165,7 +166,7 @@ func apart(t *testing.T, rdb redis.UniversalClient) (user int64, inbox, activity
 	}
 }
 
-// save makes the master at the address write what it has.
+// save makes the master at the address write its data.
 func save(t *testing.T, addr string) {
 	t.Helper()
 	c := redis.NewClient(&redis.Options{Addr: addr})
@@ -173,7 +174,7 @@ func save(t *testing.T, addr string) {
 	require.NoError(t, c.Save(t.Context()).Err())
 }
 
-// One master of a cluster comes back older, and the other does not.
+// One master of a cluster is rolled back, and the other is not.
 func TestOneMasterIsRolledBack(t *testing.T) {
 	t.Parallel()
 	c := storagetest.StartCluster(t)
@@ -206,8 +207,8 @@ func TestOneMasterIsRolledBack(t *testing.T) {
 	build(t, s, timeline.Inbox(user), []int64{2, 1}, 0)
 	require.Equal(t, []int64{2, 1}, page(t, s, timeline.Inbox(user), timeline.Range{Limit: 9}))
 
-	// Redis forgets the user for a while and knows about it no more: the inbox lacks post
-	// 3, and its own master has been up all the time.
+	// Redis loses the user's activity for a while, and the loss is no longer visible. The inbox
+	// lacks post 3, and its own master has been up all the time.
 	c.Restart(t, activityAt, false)
 	require.False(t, deliver(3))
 	c.Restart(t, activityAt, true)
@@ -221,8 +222,8 @@ func TestOneMasterIsRolledBack(t *testing.T) {
 	require.Equal(t, []int64{4, 3, 2, 1}, part.IDs)
 }
 
-// While slots move to a new master, a reader finds in a Ready inbox all that was
-// delivered before.
+// While slots move to a new master, a reader finds in a Ready inbox everything that was delivered
+// before.
 func TestGrowingClusterOmitsNothing(t *testing.T) {
 	t.Parallel()
 	c := storagetest.StartCluster(t)
@@ -233,7 +234,7 @@ func TestGrowingClusterOmitsNothing(t *testing.T) {
 	for user := int64(1); user <= 12; user++ {
 		users = append(users, user)
 	}
-	// The truth is all ids up to committed. All up to delivered have been delivered.
+	// SQL has all ids up to committed. All ids up to delivered have been delivered.
 	var committed, delivered atomic.Int64
 	read := func(user int64) (ready bool) {
 		t.Helper()
@@ -241,7 +242,7 @@ func TestGrowingClusterOmitsNothing(t *testing.T) {
 		at, part, err := s.VisitPage(ctx, user, timeline.Range{Limit: inboxCap})
 		require.NoError(t, err)
 		if part.State == timeline.Ready {
-			// A full page says nothing of what is older: an inbox may hold more than its cap.
+			// A full page does not show older ids: an inbox may hold more than its cap.
 			oldest := max(part.Floor, 1)
 			if len(part.IDs) == inboxCap {
 				oldest = max(oldest, part.IDs[inboxCap-1])
@@ -316,7 +317,7 @@ func TestGrowingClusterOmitsNothing(t *testing.T) {
 	require.Greater(t, delivered.Load(), int64(0))
 }
 
-// Pushes that are under way when Redis is wiped leave nothing behind that never ends.
+// Pushes that are running when Redis is wiped leave no key without an expiry.
 func TestPushesAfterAWipeComeToAnEnd(t *testing.T) {
 	t.Parallel()
 	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, _ bool) {
@@ -340,8 +341,8 @@ func TestPushesAfterAWipeComeToAnEnd(t *testing.T) {
 		require.NoError(t, s.Push(ctx, 2, users[:1], func() {}))
 		ends(users)
 
-		// Of users who are active Redis may lose the inbox alone. Sweep comes by them, and
-		// once more when their activity is over.
+		// Redis may lose only the inbox of a user who is active. Sweep visits the user, and once
+		// more when the activity has expired.
 		require.NoError(t, s.Touch(ctx, 1))
 		orphan := redis.Z{Score: -1, Member: 1}
 		require.NoError(t, rdb.ZAdd(ctx, "tl:{i1}:z", orphan).Err())

@@ -9,18 +9,17 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// The journal of an inbox tells a reader what changed since a position. It has the
-// posts that arrived late, below newer ones, and those that were removed. It does
-// not have posts that arrived in time: their ids tell these. So it adds nothing to
-// the cost of a push in time.
+// The journal of an inbox records what changed since a position: posts that arrived late, below
+// newer ones, and posts that were removed. It does not record posts that arrived in time, because
+// their ids show them. So it adds nothing to the cost of a push in time.
 //
-// The journal is part of the coverage: when that is lost, so are the epoch and every
+// The journal is part of the coverage. If the coverage is lost, so are the epoch and every
 // position.
 
-// journalCap is how many entries a journal keeps, in some 3 KB at most.
+// journalCap is how many entries a journal keeps, in about 3 KB at most.
 const journalCap = 100
 
-// journal is the cap of the feed's journal; an outbox has none.
+// journal returns the cap of the feed's journal. An outbox has none.
 func (k Key) journal() int {
 	if k.kind == inbox {
 		return journalCap
@@ -28,13 +27,13 @@ func (k Key) journal() int {
 	return 0
 }
 
-// Journals are the journals of all inboxes. They are safe for concurrent use.
+// Journals gives access to the journals of all inboxes. It is safe for concurrent use.
 type Journals struct{ scripts }
 
 // Position is a point in the journal of one inbox. The zero Position is none.
 type Position struct {
 	Epoch  int64 // of the inbox's coverage
-	Offset int64 // how many entries come before
+	Offset int64 // the number of earlier entries
 }
 
 // Change is an entry of the journal.
@@ -44,7 +43,7 @@ type Change struct {
 	Deleted bool // it was removed because the user, its author, deleted it
 }
 
-// What entries begin with, but for those of posts that arrived.
+// Prefixes of journal entries. The entry of a post that arrived has none.
 const (
 	wasRemoved = "-"
 	wasDeleted = "="
@@ -55,16 +54,16 @@ type Arrival struct {
 	Post int64
 	// Pulled says that the post is not pushed: readers find it in its author's outbox.
 	Pulled bool
-	// Again says that an earlier attempt may have pushed the post and told nobody.
+	// Again says that an earlier attempt may have pushed the post without an event.
 	Again bool
-	// Had says that the users had the post before. It arrives only where a removal has
-	// taken it out since, whatever Again says.
+	// Had says that the users had the post before. It then arrives only in inboxes from which it
+	// has been removed since, whatever Again says.
 	Had bool
 }
 
-// DeliverLate pushes a late post into those inboxes of the users that have coverage,
-// and adds it to their journals, unless it has arrived before. Call Deliver or Push
-// as well, afterwards. Its errors are as those of Deliver.
+// DeliverLate pushes a late post into the inboxes of the users that have coverage, and adds it to
+// their journals unless it has arrived before. Call Deliver or Push as well, afterwards. It
+// returns errors as Deliver does.
 //
 // Cost: one round trip per 1,000 users: a script each, O(log size).
 func (s *Store) DeliverLate(ctx context.Context, a Arrival, users []int64) error {
@@ -75,7 +74,7 @@ func (s *Store) DeliverLate(ctx context.Context, a Arrival, users []int64) error
 	return wrap(err, "late arrival of post %d", a.Post)
 }
 
-// told encodes, for the script, what the users may know.
+// told encodes for the script whether the users may know of the post.
 func (a Arrival) told() string {
 	if a.Had {
 		return "2"
@@ -91,14 +90,14 @@ func flag(b bool) string {
 	return "0"
 }
 
-// changesCap bounds the list of the changes that made positions worthless, in
-// characters: some thirty of their numbers.
+// changesCap bounds the list of changes that invalidated positions, in characters: about thirty
+// change numbers.
 const changesCap = 30 * 17
 
-// InvalidatePositions makes all earlier positions in the journal of the user's inbox
-// worthless. It stands for a change that is too large to add to the journal entry by
-// entry. It does so once for the number of a change, whoever else does the same at that
-// moment: a later position is of a client that knows. Each call with the number 0 counts.
+// InvalidatePositions invalidates all earlier positions in the journal of the user's inbox. It
+// replaces individual entries if a change is too large. For each change number it takes effect
+// once, also if several callers call it at the same time: a client with a later position already
+// knows the change. With the number 0, every call takes effect.
 //
 // Cost: one round trip, O(1).
 func (j *Journals) InvalidatePositions(ctx context.Context, user, change int64) error {
@@ -106,12 +105,11 @@ func (j *Journals) InvalidatePositions(ctx context.Context, user, change int64) 
 	return wrap(err, "invalidate positions in the inbox of %d", user)
 }
 
-// Replace takes ids out of the user's inbox, as Remove does, and puts others in, as Add
-// does, in one step. The others are complete only down to floor, such as the newest
-// posts of an author with many more: below that the inbox is no longer complete, so its
-// own floor rises to it. With invalidate, a Replace that changes the inbox is
-// InvalidatePositions as well, in the same step: a process that dies behind it leaves
-// no inbox that changed without a word.
+// Replace takes the ids gone out of the user's inbox, as Remove does, and adds ids, as Add does, in
+// one step. ids are complete only down to floor, such as the newest posts of an author with many
+// more, so the floor of the inbox rises to it. If invalidate is set and the inbox changes, Replace
+// also invalidates earlier positions in the same step. So a process that dies afterwards leaves no
+// unannounced change.
 //
 // Cost: one round trip, O(n log size).
 func (s *Store) Replace(ctx context.Context, user int64, gone, ids []int64, floor int64, invalidate bool) error {
@@ -125,8 +123,8 @@ func (s *Store) Replace(ctx context.Context, user int64, gone, ids []int64, floo
 	return wrap(err, "replace in the inbox of %d", user)
 }
 
-// Tell remembers for an hour that the user's clients were told of changes, and that
-// the inbox is as the changes want it. Redis loses this no later than the inbox.
+// Tell records for an hour that the user's clients were told about changes, and that the inbox
+// reflects them. Redis loses this record no later than the inbox.
 //
 // Cost: one round trip, O(1) for each.
 func (j *Journals) Tell(ctx context.Context, user int64, changes ...int64) error {
@@ -147,9 +145,9 @@ func (j *Journals) Told(ctx context.Context, user, change int64) (bool, error) {
 	return n > 0, wrap(err, "look up what user %d was told", user)
 }
 
-// Changes returns the end of the journal of the user's inbox, and its entries since
-// a position, oldest first. If whole is false it cannot tell what changed: the
-// position is of another epoch, too old, or none.
+// Changes returns the end of the journal of the user's inbox, and its entries since a position,
+// oldest first. If whole is false, the changes are unknown, because the position is of another
+// epoch, too old, or zero.
 //
 // Cost: one round trip, O(changes).
 func (j *Journals) Changes(ctx context.Context, user int64, since Position) (changes []Change, now Position, whole bool, err error) {
@@ -160,7 +158,7 @@ func (j *Journals) Changes(ctx context.Context, user int64, since Position) (cha
 	return changes, now, whole, wrap(err, "changes of the inbox of %d", user)
 }
 
-// changesIn decodes the answer of the changes script.
+// changesIn decodes the reply of the changes script.
 func changesIn(cmd *redis.Cmd) (list []Change, now Position, whole bool, err error) {
 	now, rest, err := position(cmd, 4)
 	if err != nil || now == (Position{}) || rest[0] != int64(1) {
@@ -179,8 +177,8 @@ func changesIn(cmd *redis.Cmd) (list []Change, now Position, whole bool, err err
 	return list, now, true, nil
 }
 
-// position decodes the first two parts of an answer, and returns the rest. The
-// answer has n parts, or none when the inbox is missing.
+// position decodes the first two elements of a reply and returns the others. The reply has n
+// elements, or none if the inbox is Missing.
 func position(cmd *redis.Cmd, n int) (at Position, rest []any, err error) {
 	reply, err := cmd.Slice()
 	if err != nil || len(reply) == 0 {

@@ -25,7 +25,7 @@ func TestJournal(t *testing.T) {
 			require.NoError(t, s.DeliverLate(ctx, a, []int64{user}))
 		}
 
-		// Without an inbox there is no journal, and nothing can be told.
+		// Without an inbox there is no journal, and changes are unknown.
 		at, err := s.Visit(ctx, user)
 		require.NoError(t, err)
 		require.Zero(t, at)
@@ -42,7 +42,7 @@ func TestJournal(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, begun, at)
 
-		// A post in time is not in the journal. A late one is, once.
+		// A post in time is not in the journal. A late post is, once.
 		_, err = s.Deliver(ctx, 20, []int64{user})
 		require.NoError(t, err)
 		deliverLate(Arrival{Post: 20})
@@ -68,7 +68,7 @@ func TestJournal(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, at, now)
 
-		// Since the end there is nothing. Since a later position nothing can be told.
+		// There are no changes since the end. Changes since a later position are unknown.
 		list, _, whole = changes(now)
 		require.True(t, whole)
 		require.Empty(t, list)
@@ -77,13 +77,13 @@ func TestJournal(t *testing.T) {
 		_, _, whole = changes(Position{now.Epoch + 1, now.Offset})
 		require.False(t, whole, "another epoch")
 
-		// An earlier attempt may have pushed and told nobody.
+		// An earlier attempt may have pushed the post without an event.
 		_, err = s.Deliver(ctx, 30, []int64{user})
 		require.NoError(t, err)
 		deliverLate(Arrival{Post: 30, Again: true})
 		list, now, _ = changes(now)
 		require.Equal(t, []Change{{Post: 30}}, list)
-		// A post that was removed and comes again is in the journal again, once.
+		// A post that was removed and arrives again is in the journal again, once.
 		require.NoError(t, s.Remove(ctx, Inbox(user), 30))
 		for range 2 {
 			deliverLate(Arrival{Post: 30, Again: true})
@@ -91,7 +91,7 @@ func TestJournal(t *testing.T) {
 		list, now, _ = changes(now)
 		require.Equal(t, []Change{{Post: 30, Removed: true}, {Post: 30}}, list)
 
-		// Who had a post is told only of its return.
+		// Users who had a post learn only of its return.
 		require.NoError(t, s.Replace(ctx, user, nil, []int64{31}, 0, false))
 		for _, a := range []Arrival{{Post: 31, Had: true}, {Post: 31, Had: true, Again: true}, {Post: 32, Had: true, Pulled: true}} {
 			deliverLate(a)
@@ -112,7 +112,7 @@ func TestJournal(t *testing.T) {
 		list, now, _ = changes(now)
 		require.Equal(t, []Change{{Post: 31, Removed: true}, {Post: 31}}, list)
 
-		// That its author deleted a post, the journal says of it.
+		// The journal records that a post was deleted by its author.
 		require.NoError(t, s.RemoveDeleted(ctx, Inbox(user), 31, 35))
 		require.Zero(t, s.ChangeOwn(ctx, OwnChange{Author: user, Post: 36, Gone: true}))
 		list, now, _ = changes(now)
@@ -121,7 +121,7 @@ func TestJournal(t *testing.T) {
 		list, now, _ = changes(now)
 		require.Equal(t, []Change{{Post: 31}}, list)
 
-		// Erase leaves the journal as it is.
+		// Erase does not change the journal.
 		_, err = s.Deliver(ctx, 40, []int64{user})
 		require.NoError(t, err)
 		require.NoError(t, s.Erase(ctx, []int64{39, 40}, []int64{user}))
@@ -145,7 +145,7 @@ func TestJournal(t *testing.T) {
 		require.True(t, whole)
 		require.Equal(t, []Change{{Post: 2000}}, list)
 
-		// Too much changes to add it entry by entry.
+		// Too many changes to add one by one.
 		require.NoError(t, s.InvalidatePositions(ctx, user, 0))
 		_, later, whole := changes(now)
 		require.False(t, whole)
@@ -153,7 +153,7 @@ func TestJournal(t *testing.T) {
 		_, _, whole = changes(later)
 		require.True(t, whole)
 
-		// A change does so once, however many tell of it.
+		// A change invalidates positions once, even if several callers report it.
 		for _, change := range []int64{7, 77} {
 			require.NoError(t, s.InvalidatePositions(ctx, user, change))
 			_, now, whole = changes(later)
@@ -166,7 +166,8 @@ func TestJournal(t *testing.T) {
 			later = now
 		}
 
-		// Nor does Replace add what it changes, in one step with it, if it changes anything.
+		// Replace does not add its changes one by one either. It invalidates positions in the same
+		// step, if it changes anything.
 		require.NoError(t, s.Replace(ctx, user, []int64{2000}, []int64{50}, 0, false))
 		list, now, whole = changes(later)
 		require.True(t, whole)
@@ -185,7 +186,7 @@ func TestJournal(t *testing.T) {
 		require.Equal(t, []int64{1000 + journalCap - 1}, ids)
 		later = now
 
-		// A lost inbox takes its journal with it.
+		// A lost inbox loses its journal too.
 		require.NoError(t, s.Drop(ctx, Inbox(user)))
 		_, now, whole = changes(later)
 		require.Zero(t, now)

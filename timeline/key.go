@@ -6,20 +6,20 @@ import (
 	"strings"
 )
 
-// All keys, but for that of the active users, and the encoding of ids are in this file.
+// This file has the keys, except activeKey, and the encoding of ids.
 //
 //	tl:{i<user>}:z    inbox: sorted set, member = post id, score = -post id
-//	tl:{i<user>}:m    its coverage: hash of epoch, state, floor, gen, started, redis,
-//	                  activity; and its journal: pos, kept, changes, j<n>; see lua/feed.lua
-//	tl:{i<user>}:t<n> exists while Redis remembers that the user was told of change n
-//	tl:{o<author>}:z  outbox, as above, without a journal
-//	tl:{o<author>}:m
-//	tl:{o<author>}:f  fences: sorted set, member = viewer, or "w" and the job of
-//	                  the fan-out that watches them, ":" and the incarnation,
+//	tl:{i<user>}:m    its coverage and journal: hash, see lua/feed.lua
+//	tl:{i<user>}:t<n> exists while Redis remembers that the user was told about
+//	                  change n
+//	tl:{o<author>}:z  outbox: as the inbox
+//	tl:{o<author>}:m  its coverage, without a journal
+//	tl:{o<author>}:f  fences: sorted set, member = viewer, or "w", the job of the
+//	                  fan-out that watches them, ":" and the incarnation;
 //	                  score = Unix seconds
 //	tl:{a<shard>}     active users: sorted set, member = user id,
 //	                  score = deadline in Unix milliseconds; see activeKey
-//	tl:{n<shard>}     latest posts: hash, field = author, see latest.go
+//	tl:{n<shard>}     latest posts: hash, field = author; see latest.go
 //
 // The hash tag keeps all keys of one feed in one slot of a cluster.
 
@@ -30,19 +30,19 @@ const (
 	outbox kind = 'o'
 )
 
-// Key names a feed. Its zero value names none.
+// Key identifies a feed. The zero value identifies none.
 type Key struct {
 	kind kind
 	id   int64
 }
 
-// Inbox is the feed of posts that reach user.
+// Inbox returns the key of the user's inbox, the feed of posts that reach the user.
 func Inbox(user int64) Key { return Key{inbox, user} }
 
-// Outbox is the feed of the author's own posts.
+// Outbox returns the key of the author's outbox, the feed of the author's own posts.
 func Outbox(author int64) Key { return Key{outbox, author} }
 
-// String is the key as it begins in Redis, for logs and errors.
+// String returns the common prefix of the feed's keys in Redis, for logs and errors.
 func (k Key) String() string { return string(k.tagged(make([]byte, 0, 32))) }
 
 func (k Key) tagged(b []byte) []byte {
@@ -62,11 +62,11 @@ func (k Key) fences() string { return k.part(":f") }
 
 func (k Key) told(change int64) string { return k.part(":t" + formatID(change)) }
 
-// keys are the KEYS of every script on a feed.
+// keys returns the KEYS of every script on a feed.
 func (k Key) keys() []string { return []string{k.meta(), k.set()} }
 
-// KindOf names what a key holds, by one of the constants below; "" for a key that is not
-// of this package, or that remembers for a while what was told.
+// KindOf returns what a key holds, as one of the constants below. It returns "" for a key of
+// another package, and for the record of changes that a user was told about.
 func KindOf(key string) string {
 	tag, found := strings.CutPrefix(key, "tl:{")
 	if !found || tag == "" {
@@ -92,7 +92,7 @@ func KindOf(key string) string {
 	return ""
 }
 
-// What KindOf returns. An inbox has a journal in the same key as its coverage.
+// The results of KindOf. The journal of an inbox is in the key of its coverage.
 const (
 	KindInbox    = "inbox"
 	KindJournal  = "journal"
@@ -119,8 +119,8 @@ func checkIDs(ids ...int64) error {
 
 func formatID(id int64) string { return strconv.FormatInt(id, 10) }
 
-// appendIDs appends ids as arguments of a script: always as text, as a number
-// in Lua loses digits when it becomes text again.
+// appendIDs appends ids to the arguments of a script, always as text: a Lua number loses digits
+// when it is converted back to text.
 func appendIDs(args []any, ids []int64) []any {
 	for _, id := range ids {
 		args = append(args, formatID(id))
@@ -136,13 +136,13 @@ func parseID(v any) (int64, error) {
 	return strconv.ParseInt(text, 10, 64)
 }
 
-// Slots is how many slots a cluster has.
+// Slots is the number of slots of a cluster.
 const Slots = 1 << 14
 
-// InboxSlot returns the slot of a cluster that the user's inbox is in.
+// InboxSlot returns the cluster slot of the user's inbox.
 func InboxSlot(user int64) int {
 	tag := string(inbox) + formatID(user)
-	crc := uint16(0) // CRC-16/XMODEM, as the specification of Redis Cluster has it
+	crc := uint16(0) // CRC-16/XMODEM, as specified by Redis Cluster
 	for i := range len(tag) {
 		crc ^= uint16(tag[i]) << 8
 		for range 8 {

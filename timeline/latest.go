@@ -10,49 +10,46 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// For each author that somebody asked about, Redis keeps an id that no id of the
-// outbox is above. A reader of many outboxes finds by it the few that reach a page.
-// The ids are in one hash per shard of authors:
+// For each author that a reader asked about, Redis keeps an upper bound of the ids in the outbox.
+// With it, a reader of many outboxes finds the few that reach a page. The bounds are in one hash
+// per shard of authors:
 //
 //	"123"   no post of the author is newer than 123 ("0": there is none)
-//	"-123"  123 was added, but what came before is not known
+//	"-123"  123 was added, but earlier posts are unknown
 //	none    nothing is known
 //
-// A writer only raises what is there. Where nothing is, it leaves an entry of the
-// second kind, so that a reader that has read SQL before the writer's commit cannot
-// store an older id as the latest. The field "e" is the epoch of the hash: what was
-// read from SQL in one epoch is not stored in another, which may lack a write. An
-// epoch begins with the incarnation of Redis that it belongs to; in another one the
-// hash counts as lost. A hash that nobody has asked for does not exist, and writers do
-// not begin one.
+// A writer only raises an entry. If there is none, it leaves an entry of the second kind. So a
+// reader that read SQL before the writer's commit cannot store an older id as the latest. The field
+// "e" is the epoch of the hash. An id that was read from SQL in one epoch is not stored in another,
+// which may lack a write. An epoch begins with its incarnation of Redis; in another incarnation the
+// hash counts as lost. A hash that no reader has asked for does not exist, and writers do not
+// create one.
 
-// latestLife is how long a hash is kept, in use or not, before its ids are read from
-// SQL anew.
+// latestLife is how long a hash is kept, even if it is in use. Then its ids are read from SQL
+// again.
 const latestLife = outboxLife
 
-// newEpoch returns a random text, the end of an epoch. It is so long that Redis keeps
-// the hash as a table from the beginning: in the compact encoding each look-up goes
-// through all fields.
+// newEpoch returns a random text, the end of an epoch. It is long enough that Redis stores the hash
+// as a table from the beginning. In the compact encoding each look-up would scan all fields.
 func newEpoch() string { return fmt.Sprintf("%080d", rand.Int64()) }
 
-// Latest has the ids of authors' latest posts. It is safe for concurrent use.
+// Latest gives access to the ids of authors' latest posts. It is safe for concurrent use.
 type Latest struct{ scripts }
 
 // LatestPosts is what Redis knows about the latest posts of authors.
 type LatestPosts struct {
-	// IDs has for each author an id that none in the outbox is above: 0 when there
-	// is none at all, -1 when it is not known.
+	// IDs has for each author an upper bound of the ids in the outbox: 0 if the author has no
+	// posts, -1 if it is unknown.
 	IDs []int64
 
 	epochs [activeShards]string
 }
 
-// LatestPostIDs returns what is known about the latest posts of the authors. The
-// caller reads what is not known from SQL, after this call, and passes it to
-// StoreLatest.
+// LatestPostIDs returns what is known about the latest posts of the authors. The caller reads
+// unknown ids from SQL, after this call, and passes them to StoreLatest.
 //
-// Cost: one round trip of at most 16 HMGET for each 1,000 authors of a shard,
-// O(authors), and 16 scripts.
+// Cost: one round trip of at most 16 HMGET for each 1,000 authors of a shard, O(authors), and 16
+// scripts.
 func (l *Latest) LatestPostIDs(ctx context.Context, authors []int64) (LatestPosts, error) {
 	n := LatestPosts{IDs: make([]int64, len(authors))}
 	var at [activeShards][]int // position in authors
@@ -72,9 +69,8 @@ func (l *Latest) LatestPostIDs(ctx context.Context, authors []int64) (LatestPost
 			calls = append(calls, call{latestScript, []string{latestKey(shard)}, []any{newEpoch(), latestLife.Milliseconds()}})
 		}
 	}
-	// The ids come with the epoch that they are of. Which one is good is asked after that:
-	// in the other order Redis might come back older in between, in the epoch that was
-	// good before.
+	// The ids are read together with their epoch, and the valid epoch is read after them. In the
+	// other order, Redis might be rolled back in between, to an epoch that was valid before.
 	done, err := l.runBehind(ctx, func(p redis.Pipeliner) {
 		for shard := range activeShards {
 			for chunk := range slices.Chunk(at[shard], batch) {
@@ -116,9 +112,9 @@ func (l *Latest) LatestPostIDs(ctx context.Context, authors []int64) (LatestPost
 	return n, nil
 }
 
-// StoreLatest stores the ids of latest posts that were not known, as SQL had them
-// after the call of LatestPostIDs; 0 stands for an author without posts. It keeps
-// what has been added since, and stores nothing in a hash that was lost since.
+// StoreLatest stores the ids that LatestPostIDs did not know, as read from SQL after that call; 0
+// means that the author has no posts. It keeps ids that were added since, and stores nothing in a
+// hash that was lost since.
 //
 // Cost: one round trip of at most 16 scripts for each 500 authors of a shard.
 func (l *Latest) StoreLatest(ctx context.Context, n LatestPosts, ids map[int64]int64) error {
@@ -140,10 +136,9 @@ func (l *Latest) StoreLatest(ctx context.Context, n LatestPosts, ids map[int64]i
 	return wrap(err, "store latest posts of %d authors", len(ids))
 }
 
-// withLatestRaised returns the call that adds ids to a feed. For an outbox, the call
-// that raises the author's latest id comes before it. In the other order, one page
-// might show a post that the next does not. On a cluster the two calls run at the
-// same time, and for that moment this may happen.
+// withLatestRaised returns the call that adds ids to a feed. For an outbox, a call that raises the
+// author's latest id comes first. In the other order, one page might show a post that the next page
+// does not. On a cluster the two calls run concurrently, so this may happen for a moment.
 func withLatestRaised(k Key, ids []int64, add call) []call {
 	if k.kind != outbox || len(ids) == 0 {
 		return []call{add}
@@ -151,13 +146,13 @@ func withLatestRaised(k Key, ids []int64, add call) []call {
 	return []call{raiseLatest(k.id, slices.Max(ids)), add}
 }
 
-// raiseLatest is the call that raises the author's latest id.
+// raiseLatest returns the call that raises the author's latest id.
 func raiseLatest(author, id int64) call {
 	return call{raiseLatestScript, []string{latestKey(shardOf(author))}, []any{formatID(author), formatID(id)}}
 }
 
-// RaiseLatest raises what is known of the author's latest post to the id, unless a newer
-// one is known. Where nothing is known of any author, it stays so: SQL is read.
+// RaiseLatest raises the author's latest post id, unless a newer one is known. If its hash does not
+// exist, nothing is stored, and readers use SQL.
 //
 // Cost: one round trip, O(1).
 func (l *Latest) RaiseLatest(ctx context.Context, author, id int64) error {
@@ -165,8 +160,7 @@ func (l *Latest) RaiseLatest(ctx context.Context, author, id int64) error {
 	return wrap(err, "raise the latest post of author %d", author)
 }
 
-// ForgetLatest forgets what is known about the latest posts of all authors. It is read from
-// SQL again.
+// ForgetLatest deletes the latest post ids of all authors. Readers take them from SQL again.
 //
 // Cost: one round trip, O(authors who are known).
 func (l *Latest) ForgetLatest(ctx context.Context) error {

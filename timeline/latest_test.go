@@ -34,9 +34,9 @@ func TestLatestIsNeverBelowTheOutbox(t *testing.T) {
 		authors := []int64{1, 2, 3, 1 << 40}
 		n := requireLatest(t, s, authors, -1, -1, -1, -1)
 		require.NoError(t, s.Add(ctx, timeline.Outbox(2), 7))
-		requireLatest(t, s, authors, -1, -1, -1, -1) // 7 may be an old one that comes late
+		requireLatest(t, s, authors, -1, -1, -1, -1) // 7 may be an old post that arrives late
 		require.NoError(t, s.StoreLatest(ctx, n, map[int64]int64{1: 5, 2: 6, 3: 0}))
-		requireLatest(t, s, authors, 5, 7, 0, -1) // 7 came after SQL was read
+		requireLatest(t, s, authors, 5, 7, 0, -1) // 7 arrived after SQL was read
 
 		require.NoError(t, s.Add(ctx, timeline.Outbox(1), 8))
 		require.NoError(t, s.Add(ctx, timeline.Outbox(1), 4))
@@ -54,7 +54,7 @@ func TestLatestIsNeverBelowTheOutbox(t *testing.T) {
 	})
 }
 
-// What was read from SQL is not stored if Redis has lost since what was added.
+// Ids that were read from SQL are not stored if Redis has since lost ids that were added.
 func TestLatestOfAnotherEpochIsNotStored(t *testing.T) {
 	t.Parallel()
 	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, _ bool) {

@@ -15,20 +15,20 @@ import (
 )
 
 const (
-	// pipelineLimit is the longest that a pipeline to a cluster waits for all masters,
-	// masterLimit for one of them after that.
+	// pipelineLimit is the longest time that a pipeline to a cluster waits for all masters.
+	// masterLimit is the limit for one master after that.
 	pipelineLimit = 2 * time.Second
 	masterLimit   = time.Second
 	// avoidFor is how long a master that could not be reached is not asked again.
 	avoidFor = 5 * time.Second
-	// suspectFor is how long after that each master has pipelines of its own.
+	// suspectFor is how long after that each master gets pipelines of its own.
 	suspectFor = 30 * time.Second
 )
 
-// Unreached is the error of a call that was done for some users only: the masters that
-// have the keys of the others cannot be reached. Only a cluster has others.
+// Unreached is the error of a call that succeeded for some users only: the masters of the other
+// users' keys cannot be reached. It occurs only on a cluster.
 type Unreached struct {
-	Users []int64 // in any order, perhaps with repetitions
+	Users []int64 // in any order, possibly repeated
 	Err   error
 }
 
@@ -37,15 +37,15 @@ func (u *Unreached) Error() string {
 }
 func (u *Unreached) Unwrap() error { return u.Err }
 
-// unreachedUsers collects the users of several calls that were not reached. It is safe for
-// concurrent use. The zero unreachedUsers is empty.
+// unreachedUsers collects the users that several calls did not reach. It is safe for concurrent
+// use. The zero value is empty.
 type unreachedUsers struct {
 	mu    sync.Mutex
 	users []int64
 	err   error
 }
 
-// add returns err, or nil if err is an Unreached, which it keeps.
+// add records an Unreached and returns nil. It returns any other error.
 func (u *unreachedUsers) add(err error) error {
 	var some *Unreached
 	if !errors.As(err, &some) {
@@ -57,8 +57,10 @@ func (u *unreachedUsers) add(err error) error {
 	return nil
 }
 
-// all returns what was added as one error, nil if that was nothing.
+// all returns everything that was added as one error, nil if nothing was added.
 func (u *unreachedUsers) all() error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
 	if u.err == nil {
 		return nil
 	}
@@ -71,12 +73,12 @@ func (m *Masters) sharded() bool {
 	return sharded
 }
 
-// forUsers calls do for the users whose keys these are. If a master of a cluster cannot
-// be reached, it calls do once more for the users of each master. The error is then an
-// Unreached with the users of those that fail. A part may be done twice.
+// forUsers calls do for the users; key returns the key of a user. If a master of a cluster cannot
+// be reached, it calls do again for the users of each master separately. The error is then an
+// Unreached with the users of the masters that fail. A part of the work may be done twice.
 //
-// Cost: none while all masters answer. Otherwise the waits above, and a master that
-// was found not to answer is asked once in 5 s.
+// Cost: none while all masters answer. Otherwise the limits above, and one call in 5 s to a master
+// that did not answer.
 func (m *Masters) forUsers(ctx context.Context, users []int64, key func(user int64) string, do func(ctx context.Context, users []int64) error) error {
 	cluster, sharded := m.rdb.(*redis.ClusterClient)
 	if !sharded {
@@ -121,7 +123,7 @@ func (m *Masters) forUsers(ctx context.Context, users []int64, key func(user int
 	return left.all()
 }
 
-// Try calls do, which touches a few keys, within a limit of time. The error is an
+// Try calls do, which accesses a few keys, with a time limit on a cluster. The error is an
 // Unreached without users if a part of a cluster cannot be reached.
 func (m *Masters) Try(ctx context.Context, do func(ctx context.Context) error) error {
 	if !m.sharded() {
@@ -130,9 +132,8 @@ func (m *Masters) Try(ctx context.Context, do func(ctx context.Context) error) e
 	return m.Tolerate(ctx, within(ctx, pipelineLimit, do))
 }
 
-// Tolerate returns err if it is nil, is an Unreached, or has another cause than a part of
-// a cluster that cannot be reached. Otherwise it returns an Unreached without users that
-// wraps err.
+// Tolerate wraps err in an Unreached without users if a part of a cluster cannot be reached. It
+// returns every other error, nil and an Unreached as they are.
 func (m *Masters) Tolerate(ctx context.Context, err error) error {
 	var some *Unreached
 	if m.sharded() && !errors.As(err, &some) && unavailable(ctx, err) {
@@ -147,8 +148,8 @@ func within(ctx context.Context, limit time.Duration, do func(ctx context.Contex
 	return do(ctx)
 }
 
-// unavailable reports whether err is that of a server that does not answer, or cannot
-// serve now, and not of the caller or of what was asked.
+// unavailable reports whether err says that a server does not answer or cannot serve now. Errors of
+// the caller's context and of the request itself do not count.
 func unavailable(ctx context.Context, err error) bool {
 	if err == nil || ctx.Err() != nil {
 		return false
@@ -158,7 +159,7 @@ func unavailable(ctx context.Context, err error) bool {
 		var network net.Error
 		return errors.As(err, &network) || errors.Is(err, io.EOF) || errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrClosed)
 	}
-	// MOVED and ASK come here after the client has followed as many as it follows.
+	// MOVED and ASK arrive here after the client has followed as many redirections as it may.
 	for _, prefix := range []string{"CLUSTERDOWN", "LOADING", "MASTERDOWN", "READONLY", "TRYAGAIN", "OOM", "NOREPLICAS", "MISCONF", "MOVED", "ASK"} {
 		if strings.HasPrefix(reply.Error(), prefix) {
 			return true
@@ -167,9 +168,10 @@ func unavailable(ctx context.Context, err error) bool {
 	return false
 }
 
-// Masters gets work done on the masters of a Redis Cluster that answer, within limits of time,
-// and names the users for whom the work was not done. It knows which masters could not be
-// reached lately. It is safe for concurrent use. Anything but a cluster has one master, and limits of its own.
+// Masters runs work on the masters of a Redis Cluster that answer, within time limits, and returns
+// the users for whom the work failed. It remembers which masters could not be reached lately. It is
+// safe for concurrent use. Without a cluster there is one master, and only the client's own limits
+// apply.
 type Masters struct {
 	rdb    redis.UniversalClient
 	mu     sync.Mutex
@@ -177,7 +179,7 @@ type Masters struct {
 	serve  map[string]bool          // the masters that served at the last call of Returned
 }
 
-// newMasters returns the masters of rdb, all of which are taken to answer.
+// newMasters returns the masters of rdb. All of them are assumed to answer.
 func newMasters(rdb redis.UniversalClient) *Masters { return &Masters{rdb: rdb} }
 
 type masterFailure struct {
@@ -191,14 +193,14 @@ func (m *Masters) fine() bool {
 	defer m.mu.Unlock()
 	for addr, f := range m.failed {
 		if time.Since(f.asked) > avoidFor+suspectFor {
-			delete(m.failed, addr) // nobody asks it any more
+			delete(m.failed, addr) // no longer in use
 		}
 	}
 	return len(m.failed) == 0
 }
 
-// avoid returns why the master should not be asked now. It returns nil to one caller
-// when it is time to ask again.
+// avoid returns the reason not to ask the master now, or nil. When it is time to ask again, it
+// returns nil to one caller.
 func (m *Masters) avoid(addr string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -228,10 +230,9 @@ func (m *Masters) answers(addr string) {
 	delete(m.failed, addr)
 }
 
-// Returned takes what each master answered, by address, to a check that all masters were
-// asked just now; nil means that the master serves. It reports whether a master serves
-// that did not at the last call, or was not known then. Such a master is asked again at
-// once, even if it could not be reached a moment ago.
+// Returned takes the results of a check of all masters, by address; nil means that the master
+// serves. It reports whether a master serves now that did not serve at the last call or was unknown
+// then. Calls use such a master again at once, even if it could not be reached a moment ago.
 func (m *Masters) Returned(answers map[string]error) (returned bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

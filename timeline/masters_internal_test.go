@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A master has returned when it serves and did not before, or was not there.
+// A master has returned when it serves and did not serve before, or was unknown.
 func TestReturned(t *testing.T) {
 	t.Parallel()
 	away := errors.New("away")
@@ -32,8 +32,7 @@ func TestReturned(t *testing.T) {
 	}
 }
 
-// The users who were not reached stay with the error: whoever goes on without them has to
-// come back to them.
+// The error keeps the users that were not reached, so that the caller can handle them later.
 func TestTolerateKeepsTheUsers(t *testing.T) {
 	t.Parallel()
 	m := newMasters(redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}}))

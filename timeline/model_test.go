@@ -14,9 +14,9 @@ import (
 	"tideline/timeline"
 )
 
-// TestPageNeverOmits drives one inbox through random histories beside a model
-// of SQL: whenever a reader finds the inbox Ready, it holds exactly the posts
-// that SQL holds from the floor up, except those not yet delivered.
+// TestPageNeverOmits runs random histories on one inbox and on a model of SQL. Whenever a reader
+// finds the inbox Ready, it holds exactly the posts that SQL holds from the floor up, except posts
+// that are not yet delivered.
 func TestPageNeverOmits(t *testing.T) {
 	t.Parallel()
 	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, _ bool) {
@@ -53,7 +53,7 @@ func (h *history) run(rt *rapid.T) {
 			}
 		},
 		"deliver": func(rt *rapid.T) {
-			// Workers deliver in any order, late ones too.
+			// Workers deliver in any order, also late posts.
 			var late []int64
 			for id, delivered := range h.posts {
 				if !delivered {
@@ -77,7 +77,7 @@ func (h *history) run(rt *rapid.T) {
 			require.NoError(rt, h.s.Add(ctx, k, id))
 		},
 		"follow": func(rt *rapid.T) {
-			// An author with older posts, of which the newest are brought in.
+			// The newest posts of an author with older ones are added.
 			var older []int64
 			for id := int64(1); id < h.next; id += 5 {
 				if _, known := h.posts[id]; !known {
@@ -150,7 +150,7 @@ func (h *history) run(rt *rapid.T) {
 	})
 }
 
-// read lets the builder read SQL: all of it, or its newest part.
+// read makes the builder read SQL: all of it, or its newest part.
 func (h *history) read(rt *rapid.T) {
 	h.reading, h.floor = h.ids(), 0
 	if n := rapid.SampledFrom([]int{20, 300, 1000}).Draw(rt, "reads"); n < len(h.reading) {

@@ -9,21 +9,21 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// OwnChange is a change of the author's own inbox and outbox: they gain a post, or, if
-// it is gone, lose it. Watch is 0, or the job for which the author's fences are watched.
+// OwnChange is a change of the author's own inbox and outbox. They gain the post, or lose it if
+// Gone is set. Watch is the job for which to watch the author's fences, or 0.
 type OwnChange struct {
 	Author, Post int64
 	Gone         bool
 	Watch        int64
 }
 
-// OwnChanged is the errors of the parts of a change, nil for a part that was done. On a
-// cluster the parts have masters of their own.
+// OwnChanged has the error of each part of a change, nil if the part succeeded. On a cluster the
+// parts may be on different masters.
 type OwnChanged struct{ Inbox, Outbox, Watch error }
 
-// ChangeOwn is Add or RemoveDeleted of both feeds, and Watch.
+// ChangeOwn does Add or RemoveDeleted on both feeds, and Watch.
 //
-// Cost: one round trip, that of the three together.
+// Cost: one round trip, with the work of all three.
 func (s *Store) ChangeOwn(ctx context.Context, c OwnChange) OwnChanged {
 	inbox, outbox := Inbox(c.Author), Outbox(c.Author)
 	if err := checkIDs(c.Post); err != nil {
@@ -64,16 +64,16 @@ func (s *Store) runParts(ctx context.Context, parts ...[]call) []error {
 			errs[i] = errors.Join(errs[i], cmd.Err())
 			unknown = unknown || redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT")
 		}
-		if unknown { // again: each call may be made twice
+		if unknown { // run the part again: each of its calls may run twice
 			_, errs[i] = s.run(ctx, parts[i]...)
 		}
 	}
 	return errs
 }
 
-// ForgetOwn makes both feeds of the authors Missing, when they gained posts of long ago.
-// latest has the newest of these posts for each author: what is known as the author's
-// latest is raised to it first.
+// ForgetOwn makes both feeds of the authors Missing, because the authors gained posts with old
+// times. latest has the newest of these posts for each author. ForgetOwn first raises the author's
+// latest post id to it.
 //
 // Cost: three round trips per 1,000 authors, O(size) each.
 func (s *Store) ForgetOwn(ctx context.Context, authors, latest []int64) error {

@@ -39,7 +39,7 @@ func TestChangeOwn(t *testing.T) {
 		require.Zero(t, s.ChangeOwn(ctx, timeline.OwnChange{Author: 1, Post: 5, Gone: true}))
 		requireOwn([]int64{3}, []int64{2})
 
-		// A part that is refused does not hold up the others.
+		// A part that fails does not stop the others.
 		for _, refused := range []string{"tl:{i1}", "tl:{o1}:m", ":f"} {
 			h := &refusal{key: refused}
 			rdb.AddHook(h)
@@ -56,7 +56,7 @@ func TestChangeOwn(t *testing.T) {
 	})
 }
 
-// refusal is a hook with which Redis refuses the scripts whose first key has a part.
+// refusal is a hook that returns an error for scripts whose first key contains a text.
 type refusal struct{ key string }
 
 func (r *refusal) DialHook(next redis.DialHook) redis.DialHook          { return next }

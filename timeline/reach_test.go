@@ -12,7 +12,7 @@ import (
 	"tideline/timeline"
 )
 
-// The slot of an inbox is the one that Redis says.
+// InboxSlot returns the same slot as Redis.
 func TestInboxSlot(t *testing.T) {
 	t.Parallel()
 	addrs := strings.Split(strings.TrimPrefix(storagetest.ClusterURL(t), "redis://"), ",")

@@ -23,7 +23,7 @@ func onMasters(t testing.TB, rdb redis.UniversalClient, fn func(ctx context.Cont
 	require.NoError(t, fn(t.Context(), rdb.(*redis.Client)))
 }
 
-// wipe makes Redis as after an empty start: no data, no scripts.
+// wipe puts Redis in its state after an empty start: no data, no scripts.
 func wipe(t testing.TB, rdb redis.UniversalClient) {
 	t.Helper()
 	onMasters(t, rdb, func(ctx context.Context, c *redis.Client) error {
@@ -39,8 +39,7 @@ func forgetScripts(t testing.TB, rdb redis.UniversalClient) {
 	})
 }
 
-// The keys as they are in Redis, written out here once more: processes of
-// different versions share them.
+// The keys in Redis, repeated here: processes of different versions share them.
 
 func itoa(n int64) string { return strconv.FormatInt(n, 10) }
 

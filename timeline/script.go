@@ -34,12 +34,12 @@ var (
 	unwatchScript             = anywhere("unwatch")
 )
 
-// anywhere is a script that knows in which incarnation of Redis it runs. onFeed is one
-// on a feed.
+// anywhere returns a script that can read its incarnation of Redis. onFeed returns one that runs on
+// a feed.
 func anywhere(name string) *redis.Script { return script("incarnation", name) }
 func onFeed(name string) *redis.Script   { return script("incarnation", "feed", name) }
 
-// script is made of these files, one after the other.
+// script returns a script that concatenates these files.
 func script(names ...string) *redis.Script {
 	text := ""
 	for _, name := range names {
@@ -59,7 +59,7 @@ type call struct {
 	args   []any
 }
 
-// onFeeds are calls of one script on several feeds with the same arguments.
+// onFeeds returns calls of one script on several feeds with the same arguments.
 func onFeeds(script *redis.Script, feeds []Key, args ...any) []call {
 	calls := make([]call, len(feeds))
 	for i, k := range feeds {
@@ -71,14 +71,14 @@ func onFeeds(script *redis.Script, feeds []Key, args ...any) []call {
 // scripts runs scripts on a Redis.
 type scripts struct{ rdb redis.UniversalClient }
 
-// run executes the calls in one pipeline, in order where they share a slot. A server
-// that is new or was wiped does not know the scripts, and runs none. Then a second
-// pipeline executes these calls with the text of their script.
+// run executes the calls in one pipeline. Calls on the same slot run in order. A server that is new
+// or was wiped does not know the scripts and rejects the calls. run then sends those calls again in
+// a second pipeline with the text of their scripts.
 func (s scripts) run(ctx context.Context, calls ...call) ([]*redis.Cmd, error) {
 	return s.runBehind(ctx, func(redis.Pipeliner) {}, calls...)
 }
 
-// runBehind is run, with other commands before the calls in the pipeline.
+// runBehind is run with other commands before the calls in the pipeline.
 func (s scripts) runBehind(ctx context.Context, others func(redis.Pipeliner), calls ...call) ([]*redis.Cmd, error) {
 	done := make([]*redis.Cmd, len(calls))
 	_, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {

@@ -5,33 +5,32 @@ import (
 	"fmt"
 )
 
-// earlyCap bounds the list of the posts that Show put into a ready inbox before their
-// fan-out came, in characters: a hundred ids.
+// earlyCap bounds the list of posts that Show put into a Ready inbox before their fan-out, in
+// characters: a hundred ids.
 const earlyCap = 100 * 17
 
-// Showing is what a reader has read in SQL, and is about to show, of one feed.
+// Showing is what a reader has read from SQL for one feed and is about to show.
 type Showing struct {
 	Key Key
-	// Read is the coverage of the feed from before the reader read SQL.
+	// Read is the coverage of the feed before the reader read SQL.
 	Read Coverage
 	IDs  []int64
 }
 
-// Show puts ids into feeds that are Ready or Building: a reader calls it with posts
-// that it has read in SQL, before it shows them. Their fan-out may not have come, and
-// a builder may have read SQL before they were committed. A feed that becomes Ready
-// must not lack what was shown while it was not.
+// Show puts ids into feeds that are Ready or Building. A reader calls it with posts that it has
+// read from SQL, before it shows them. Their fan-out may not have reached the feed, and a builder
+// may have read SQL before they were committed. A feed that becomes Ready must not lack a post that
+// was shown before.
 //
-// Show puts nothing into a feed from which something was removed since its coverage
-// was read, or which is another one by now: the reader may have read the ids before
-// they were removed. It returns these feeds with their present coverage: read SQL
-// again, and call Show again. A Missing feed stays as it is, because its builder will
-// read SQL later than the caller did.
+// Show puts nothing into a feed that was rebuilt, or from which an id was removed, since Read. The
+// reader may have read the ids before they were removed. Show returns these feeds with their
+// current coverage. Read SQL again for them, and call Show again. A Missing feed does not change,
+// because its builder will read SQL after the caller did.
 //
-// Cost: one round trip of a script a feed, O(n log size), and another of an outbox.
+// Cost: one round trip with one script per feed, O(n log size), and another script per outbox.
 func (s *Store) Show(ctx context.Context, shown ...Showing) (again map[Key]Coverage, err error) {
 	var calls []call
-	var last []int // of the calls of each feed
+	var last []int // index of each feed's last call
 	for _, f := range shown {
 		if err := checkIDs(f.IDs...); err != nil {
 			return nil, fmt.Errorf("show in %s: %w", f.Key, err)

@@ -34,7 +34,7 @@ func TestShow(t *testing.T) {
 		require.True(t, err == nil && started)
 		require.Equal(t, b.Coverage(), covered())
 
-		// A feed that has become another one since it was read gets nothing.
+		// A feed that was rebuilt since it was read gets nothing.
 		again := show(missing, 20)
 		require.Contains(t, again, k)
 		require.Empty(t, show(again[k], 20))
@@ -53,7 +53,7 @@ func TestShow(t *testing.T) {
 		finish()
 		require.Equal(t, []int64{22, 20, 10}, page(t, s, k, all))
 
-		// A post that is shown early is late when its fan-out is, once.
+		// A post that is shown early counts as late when its fan-out is late, once.
 		at, err := s.Visit(ctx, 1)
 		require.NoError(t, err)
 		require.Empty(t, show(covered(), 30))

@@ -17,7 +17,7 @@ const (
 	outboxCap = 100
 )
 
-// clock is a clock that tests move by hand.
+// clock is a clock that tests set.
 type clock struct {
 	mu  sync.Mutex
 	now time.Time
@@ -108,7 +108,7 @@ func TestPagesMeetExactlyAtTheirBorders(t *testing.T) {
 	t.Parallel()
 	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, _ bool) {
 		s, _ := newStore(t, rdb)
-		// Neighbours at the end of the exact range: nothing may round.
+		// Neighbours at the end of the exact range: no id may be rounded.
 		const newestID = 1<<53 - 1
 		const oldestID = newestID - 49
 		k := timeline.Outbox(7)
@@ -204,7 +204,7 @@ func TestCoverage(t *testing.T) {
 		require.Equal(t, timeline.Ready, first.State)
 		require.EqualValues(t, 10, first.Floor)
 
-		// Below the floor nothing is known, whatever lies there.
+		// Ids below the floor are unknown, whatever the set holds.
 		_, err = s.Deliver(ctx, 9, []int64{1})
 		require.NoError(t, err)
 		require.Equal(t, []int64{20, 12, 11, 10}, page(t, s, k, timeline.Range{Limit: 9}))
@@ -249,7 +249,7 @@ func TestEmptyFeedIsRemembered(t *testing.T) {
 		require.NoError(t, err)
 		require.False(t, started)
 
-		// Emptied again, it is still known to be empty.
+		// A feed that is emptied again is still known to be empty.
 		_, err = s.Deliver(ctx, 3, []int64{1})
 		require.NoError(t, err)
 		require.Equal(t, []int64{3}, page(t, s, k, timeline.Range{Limit: 9}))

@@ -9,46 +9,46 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// SweepResult says what one Sweep did.
+// SweepResult is the result of one Sweep.
 type SweepResult struct {
 	// Expired is how many users are no longer active.
 	Expired int
-	// Visited is how many inboxes were looked at.
+	// Visited is how many inboxes were checked.
 	Visited int
-	// Trimmed is how many of these were past their cap by more than a tenth.
+	// Trimmed is how many of these exceeded their cap by more than a tenth.
 	Trimmed int
-	// Cut is how many ids were cut off.
+	// Cut is how many ids were removed.
 	Cut int
-	// Lost is how many inboxes had lost their coverage or their ids, and had not been
-	// found before. What is left of them comes to an end within the hour.
+	// Lost is how many inboxes had lost their coverage or their ids and were not found before. What
+	// is left of them expires within the hour.
 	Lost int
 	// Complete says that a round through all active users has ended.
 	Complete bool
 }
 
-// sweeper is how far the round of this process has come.
+// sweeper is the position in the round of this process.
 type sweeper struct {
 	mu sync.Mutex
 	at sweepPosition
 }
 
-// sweepPosition is how far a round has come: the users of the shard whose deadline
-// is later than after, and not later than until, are still to come.
+// sweepPosition is a position in a round. The users of the shard with a deadline later than after
+// and not later than until are still to be visited.
 type sweepPosition struct {
 	shard        int
-	after, until int64 // Unix milliseconds; until 0: the shard is not begun
+	after, until int64 // Unix milliseconds; until is 0 if the shard has not been begun
 }
 
-// Sweep forgets the users whose activity is over, then trims the inboxes of the next
-// 1,000 active users at most. It remembers where it stopped: one call after the
-// other goes round all active users. Outboxes need no sweep, as every Add trims.
+// Sweep removes users who are no longer active, and trims the inboxes of at most 1,000 more active
+// users. It remembers where it stopped, so repeated calls visit all active users.
 //
-// A round goes by deadline. A user who visits meanwhile moves ahead and is not
-// missed. Of more than 1,000 users with a deadline in the same millisecond some
-// wait for a later round. Several processes may sweep, each its own round.
+// A round goes by deadline. A user who visits meanwhile moves ahead and is not missed. If more than
+// 1,000 users have a deadline in the same millisecond, some wait for a later round. Several
+// processes may sweep, each with its own round. Outboxes need no sweep, because every Add trims.
 //
-// Cost: at most 18 round trips, and two for each shard where users are forgotten,
-// O(log active users + expired), a script per inbox visited or forgotten, O(1) where there is nothing to trim. Never KEYS or SCAN.
+// Cost: at most 18 round trips, and two for each shard where users are removed, O(log active users
+// + expired), a script per inbox visited or removed, O(1) if there is nothing to trim. Never KEYS
+// or SCAN.
 func (s *Store) Sweep(ctx context.Context) (SweepResult, error) {
 	s.sweep.mu.Lock()
 	defer s.sweep.mu.Unlock()
@@ -74,9 +74,8 @@ func (s *Store) Sweep(ctx context.Context) (SweepResult, error) {
 	return result, nil
 }
 
-// expire forgets users whose deadline has passed, at most 1,000 of a shard. Their
-// inboxes expire by themselves. Nobody comes by them any more, so it looks at them
-// once more, for sets that do not.
+// expire removes users whose deadline has passed, at most 1,000 per shard. Their inboxes expire by
+// themselves. This is the last look at them, so it also gives an expiry to sets that have none.
 func (s *Store) expire(ctx context.Context, result *SweepResult) error {
 	now := strconv.FormatInt(s.cfg.nowMillis(), 10)
 	var found [activeShards]*redis.ZSliceCmd
@@ -105,7 +104,7 @@ func (s *Store) expire(ctx context.Context, result *SweepResult) error {
 		if err != nil {
 			return err
 		}
-		// By deadline: a user who reads again meanwhile has a later one.
+		// By deadline: a user who visits meanwhile has a later one.
 		last := strconv.FormatInt(over[len(over)-1].Until, 10)
 		removed, err := s.rdb.ZRemRangeByScore(ctx, activeKey(n), "-inf", last).Result()
 		if err != nil {
@@ -116,8 +115,8 @@ func (s *Store) expire(ctx context.Context, result *SweepResult) error {
 	return nil
 }
 
-// nextActive returns the next users of the round and the position after them, which
-// is zero when the round ends with them.
+// nextActive returns the next users of the round and the position after them. The position is zero
+// if the round ends with them.
 func (s *Store) nextActive(ctx context.Context, at sweepPosition) (users []int64, next sweepPosition, err error) {
 	for ; at.shard < activeShards; at = (sweepPosition{shard: at.shard + 1}) {
 		if at.until == 0 {

@@ -1,64 +1,59 @@
-// Package timeline keeps feeds in Redis: the inbox of each active user, the outbox
-// of each author, as post ids sorted by time. It hides the keys, the encodings and
-// the Lua. It knows ids, which are also the scores. It does not know posts,
-// relations or who may see what, and it never reads SQL.
+// Package timeline keeps feeds in Redis: the inbox of each active user and the outbox of each
+// author, as post ids sorted by time. It hides the keys, the encodings and the Lua. An id is also
+// its score. The package does not know posts, relations or who may see what, and never reads SQL.
 //
-// # What holds
+// # Invariants
 //
 //   - A feed is Missing, Building or Ready. A Ready feed holds every id that
 //     belongs to it from the newest down to its floor. Only a Ready feed is
-//     read, only down to its floor. Ids below the floor may stay in the set; no
-//     read returns them.
-//   - SQL is the truth. Redis may be wiped, in part or whole, between any two
-//     calls: then the feeds concerned are Missing, and are built again. A feed is
-//     two keys. If either is lost the feed is Missing, so that eviction cannot
-//     open a hole.
-//   - What Redis keeps is trusted in one incarnation of it, the one in which it was
-//     begun. A Redis that starts again, also from a snapshot, a replica that takes
-//     over, and a master that gets a slot are other incarnations. Every script looks,
-//     so no moment is left between a failover and its discovery.
-//   - An id that is removed while a feed is being built cannot come back with what
-//     the builder read from SQL before: Finish refuses it.
+//     read, and only down to its floor. Ids below the floor may stay in the set,
+//     but no read returns them.
+//   - SQL is the truth. Redis may be wiped, partly or entirely, between any two
+//     calls. The affected feeds are then Missing and are built again. A feed has
+//     two keys. If either is lost, the feed is Missing, so eviction cannot open a
+//     hole.
+//   - A feed is valid only in the incarnation of Redis in which it was begun. A
+//     restart (also from a snapshot), a promoted replica, and a master that
+//     receives a slot are new incarnations. Every script checks the incarnation,
+//     so no read trusts an old feed between a failover and its discovery.
+//   - If an id is removed while a feed is being built, Finish refuses what the
+//     builder read from SQL before, so the id cannot come back.
 //   - Every write may be repeated.
 //
 // # Activity
 //
-// Deliver pushes to active users only. A user is active from the first Visit
-// until ActiveFor after the last. Three lives keep a Ready inbox complete. Each is
-// an hour longer than the one before, which also covers the differences between
-// the clocks of processes:
+// Deliver pushes to active users only. A user is active from the first Visit until ActiveFor plus
+// one hour after the last. Three lifetimes keep a Ready inbox complete. Each is an hour longer than
+// the previous one, which also covers clock differences between processes:
 //
-//   - The coverage lives ActiveFor after the last Visit. Then the inbox is Missing.
-//   - The user is pushed to for an hour longer, so that an inbox which a reader
-//     trusts has not missed a push.
-//   - The set of ids lives another hour, so that a late push finds a set that
-//     expires.
+//   - The coverage lives for ActiveFor after the last Visit. Then the inbox is
+//     Missing.
+//   - The user is pushed to for an hour longer, so an inbox that a reader trusts
+//     has missed no push.
+//   - The set of ids lives another hour, so a late push finds a set that expires.
 //
-// A Visit may find the user not active, because time has passed or Redis forgot.
-// Posts may have been skipped then, so Visit drops the inbox. Therefore every read
-// of an inbox is: Visit, Page, and if the inbox is not Ready: Begin, read SQL,
-// Finish.
+// A Visit may find that the user is not active, because time has passed or Redis lost the activity.
+// Posts may have been skipped then, so Visit drops the inbox. Every read of an inbox is therefore:
+// Visit, Page, and if the inbox is not Ready: Begin, read SQL, Finish.
 //
-// On a cluster, the activity and the inbox of a user lie on different masters, and one
-// of them may be rolled back alone. So an inbox also says in which incarnation of the
-// activity it was begun, and a Visit in another one drops it.
+// On a cluster, the activity and the inbox of a user are on different masters, and one of them may
+// be rolled back alone. So an inbox also records the incarnation of the activity in which it was
+// begun, and a Visit in another incarnation drops it.
 //
-// A push between a wipe and the next Begin leaves a set without coverage. That is
-// harmless: reads call the inbox Missing, and Begin deletes the set. Sweep gives it an
-// end, and so does a push that comes by.
+// A push between a wipe and the next Begin leaves a set without coverage. This is harmless: reads
+// call the inbox Missing, and Begin deletes the set. Sweep or a later push gives the set an expiry.
 //
 // # Many outboxes
 //
-// A page of thousands of authors comes from the outboxes of a few. LatestPostIDs
-// gives for each author an id that the outbox has none above, so that a reader asks
-// only the outboxes that reach the page. Every write that puts ids into an outbox
-// raises that id first.
+// A page that merges thousands of authors has posts of only a few. LatestPostIDs returns for each
+// author an upper bound of the ids in the outbox, so a reader asks only the outboxes that reach the
+// page. Every write that puts ids into an outbox raises this bound first.
 //
 // # Memory
 //
-// Scores are negated ids: the newest sorts first, where inserts into Redis's
-// compact encoding are fastest. Set zset-max-listpack-entries to at least the
-// larger cap + a tenth + 32, and an entry takes about 21 bytes instead of 127.
+// Scores are negated ids. The newest id sorts first, where inserts into Redis's compact encoding
+// are fastest. If zset-max-listpack-entries is at least the larger cap + a tenth + 32, an entry
+// takes about 21 bytes, otherwise 127.
 package timeline
 
 import (
@@ -85,52 +80,52 @@ const (
 	MaxActiveFor     = 8760 * time.Hour
 )
 
-// Config sets the bounds of a Store. The zero value of a field means its default.
+// Config sets the bounds of a Store. A zero field means its default.
 type Config struct {
-	// InboxCap is how many of the newest ids an inbox keeps, MinInboxCap to
-	// MaxInboxCap. Defaults to DefaultInboxCap.
+	// InboxCap is how many of the newest ids an inbox keeps, from MinInboxCap to MaxInboxCap.
+	// Defaults to DefaultInboxCap.
 	InboxCap int
-	// OutboxCap is how many of the newest ids an outbox keeps, MinOutboxCap to
-	// MaxOutboxCap. Defaults to DefaultOutboxCap.
+	// OutboxCap is how many of the newest ids an outbox keeps, from MinOutboxCap to MaxOutboxCap.
+	// Defaults to DefaultOutboxCap.
 	OutboxCap int
-	// ActiveFor is how long an inbox is kept after a Visit, MinActiveFor to
-	// MaxActiveFor. Defaults to DefaultActiveFor.
+	// ActiveFor is how long an inbox is kept after a Visit, from MinActiveFor to MaxActiveFor.
+	// Defaults to DefaultActiveFor.
 	ActiveFor time.Duration
-	// Now tells the time. Defaults to time.Now. The life of keys follows the clock
-	// of Redis; all other times follow Now.
+	// Now is the clock. Defaults to time.Now. Keys expire by the clock of Redis; all other times
+	// use Now.
 	Now func() time.Time
-	// Reborn is called when a Redis that this process has met turns out to be another
-	// incarnation: it was started again, or a replica has taken over. It must return at
-	// once. Optional.
+	// Reborn is called when a Redis that this process has used before has become another
+	// incarnation, because it was restarted or a replica was promoted. It must return at once.
+	// Optional.
 	Reborn func()
 }
 
 const (
-	// outboxLife is how long an outbox outlives its last build or Add.
+	// outboxLife is how long an outbox lives after its last build or Add.
 	outboxLife = 7 * 24 * time.Hour
-	// clockMargin separates the lives of coverage, activity and set. The clocks of
-	// two processes must not differ by more.
+	// clockMargin separates the lifetimes of coverage, activity and set. It is also the largest
+	// allowed difference between the clocks of two processes.
 	clockMargin = time.Hour
-	// staleAfter is how long a builder may be silent before it is replaced.
+	// staleAfter is how long a builder may be silent before another one takes over.
 	staleAfter = 10 * time.Second
-	// fenceLife is how long a fence is remembered.
+	// fenceLife is how long a fence lasts.
 	fenceLife = time.Hour
-	// remainsLife is how long a set is kept that has no coverage and no end.
+	// remainsLife is the expiry given to a set that has neither coverage nor expiry.
 	remainsLife = clockMargin
-	// toldLife is how long Redis remembers which changes a user was told of.
+	// toldLife is how long Redis remembers which changes a user was told about.
 	toldLife = time.Hour
-	// batch is how many commands go into one pipeline: enough to hide the round
-	// trip, few enough not to delay others on the same server.
+	// batch is how many commands one pipeline has: enough to hide the round trip, few enough not to
+	// delay other clients of the server.
 	batch = 1000
-	// pushes is batch for pushes, the bulk of what Redis does. Redis works on one
-	// pipeline of them for less than a millisecond.
+	// pushes is the batch size of pushes, which are most of the load on Redis. Redis works on one
+	// such pipeline for less than a millisecond.
 	pushes = 250
-	// pipelines is how many pipelines one call has under way. This process writes one
-	// while Redis works on the other, and others wait for no more than these.
+	// pipelines is how many pipelines of one call are in flight. While Redis works on one, this
+	// process writes the other. Other clients wait for at most these.
 	pipelines = 2
 )
 
-// withDefaults fills in what is zero.
+// withDefaults replaces zero fields with their defaults.
 func (c Config) withDefaults() Config {
 	c.InboxCap = cmp.Or(c.InboxCap, DefaultInboxCap)
 	c.OutboxCap = cmp.Or(c.OutboxCap, DefaultOutboxCap)
@@ -144,7 +139,8 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Validate names everything that is out of bounds. A zero field is, but for Now.
+// Validate returns an error that names every field that is out of bounds. Zero is out of bounds for
+// every field except Now and Reborn.
 func (c Config) Validate() error {
 	var errs []error
 	if c.InboxCap < MinInboxCap || c.InboxCap > MaxInboxCap {
@@ -159,9 +155,9 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Store reads and writes feeds. It is safe for concurrent use, also by many
-// processes. Its only state of its own is how far Sweep has come, in which incarnation
-// it met Redis, and which masters of a cluster could not be reached lately.
+// Store reads and writes feeds. It is safe for concurrent use, also by many processes. Its only own
+// state is the position of Sweep, the last known incarnations of Redis, and the masters of a
+// cluster that could not be reached lately.
 type Store struct {
 	*activeUsers
 	*Fences
@@ -174,8 +170,8 @@ type Store struct {
 	masters *Masters
 }
 
-// New returns a Store on rdb, which the caller closes. It fails only when cfg is out
-// of bounds, and does not talk to Redis.
+// New returns a Store on rdb, which the caller closes. It fails only if cfg is out of bounds. It
+// does not access Redis.
 func New(rdb redis.UniversalClient, cfg Config) (*Store, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.Validate(); err != nil {
@@ -194,16 +190,16 @@ func SomeUnreached(err error) bool {
 	return errors.As(err, &some)
 }
 
-// Masters says which masters of a cluster are reached, and bounds what waits for them.
+// Masters returns the state of the masters, which bounds how long calls wait for them.
 func (s *Store) Masters() *Masters { return s.masters }
 
-// InboxCap is how many ids an inbox keeps.
+// InboxCap returns how many ids an inbox keeps.
 func (s *Store) InboxCap() int { return s.cfg.InboxCap }
 
-// OutboxCap is how many ids an outbox keeps.
+// OutboxCap returns how many ids an outbox keeps.
 func (s *Store) OutboxCap() int { return s.cfg.OutboxCap }
 
-// cap is how many ids a trim leaves in the feed.
+// cap returns how many ids a trim leaves in the feed.
 func (c Config) cap(k Key) int {
 	if k.kind == outbox {
 		return c.OutboxCap
@@ -211,11 +207,11 @@ func (c Config) cap(k Key) int {
 	return c.InboxCap
 }
 
-// slack is how far past the cap a feed may grow before it is trimmed: a trim at
-// every insert would cost a quarter of the throughput.
+// slack returns how far a feed may grow past its cap before it is trimmed. A trim at every insert
+// would cost a quarter of the throughput.
 func slack(limit int) int { return limit / 10 }
 
-// life is how long the coverage of the feed lives, in milliseconds.
+// life returns how long the coverage of the feed lives, in milliseconds.
 func (c Config) life(k Key) int64 {
 	if k.kind == outbox {
 		return outboxLife.Milliseconds()
@@ -223,10 +219,10 @@ func (c Config) life(k Key) int64 {
 	return c.ActiveFor.Milliseconds()
 }
 
-// setLife is how long the set of a feed lives, in milliseconds.
+// setLife returns how long the set of the feed lives, in milliseconds.
 func (c Config) setLife(k Key) int64 { return c.life(k) + 2*clockMargin.Milliseconds() }
 
-// deadline is until when a user who visits now is pushed to, in Unix milliseconds.
+// deadline returns until when a user who visits now is pushed to, in Unix milliseconds.
 func (c Config) deadline(now int64) int64 {
 	return now + (c.ActiveFor + clockMargin).Milliseconds()
 }

@@ -9,36 +9,35 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Visit says that the user is reading, and returns the end of the inbox's journal,
-// the zero Position when the inbox is Missing. For at least ActiveFor from now,
-// Deliver pushes to the inbox, and the inbox is kept. If the user was not active,
-// posts may have been skipped: then Visit drops the inbox. So call it before the
-// inbox is read. What Redis knows of activity is trusted within one incarnation of it:
-// where that is another one than the inbox was begun in, Visit drops the inbox, too.
+// Visit records that the user is reading. It returns the end of the inbox's journal, or the zero
+// Position if the inbox is Missing. For at least ActiveFor from now, Deliver pushes to the inbox
+// and the inbox is kept. If the user was not active, posts may have been skipped, and Visit drops
+// the inbox. So call it before the inbox is read. Visit also drops an inbox that was begun in
+// another incarnation of the activity.
 //
-// Cost: one round trip of two scripts, O(log active users / 16); two more for
-// a user who was not active.
+// Cost: one round trip of two scripts, O(log active users / 16); two more for a user who was not
+// active.
 func (s *Store) Visit(ctx context.Context, user int64) (Position, error) {
 	at, _, err := s.visit(ctx, user)
 	return at, err
 }
 
-// VisitPage is Visit, and then Page, in one. The part is that of a Missing inbox
-// when the position is zero.
+// VisitPage is Visit followed by Page, in one round trip. If the position is zero, the part is that
+// of a Missing inbox.
 //
 // Cost: as Visit, and O(log size + Limit).
 func (s *Store) VisitPage(ctx context.Context, user int64, r Range) (at Position, p Part, err error) {
 	return s.visitPage(ctx, user, r)
 }
 
-// VisitSettled is VisitPage, and settles the inbox in the same step.
+// VisitSettled is VisitPage, and also settles the inbox in the same step.
 //
 // Cost: as VisitPage.
 func (s *Store) VisitSettled(ctx context.Context, user int64, r Range, by Settle) (at Position, p Part, err error) {
 	return s.visitPage(ctx, user, r, by.args()...)
 }
 
-// args are more arguments of the page script.
+// args returns the additional arguments of the page script.
 func (by Settle) args() []any { return []any{formatID(by.Above), by.Keep, formatID(by.At)} }
 
 func (s *Store) visitPage(ctx context.Context, user int64, r Range, more ...any) (at Position, p Part, err error) {
@@ -48,33 +47,33 @@ func (s *Store) visitPage(ctx context.Context, user int64, r Range, more ...any)
 	}
 	args = append(args, more...)
 	at, page, err := s.visit(ctx, user, call{pageScript, Inbox(user).keys(), args})
-	// A page that was read before the user was found to be active was pushed to all
-	// the time as well.
+	// The page may have been read before the user was found active. A user who is found active was
+	// active before, so the inbox has received every push.
 	if err == nil && at != (Position{}) {
 		p, err = part(page[0])
 	}
-	// Only the page has looked whether the inbox is intact. An inbox of another epoch is
-	// another one than that which was found to be pushed to.
+	// Only the page script has checked whether the inbox is intact. If its epoch differs, it is
+	// another inbox than the one that was found to receive every push.
 	if err != nil || p.Epoch != at.Epoch {
 		return Position{}, Part{}, wrap(err, "page of %s", Inbox(user))
 	}
 	return at, p, nil
 }
 
-// Since is what an inbox has for a reader who knows its journal up to a position.
+// Since is the content of an inbox for a reader that knows its journal up to a position.
 type Since struct {
-	// Changes are the entries of the journal since the position, oldest first, and Now is
-	// the end of the journal.
+	// Changes are the entries of the journal since the position, oldest first. Now is the end of
+	// the journal.
 	Changes []Change
 	Now     Position
 	// Part was read after the journal.
 	Part Part
 }
 
-// VisitSince is Visit, and then Changes and Page, in one, and settles the inbox in the same step
-// as Page. If whole is false, it cannot tell what changed since the position, as Changes says,
-// or the inbox is Missing: then all is zero except Now, which is the end of the journal, if
-// there is one.
+// VisitSince is Visit followed by Changes and Page, in one round trip. It also settles the inbox in
+// the same step as Page. If whole is false, the changes since the position are unknown, as in
+// Changes, or the inbox is Missing. Then only Now is set, to the end of the journal, if there is
+// one.
 //
 // Cost: as Visit, and O(changes + log size + Limit).
 func (s *Store) VisitSince(ctx context.Context, user int64, since Position, r Range, by Settle) (found Since, whole bool, err error) {
@@ -92,22 +91,23 @@ func (s *Store) VisitSince(ctx context.Context, user int64, since Position, r Ra
 	if found.Changes, found.Now, whole, err = changesIn(done[0]); err == nil {
 		found.Part, err = part(done[1])
 	}
-	// An inbox of another epoch is another one than that which was found to be pushed to.
+	// If the epoch differs, this is another inbox than the one that was found to receive every
+	// push.
 	if err != nil || !whole || found.Now.Epoch != at.Epoch || found.Part.Epoch != at.Epoch {
 		return Since{Now: found.Now}, false, wrap(err, "what %s has since", k)
 	}
 	return found, true, nil
 }
 
-// visit is Visit. It also returns the answers of more scripts, which run after the
-// end of the journal was read, and the last of which finds out in place of Visit whether
-// the inbox is intact.
+// visit implements Visit. It also returns the replies of more scripts, which run after the end of
+// the journal is read. If there are more scripts, the last one checks whether the inbox is intact,
+// instead of Visit.
 func (s *Store) visit(ctx context.Context, user int64, more ...call) (at Position, answers []*redis.Cmd, err error) {
 	k, shard, member := Inbox(user), activeKey(shardOf(user)), formatID(user)
 	now := s.cfg.nowMillis()
 	deadline := s.cfg.deadline(now)
-	// In this order: a reader that finds the inbox which another has begun also finds
-	// the user active.
+	// The order matters: a reader that finds an inbox that another reader has begun also finds the
+	// user active.
 	done, err := s.run(ctx, append([]call{
 		{extendScript, k.keys(), []any{s.cfg.life(k), s.cfg.setLife(k), flag(len(more) == 0)}},
 		{activateScript, []string{shard}, []any{member, now, deadline}},
@@ -120,15 +120,15 @@ func (s *Store) visit(ctx context.Context, user int64, more ...call) (at Positio
 		return at, nil, wrap(err, "visit of user %d", user)
 	}
 	at, rest, err := position(done[0], 3)
-	// The inbox was pushed to all the time if the user was active all the time. That is
-	// known within one incarnation of the shard only: before the present one the user may
-	// have been forgotten for a while.
+	// The inbox received every push if the user was active all the time. This is known only within
+	// one incarnation of the shard: before the current one, the activity may have been lost for a
+	// while.
 	if err != nil || wasActive && (at.Epoch == 0 || rest[0] == incarnation) {
 		return at, done[2:], wrap(err, "visit of user %d", user)
 	}
-	// Not in one pipeline: if the user were active before the inbox is gone, an inbox
-	// with a hole would count as complete. The epoch protects an inbox that another
-	// reader has begun since.
+	// Not in one pipeline: if the user became active before the inbox is dropped, an inbox with a
+	// hole would count as complete. The epoch protects an inbox that another reader has begun
+	// since.
 	if at.Epoch != 0 {
 		if _, err := s.runOne(ctx, dropScript, k, formatID(at.Epoch)); err != nil {
 			return Position{}, nil, wrap(err, "visit of user %d", user)
@@ -138,7 +138,7 @@ func (s *Store) visit(ctx context.Context, user int64, more ...call) (at Positio
 	return Position{}, nil, wrap(err, "visit of user %d", user)
 }
 
-// activity decodes the answer of the activate script, and remembers the incarnation.
+// activity decodes the reply of the activate script and records the incarnation.
 func (m *met) activity(user int64, cmd *redis.Cmd, reborn func()) (wasActive bool, incarnation string, err error) {
 	reply, err := cmd.Slice()
 	if err != nil {
@@ -152,10 +152,10 @@ func (m *met) activity(user int64, cmd *redis.Cmd, reborn func()) (wasActive boo
 	return reply[0] == int64(1), incarnation, nil
 }
 
-// incarnation returns the incarnation of the user's shard of active users, as this
-// process met it last. If that is over, a Visit drops what was begun in it.
+// incarnation returns the last known incarnation of the user's shard of active users. If it is
+// outdated, a Visit drops the inboxes that were begun in it.
 //
-// Cost: none, and one round trip the first time.
+// Cost: none, except one round trip the first time.
 func (s *Store) incarnation(ctx context.Context, user int64) (string, error) {
 	shard := shardOf(user)
 	if known := s.met.last(shard); known != "" {
@@ -170,7 +170,7 @@ func (s *Store) incarnation(ctx context.Context, user int64) (string, error) {
 	return incarnation, err
 }
 
-// met remembers in which incarnation this process met each shard of active users last.
+// met records the last known incarnation of each shard of active users.
 type met struct {
 	mu sync.Mutex
 	in [activeShards]string
@@ -182,8 +182,8 @@ func (m *met) last(shard int) string {
 	return m.in[shard]
 }
 
-// note remembers the incarnation. It calls reborn when the shard was met in another one
-// before, and no other shard in this one.
+// note records the incarnation of a shard. It calls reborn if the shard had another incarnation
+// before and no other shard is known in this one.
 func (m *met) note(shard int, incarnation string, reborn func()) {
 	m.mu.Lock()
 	before, known := m.in[shard], slices.Contains(m.in[:], incarnation)

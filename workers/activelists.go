@@ -7,27 +7,28 @@ import (
 	"tideline/timeline"
 )
 
-// keepLists is how long lists of active users are kept that no part asks for.
+// keepLists is how long the lists of active users are kept after their last use.
 const keepLists = 2 * time.Second
 
-// activeLists are those of the active users, for the parts of one fan-out that are done in this
-// process: each is read once. What is fanned out is committed before its jobs are, so users who
-// become active after a list was read have it from SQL, whichever part they are in.
+// activeLists caches the lists of active users for the parts of one fan-out that run in this
+// process, so that each list is read once. The post is committed before its jobs, so users who
+// become active after a list was read find the post in SQL.
 type activeLists struct {
 	of        postFanOut
 	set       activeList[map[int64]struct{}]
 	byRecency activeList[[]timeline.Activity]
 }
 
-// postFanOut tells one fan-out from others. Its parts are as old as the whole.
+// postFanOut identifies a fan-out. All its parts have the same since.
 type postFanOut struct{ post, since int64 }
 
 func newActiveLists(of postFanOut) *activeLists {
 	return &activeLists{of: of, set: newActiveList[map[int64]struct{}](), byRecency: newActiveList[[]timeline.Activity]()}
 }
 
-// listsOf returns the lists of a fan-out. A later attempt reads its own: it has to come by
-// whom attempts in other processes have pushed to, by lists that are newer than what is here.
+// listsOf returns the lists of a fan-out. A later attempt gets new lists: it must reach everybody
+// to whom attempts in other processes have pushed, and their lists may be newer than the cached
+// ones.
 func (s *followerScans) listsOf(of postFanOut, again bool) *activeLists {
 	if again {
 		return newActiveLists(of)
@@ -45,7 +46,7 @@ func (s *followerScans) listsOf(of postFanOut, again bool) *activeLists {
 	return l
 }
 
-// forgetLists lets go of lists that nobody has asked for for a while.
+// forgetLists drops lists that have not been used for keepLists.
 func (s *followerScans) forgetLists(l *activeLists) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -54,9 +55,9 @@ func (s *followerScans) forgetLists(l *activeLists) {
 	}
 }
 
-// activeList is read by the first who needs it. Nobody may change what it returns.
+// activeList is read by its first user. Callers must not change the value.
 type activeList[T any] struct {
-	turn  chan struct{} // holds one while nobody reads
+	turn  chan struct{} // holds a token while nobody reads the list
 	value *T
 }
 
@@ -66,7 +67,8 @@ func newActiveList[T any]() activeList[T] {
 	return l
 }
 
-// get returns the list, which read reads if it is not there. An error is that of one caller.
+// get returns the list. It calls read if the list has not been read. An error of read goes to that
+// caller only; the next caller reads again.
 func (l *activeList[T]) get(ctx context.Context, read func(context.Context) (T, error)) (value T, err error) {
 	select {
 	case <-l.turn:

@@ -9,15 +9,15 @@ import (
 	"tideline/queue"
 )
 
-// walk is the state of a PostsBackdated. Its name in JSON must not change.
+// walk is the state of a PostsBackdated job. Its JSON name must not change.
 type walk struct {
-	Before int64 `json:"before"` // the follow that the next page starts before; 0 at the beginning
+	Before int64 `json:"before"` // the next page has follows below this id; 0 at the beginning
 }
 
-// postsBackdated handles posts that were written with a time of long ago. The outboxes of
-// their authors, and the inboxes of these and of their followers, become missing: their
-// next reads have SQL's answer. Nobody is told. It is never given up because something
-// cannot be reached.
+// postsBackdated handles posts that were written with a time in the distant past. It makes the
+// outboxes of the authors Missing, and the inboxes of the authors and of their followers, so that
+// the next reads take them from SQL. It sends no events. The job is never given up because Redis or
+// SQL cannot be reached.
 func (w *Workers) postsBackdated(ctx context.Context, j *queue.Job) error {
 	var args job.Authors
 	var p walk
@@ -30,7 +30,7 @@ func (w *Workers) postsBackdated(ctx context.Context, j *queue.Job) error {
 			return err
 		}
 		var users []int64
-		if users, p.Before, err = w.Visibility.FollowersOfMany(ctx, args.Authors, p.Before, w.PageSize()); err != nil {
+		if users, p.Before, err = w.Visibility.FollowersOfMany(ctx, args.Authors, p.Before, w.PageSize); err != nil {
 			break
 		}
 		slices.Sort(users)

@@ -31,9 +31,9 @@ var (
 	benchPart      = flag.Int("part", workers.DefaultPartSize, "followers of one part of a fan-out")
 )
 
-// BenchmarkFanOut measures a post's way from the follower table in PostgreSQL
-// to the last inbox in Redis, at several shares of active followers. The floor
-// is raw pipelined ZADD into the same inboxes, in the same run.
+// BenchmarkFanOut measures a fan-out from the follower table in PostgreSQL to the last inbox in
+// Redis, at several shares of active followers. The floor is raw pipelined ZADD into the same
+// inboxes, in the same run.
 func BenchmarkFanOut(b *testing.B) {
 	for _, percent := range []int{0, 20, 100} {
 		b.Run(fmt.Sprintf("followers=%d/active=%d%%", *benchFollowers, percent), func(b *testing.B) {
@@ -42,7 +42,7 @@ func BenchmarkFanOut(b *testing.B) {
 	}
 }
 
-// newRooms are those of a process in which nobody is merged, and no job may fail.
+// newRooms returns the fixture of a process in which no author is merged and no job may fail.
 func newRooms(b *testing.B, s *storage.Stores) *feedtest.World {
 	return feedtest.New(b, s, feedtest.Options{
 		Queue:  queue.Config{Observe: func(r queue.Result) { assert.NoError(b, r.Err) }},
@@ -50,19 +50,19 @@ func newRooms(b *testing.B, s *storage.Stores) *feedtest.World {
 	})
 }
 
-// crowd is author 1 with followers from 2 on, some of whom are active, and processes of workers.
+// crowd is author 1 with followers from id 2 on, some of whom are active, and worker processes.
 type crowd struct {
 	*feedtest.World
 	active   []int64
 	fanouts  chan workers.FanOutReport
-	underWay map[int64]progress // of fan-outs, by the posts
+	underWay map[int64]progress // of fan-outs, by post
 }
 
-// progress is what the parts of a fan-out have reported.
+// progress is what the parts of a fan-out have reported so far.
 type progress struct {
 	workers.FanOutReport
-	whole bool // the job that was divided, if any was, has reported
-	left  int  // parts that have not
+	whole bool // the divided job, if any, has reported
+	left  int  // parts that have not reported
 }
 
 func newCrowd(b *testing.B, s *storage.Stores, followers, percent int) *crowd {
@@ -76,7 +76,7 @@ func newCrowd(b *testing.B, s *storage.Stores, followers, percent int) *crowd {
 	return c
 }
 
-// work starts the workers of a process with these rooms.
+// work starts the workers of a process with this fixture.
 func (c *crowd) work(b *testing.B, w *feedtest.World) {
 	cfg := w.WorkersConfig()
 	cfg.LagLimit, cfg.TrimEvery, cfg.PartSize = time.Hour, time.Hour, *benchPart
@@ -86,8 +86,8 @@ func (c *crowd) work(b *testing.B, w *feedtest.World) {
 	w.Run(ws.Run)
 }
 
-// fill writes the followers, past the API and without indexes and foreign keys: a
-// million of them would take minutes otherwise.
+// fill writes the followers without the API and without indexes and foreign keys. Otherwise a
+// million of them would take minutes.
 func (c *crowd) fill(b *testing.B, followers int) {
 	tx, err := c.Stores.SQL.BeginTx(b.Context(), nil)
 	require.NoError(b, err)
@@ -116,8 +116,8 @@ func (c *crowd) fill(b *testing.B, followers int) {
 	require.NoError(b, err)
 }
 
-// read makes some users active, one after the other over the last hours. It writes
-// what timeline.Store.Visit would, and the sets that a read begins.
+// read makes some users active, one after the other over the last hours. It writes the same data as
+// timeline.Store.Visit, and the sets that a read begins.
 func (c *crowd) read(b *testing.B) {
 	for i := range c.active {
 		c.active[i] = int64(i + 2)
@@ -144,8 +144,8 @@ func (c *crowd) read(b *testing.B) {
 	require.Len(b, active, len(c.active))
 }
 
-// fanout waits for the next fan-out that is done with all its parts, and returns what they
-// report together.
+// fanout waits until the next fan-out and all its parts are done, and returns their combined
+// report.
 func (c *crowd) fanout(b *testing.B) workers.FanOutReport {
 	for {
 		select {
@@ -187,7 +187,7 @@ func benchmarkFanOut(b *testing.B, followers, percent int) {
 	}
 }
 
-// add is the floor of a fan-out: bare ZADDs of an id into the same inboxes, in so many pipelines
+// add is the floor of a fan-out: bare ZADDs of an id into the same inboxes, with so many pipelines
 // at a time.
 func (c *crowd) add(b *testing.B, id int64, pipelines int) {
 	var adding errgroup.Group
@@ -206,9 +206,8 @@ func (c *crowd) add(b *testing.B, id int64, pipelines int) {
 	require.NoError(b, adding.Wait())
 }
 
-// BenchmarkMasters measures the processor time of Redis for a delivery to a follower, all
-// of whom are active, on clusters of one, two and four masters: more masters share the
-// work, and should hardly add to it.
+// BenchmarkMasters measures the processor time of Redis per delivery on clusters of one, two and
+// four masters. All followers are active. More masters share the work and should hardly add to it.
 func BenchmarkMasters(b *testing.B) {
 	for _, masters := range []int{1, 2, 4} {
 		b.Run(fmt.Sprintf("followers=%d/masters=%d", *benchFollowers, masters), func(b *testing.B) {
@@ -228,9 +227,9 @@ func BenchmarkMasters(b *testing.B) {
 	}
 }
 
-// BenchmarkSlowMasters measures how many masters one fan-out keeps busy, with one process of
-// workers and with four, which a machine of two processors cannot show otherwise: each master
-// takes 20,000 commands a second here, and uses no processor while it is slow.
+// BenchmarkSlowMasters measures how many masters one fan-out keeps busy, with one worker process
+// and with four. Each master executes 20,000 commands a second and uses no processor while it is
+// slow, because a machine with two processors cannot show this otherwise.
 func BenchmarkSlowMasters(b *testing.B) {
 	const each = 50 * time.Microsecond
 	for _, of := range [][2]int{{1, 1}, {2, 1}, {4, 1}, {8, 1}, {8, 4}} {
@@ -264,11 +263,11 @@ func BenchmarkSlowMasters(b *testing.B) {
 	}
 }
 
-// slowMasters lets one pipeline after the other to each master, as long as its commands take.
+// slowMasters runs one pipeline at a time on each master, for as long as its commands take.
 type slowMasters struct {
 	each time.Duration
 	mu   sync.Mutex
-	busy map[string]*sync.Mutex // by the addresses of the masters
+	busy map[string]*sync.Mutex // by the address of the master
 }
 
 // slow makes the masters slow for a process.
@@ -302,9 +301,8 @@ func (s slowMaster) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pr
 	}
 }
 
-// BenchmarkSmallBesideLarge measures how long a post takes to ten active followers,
-// from the call to the last inbox: on an idle system, and while a post to all the
-// other users is fanned out.
+// BenchmarkSmallBesideLarge measures how long a post takes to ten active followers, from the call
+// to the last inbox: on an idle system, and during a fan-out to all other users.
 func BenchmarkSmallBesideLarge(b *testing.B) {
 	ctx := b.Context()
 	c := newCrowd(b, storagetest.Real(b), *benchFollowers, 100)

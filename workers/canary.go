@@ -17,19 +17,19 @@ import (
 	"tideline/queue"
 )
 
-// A canary is a job that changes nothing. It goes the way of a post, and says how long that
-// takes now. It has a kind for those that end at a worker, and one for those that the worker
-// passes on to a subscriber. The payload of the first has been a number in every release, for
-// old workers and new ones read it from the same queue while processes are upgraded; a worker
-// that does not know the second leaves it to others.
+// A canary is a job that changes nothing. It takes the same path as a post and measures how long
+// that takes. There are two kinds: canaries that end at a worker, and canaries that the worker
+// passes on to a subscriber. The payload of the first kind has been a number in every release,
+// because old and new workers read it from the same queue during an upgrade. A worker that does not
+// know the second kind leaves it to others.
 
-// canaryJob is the payload of a canary to a subscriber.
+// canaryJob is the payload of a canary that goes to a subscriber.
 type canaryJob struct {
 	Sent int64 // Unix microseconds, by the clock of the sender
-	To   int64 // the subscriber whom the worker tells; 0: nobody
+	To   int64 // the subscriber that the worker notifies; 0: none
 }
 
-// payload is what to decode the payload of the kind into.
+// payload returns the value into which the payload of a job of this kind is decoded.
 func (j *canaryJob) payload(kind string) any {
 	if kind == job.Canary {
 		return &j.Sent
@@ -55,9 +55,9 @@ func (j canaryJob) send(ctx context.Context, db *ent.Client, q *queue.Queue) err
 	return tx.Commit()
 }
 
-// waitingCanaries returns the canaries that no worker has finished, the oldest first.
+// waitingCanaries returns the canaries that no worker has finished, oldest first.
 //
-// Cost: an index range of the small jobs that wait.
+// Cost: an index range of the waiting small jobs.
 func waitingCanaries(ctx context.Context, db *ent.Client) ([]canaryJob, error) {
 	found, err := db.Job.Query().Where(entjob.Dead(false), entjob.Pool(string(queue.Small)), entjob.KindIn(job.Canary, job.SubscriberCanary)).
 		Order(entjob.ByCreatedAt()).Select(entjob.FieldKind, entjob.FieldPayload).All(ctx)
@@ -73,9 +73,9 @@ func waitingCanaries(ctx context.Context, db *ent.Client) ([]canaryJob, error) {
 	return list, nil
 }
 
-// watchCanary sends a canary to the workers, unless one waits already: then it tells how
-// long that has waited. It tells 0 when none waits and this process has lately done none,
-// for what it told last is of the past.
+// watchCanary sends a canary to the workers and observes its age. If a canary is already waiting,
+// it observes the age of that canary and sends none. If none is waiting and this process has
+// finished none since the last call, it observes 0, so that an old measurement does not stay.
 func (w *Workers) watchCanary(ctx context.Context) {
 	list, err := waitingCanaries(ctx, w.DB)
 	if err == nil && len(list) > 0 {
@@ -93,8 +93,8 @@ func (w *Workers) watchCanary(ctx context.Context) {
 	}
 }
 
-// canaryArrived tells the subscriber of the canary, by the way of every event. A failure
-// there makes no second attempt: the subscriber notices that nothing comes.
+// canaryArrived notifies the subscriber of the canary, through the same publisher as every event. A
+// failed publication is not retried: the subscriber notices that nothing arrives.
 func (w *Workers) canaryArrived(ctx context.Context, j *queue.Job) error {
 	var c canaryJob
 	if err := decode(j, c.payload(j.Kind), nil); err != nil {
@@ -111,34 +111,34 @@ func (w *Workers) canaryArrived(ctx context.Context, j *queue.Job) error {
 	return nil
 }
 
-// Canary measures the whole way of a post, from a server to one of its subscribers: SQL,
-// the queue, a worker, pub/sub, the hub. It has one canary on that way at a time, however
-// busy the queue is. Each server has a Canary. Fields without a default are required.
+// Canary measures the whole path of a post from a server to a subscriber of that server: SQL, the
+// queue, a worker, pub/sub and the hub. It has at most one canary waiting for a worker at a time.
+// Each server runs one Canary. Fields without a default are required.
 type Canary struct {
 	DB    *ent.Client
 	Queue *queue.Queue
 	Hub   *live.Hub
-	// Every is the time from one canary to the next. Defaults to 10 seconds.
+	// Every is the time between two canaries. Defaults to 10 seconds.
 	Every time.Duration
-	// Observe is called with the time that a canary took, when it arrives. While none does,
-	// it is called each Every with the time since the first one that did not.
+	// Observe is called with the travel time of each canary that arrives. While canaries do not
+	// arrive, it is called after each Every with the time since the first of them was due.
 	Observe func(time.Duration)
 	// Logger defaults to discarding.
 	Logger *slog.Logger
 }
 
-// sendTimeout bounds the sending of a canary. It does not depend on Every: a machine on
-// which that is too short would never send one.
+// sendTimeout bounds the sending of a canary. It does not depend on Every, which may be too short
+// for a slow machine to send one.
 const sendTimeout = 10 * time.Second
 
-// canaryReaders is the first id of the subscribers of canaries. It is no user's: ids have
-// 53 bits.
+// canaryReaders is the lowest subscriber id of a canary. No user has such an id: user ids have 53
+// bits.
 const canaryReaders = 1<<62 + 1
 
-// Run sends canaries until ctx ends. It never fails: what keeps a canary from being sent
-// keeps it from arriving.
+// Run sends canaries until ctx ends and then returns nil. A canary that cannot be sent does not
+// arrive either, so Observe reports it.
 //
-// Cost: each Every one query by index, a job, and an event to one subscriber.
+// Cost: one indexed query, one job and one event to one subscriber in each Every.
 func (c Canary) Run(ctx context.Context) error {
 	c.Every = cmp.Or(c.Every, 10*time.Second)
 	if c.Logger == nil {
@@ -168,11 +168,11 @@ type canaryReader struct {
 	id    int64
 	woken chan struct{}
 	sub   *live.Subscription // nil without one
-	since time.Time          // when the first canary was due that has not arrived; zero when all have
+	since time.Time          // when the first canary that has not arrived was due; zero if all have arrived
 }
 
-// next sends a canary, unless one waits for a worker. The one before may have been lost on
-// its way, as any event may.
+// next sends a canary, unless one of its own is waiting for a worker. It does not wait for the
+// arrival of the previous one, because any event may be lost.
 func (r *canaryReader) next(ctx context.Context) error {
 	if r.since.IsZero() {
 		r.since = time.Now()
@@ -202,13 +202,13 @@ func (r *canaryReader) next(ctx context.Context) error {
 func (r *canaryReader) wake() {
 	select {
 	case r.woken <- struct{}{}:
-	default: // it is awake
+	default: // already awake
 	}
 }
 
-// take takes what has come to the subscription.
+// take handles the events of the subscription.
 func (r *canaryReader) take() {
-	if r.sub == nil { // it could not begin
+	if r.sub == nil { // the subscription could not be opened
 		return
 	}
 	ended := r.sub.Ended()

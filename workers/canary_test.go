@@ -16,7 +16,7 @@ import (
 	"tideline/workers"
 )
 
-// sendCanaries runs a Canary. What it tells is in the channel, as far as there is room.
+// sendCanaries runs a Canary. The channel gets the observed times while it has space.
 func (a *audience) sendCanaries() <-chan time.Duration {
 	told := make(chan time.Duration, 1000)
 	a.Run(a.Hub.Run)
@@ -24,8 +24,8 @@ func (a *audience) sendCanaries() <-chan time.Duration {
 	return told
 }
 
-// awaitFall waits for a value below the one before it. As long as no canary arrives, each is
-// above.
+// awaitFall waits for a value below the previous one. While no canary arrives, each value is
+// higher.
 func awaitFall(told <-chan time.Duration) {
 	for last := time.Duration(0); ; {
 		now := <-told
@@ -42,7 +42,7 @@ func awaitAbove(told <-chan time.Duration, bound time.Duration) {
 	}
 }
 
-// waitingCanaries returns to whom the canaries are that no worker has done.
+// waitingCanaries returns the subscribers of the canaries that no worker has done.
 func (a *audience) waitingCanaries(t *testing.T) (to []int64) {
 	t.Helper()
 	found, err := a.Stores.DB.Job.Query().Where(job.KindHasPrefix("canary")).All(a.Ctx)
@@ -50,7 +50,7 @@ func (a *audience) waitingCanaries(t *testing.T) (to []int64) {
 	for _, row := range found {
 		require.False(t, row.Dead)
 		var payload struct{ To int64 }
-		if row.Kind == "canary" { // which workers of every release read
+		if row.Kind == "canary" { // workers of every release read this kind
 			var sent int64
 			require.NoError(t, json.Unmarshal(row.Payload, &sent))
 		} else {
@@ -61,8 +61,8 @@ func (a *audience) waitingCanaries(t *testing.T) (to []int64) {
 	return to
 }
 
-// enqueueLong starts workers, with a job that lasts until end is closed. Begun is closed
-// when it is under way.
+// enqueueLong starts workers with a job that runs until end is closed. begun is closed when the job
+// runs.
 func enqueueLong(t *testing.T, a *audience) (begun, end chan struct{}) {
 	t.Helper()
 	begun, end = make(chan struct{}), make(chan struct{})
@@ -76,7 +76,7 @@ func enqueueLong(t *testing.T, a *audience) (begun, end chan struct{}) {
 	return begun, end
 }
 
-// Canaries reach the workers and a subscriber also while other jobs are outstanding.
+// Canaries reach the workers and a subscriber even while other jobs are outstanding.
 func TestCanariesArriveWhileTheQueueIsBusy(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
@@ -95,8 +95,8 @@ func TestCanariesArriveWhileTheQueueIsBusy(t *testing.T) {
 	})
 }
 
-// While no worker takes it, a canary is told to be older and older, both by the monitor and
-// by its subscriber, and no second one follows it.
+// While no worker takes a canary, the monitor and the subscriber observe a growing age, and no
+// second canary is sent.
 func TestCanaryGetsOlderWhileTheWorkersArePaused(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
@@ -109,7 +109,7 @@ func TestCanaryGetsOlderWhileTheWorkersArePaused(t *testing.T) {
 			awaitAbove(a.canaries, bound)
 		}
 		toSubscriber, toNobody := 0, 0
-		// On a slow machine one or the other is sent only later: it has 10 milliseconds to be.
+		// On a slow machine one of them is sent later, after its 10 milliseconds.
 		require.Eventually(t, func() bool {
 			toSubscriber, toNobody = 0, 0
 			for _, to := range a.waitingCanaries(t) {
@@ -129,7 +129,7 @@ func TestCanaryGetsOlderWhileTheWorkersArePaused(t *testing.T) {
 	})
 }
 
-// An event may be lost: then the next canary arrives.
+// An event may be lost. Then the next canary arrives.
 func TestCanaryThatIsLostIsFollowedByAnother(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {

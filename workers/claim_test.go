@@ -24,11 +24,11 @@ import (
 	"tideline/workers"
 )
 
-// stoppedProcess is a process with workers that is stopped before one of its
-// pipelines, its heart with it, and goes on when the test says so.
+// stoppedProcess is a worker process that is suspended before one of its pipelines, including its
+// heartbeat, and continues when the test says so.
 type stoppedProcess struct {
-	here          func(cmds []redis.Cmder) bool // where it is stopped
-	fails         func(cmds []redis.Cmder) bool // which pipeline behind it fails, once; nil for none
+	here          func(cmds []redis.Cmder) bool // where it is suspended
+	fails         func(cmds []redis.Cmder) bool // which later pipeline fails, once; nil for none
 	stopped       atomic.Bool
 	failed        atomic.Bool
 	reached, goOn chan struct{}
@@ -62,16 +62,16 @@ func (s *stoppedProcess) ProcessPipelineHook(next redis.ProcessPipelineHook) red
 	}
 }
 
-// newStopped starts the workers of a process that is stopped there. Nobody else works
-// yet.
+// newStopped starts the workers of a process that is suspended where here says so. No other workers
+// run yet.
 func newStopped(t *testing.T, w *feedtest.World, here, fails func(cmds []redis.Cmder) bool) *stoppedProcess {
 	s := &stoppedProcess{here: here, fails: fails, reached: make(chan struct{}), goOn: make(chan struct{}), results: make(chan queue.Result, 100)}
 	s.queue = process(t, s.stores(t, w), queue.Config{Observe: func(r queue.Result) { s.results <- r }})
 	return s
 }
 
-// stores are those of the world, with a connection to Redis on which the process is
-// stopped.
+// stores returns the stores of the fixture, with a connection to Redis on which the process is
+// suspended.
 func (s *stoppedProcess) stores(t *testing.T, w *feedtest.World) *storage.Stores {
 	opts := *w.Stores.Redis.(*redis.Client).Options()
 	opts.PushNotificationProcessor = nil // the first client's own
@@ -83,7 +83,7 @@ func (s *stoppedProcess) stores(t *testing.T, w *feedtest.World) *storage.Stores
 	return &stores
 }
 
-// process starts the workers of a process, whose pages have five followers.
+// process starts the workers of a process whose pages have five followers.
 func process(t *testing.T, s *storage.Stores, q queue.Config) *queue.Queue {
 	q.SweepEvery, q.ClaimIdle = 50*time.Millisecond, 2*time.Second
 	w := feedtest.New(t, s, feedtest.Options{LargeAudience: 20, Queue: q})
@@ -95,7 +95,7 @@ func process(t *testing.T, s *storage.Stores, q queue.Config) *queue.Queue {
 	return w.Queue
 }
 
-// wait waits until the process is stopped.
+// wait waits until the process is suspended.
 func (s *stoppedProcess) wait(t *testing.T) {
 	t.Helper()
 	select {
@@ -105,8 +105,8 @@ func (s *stoppedProcess) wait(t *testing.T) {
 	}
 }
 
-// resume lets the process go on, and waits until its attempt has ended and has found
-// its claim lost.
+// resume lets the process continue, and waits until its attempt has ended and has found that its
+// claim is lost.
 func (s *stoppedProcess) resume(t *testing.T) {
 	t.Helper()
 	close(s.goOn)
@@ -122,8 +122,7 @@ func (s *stoppedProcess) resume(t *testing.T) {
 	}
 }
 
-// intoInboxes reports whether the pipeline writes to inboxes of several users, with
-// this command.
+// intoInboxes reports whether the pipeline uses this command to write to inboxes of several users.
 func intoInboxes(command string) func(cmds []redis.Cmder) bool {
 	return func(cmds []redis.Cmder) bool {
 		n := 0
@@ -134,13 +133,13 @@ func intoInboxes(command string) func(cmds []redis.Cmder) bool {
 				n++
 			}
 		}
-		return n > 1 // the author's own goes alone
+		return n > 1 // the author's own inbox has a pipeline of its own
 	}
 }
 
-// A process is stopped between reading and writing. Its claim is taken over, the job is
-// done, and then the opposite is done too. No job is left when the process goes on and
-// writes what it has read. Its own last look never comes, or too late.
+// A process is suspended between reading and writing. Its job is taken over and done, and then the
+// opposite is done too. No job is left when the process continues and writes what it has read. Its
+// own last look never comes, or too late.
 func TestLostClaimLeavesInboxesRight(t *testing.T) {
 	t.Parallel()
 	set := func(a *audience, id int64, v schema.Visibility) {
@@ -204,9 +203,9 @@ func TestLostClaimLeavesInboxesRight(t *testing.T) {
 	}
 }
 
-// loseClaim has another process do the stopped one's job, and what undoes it. Then the
-// stopped process goes on. On a slow machine claims are lost again, and a job is done by
-// one attempt while another still writes: loseClaim returns when all have ended.
+// loseClaim makes another process do the suspended job and a job that undoes it. Then the suspended
+// process continues. On a slow machine more claims are lost, and a job is done by one attempt while
+// another still writes. loseClaim returns when all attempts have ended.
 func loseClaim(a *audience, stopped *stoppedProcess, id int64, undo func(a *audience, id int64)) {
 	t := a.TB.(*testing.T)
 	stopped.wait(t)
@@ -225,8 +224,7 @@ func loseClaim(a *audience, stopped *stoppedProcess, id int64, undo func(a *audi
 	}, time.Minute, 5*time.Millisecond)
 }
 
-// friends are two users with inboxes. The follower's has a post of the author for
-// friends.
+// friends are two users with inboxes. The follower's inbox has a post of the author for friends.
 type friends struct {
 	*feedtest.World
 	author, follower account.Viewer
@@ -259,8 +257,7 @@ func (f *friends) requireInbox(want ...int64) {
 	require.Equal(f, append([]int64{}, want...), ids)
 }
 
-// atWrite is where a process writes to the follower's inbox, after it has looked at it
-// twice.
+// atWrite suspends a process at its write to the follower's inbox, after two reads of it.
 func (f *friends) atWrite() func(cmds []redis.Cmder) bool {
 	n := 0
 	return func(cmds []redis.Cmder) bool {
@@ -271,16 +268,15 @@ func (f *friends) atWrite() func(cmds []redis.Cmder) bool {
 	}
 }
 
-// onInbox reports whether a pipeline reads or writes the follower's inbox: others of the
-// process, for its claims and its jobs, come at any time.
+// onInbox reports whether a pipeline reads or writes the follower's inbox. Other pipelines of the
+// process, for claims and jobs, occur at any time.
 func (f *friends) onInbox(cmds []redis.Cmder) bool {
 	inbox := timeline.Inbox(f.follower.ID).String() + ":z"
 	return slices.ContainsFunc(cmds, func(c redis.Cmder) bool { return slices.Contains(c.Args(), any(inbox)) })
 }
 
-// A process is stopped before it makes an inbox agree with a relation, which then
-// becomes what it was. It goes on, writes what it has read, and fails before it looks
-// again.
+// A process is suspended before it makes an inbox agree with a relation, which then becomes what it
+// was before. The process continues, writes what it has read, and fails before it reads again.
 func TestLostClaimLeavesRelationsRight(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
@@ -301,7 +297,7 @@ func TestLostClaimLeavesRelationsRight(t *testing.T) {
 	})
 }
 
-// The same happens to a caller who makes the own inbox agree before the answer.
+// The same happens to a caller that syncs the user's own inbox before it answers.
 func TestStoppedCallerLeavesRelationsRight(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
@@ -331,7 +327,7 @@ func TestStoppedCallerLeavesRelationsRight(t *testing.T) {
 	})
 }
 
-// hung is a hook on a connection that once gives no answer to a write to inboxes.
+// hung is a hook on a connection that once does not answer a write to inboxes.
 type hung struct{ once atomic.Bool }
 
 func (h *hung) DialHook(next redis.DialHook) redis.DialHook          { return next }
@@ -346,8 +342,7 @@ func (h *hung) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Process
 	}
 }
 
-// A page waits for an answer that never comes. The process itself is well, and the
-// fan-out is done in a later attempt.
+// A page gets no answer. The process itself is well, and a later attempt completes the fan-out.
 func TestHungPageIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {

@@ -14,39 +14,39 @@ import (
 )
 
 const (
-	// coalesceAfter is from which age a job is taken to have others behind it.
+	// coalesceAfter is the age from which a job is assumed to have others behind it.
 	coalesceAfter = time.Second
-	// coalesceFor is how long a look at the waiting jobs is used. What it has found stays true:
-	// those changes were committed before.
+	// coalesceFor is how long the result of one query is used. The result stays valid, because its
+	// changes were committed before the query.
 	coalesceFor = time.Second
-	// coalesceMost is how many jobs a look reads.
+	// coalesceMost is how many jobs one query reads.
 	coalesceMost = 1000
 )
 
-// coalescer finds changes of the same relation among the jobs that wait. A process has one.
+// coalescer finds waiting jobs that change the same relation. A process has one coalescer.
 //
-// A user who follows and unfollows another a hundred times makes a hundred jobs, and each
-// would look at the same two inboxes. A job brings them in line with the relation as it is
-// now: that does all changes that were committed before, and their jobs need only be told.
+// A user who follows and unfollows another user a hundred times creates a hundred jobs for the same
+// two inboxes. Each job brings the inboxes in line with the relation as it is now. This covers all
+// changes that were committed before, so their jobs only need to be marked as done.
 type coalescer struct {
 	db  *ent.Client
 	now func() time.Time
 
 	mu      sync.Mutex
-	looked  time.Time            // when somebody last began to look
-	changes map[[2]int64][]int64 // the numbers of those that are not alone, by users in order
+	looked  time.Time            // when the last query began
+	changes map[[2]int64][]int64 // the change numbers of relations with several waiting jobs, by the ordered pair of users
 }
 
-// newCoalescer returns a coalescer that reads the jobs in db, and tells their age by the clock.
+// newCoalescer returns a coalescer that reads the jobs in db. It uses now to compute their age.
 func newCoalescer(db *ent.Client, now func() time.Time) *coalescer {
 	return &coalescer{db: db, now: now}
 }
 
-// with returns the numbers of other changes of the same two users, all of which were
-// committed before with was called. It does not find all of them: it looks at the oldest
-// 1,000 jobs, and only if the job has waited for a second.
+// with returns the numbers of other changes of the relation between the same two users. All of them
+// were committed before the call. The result may be incomplete: with reads the 1,000 oldest jobs,
+// and only if j has waited for a second.
 //
-// Cost: nothing for a job that has not waited; else one query by index a second for all.
+// Cost: none for a job that has not waited, otherwise one indexed query a second for all jobs.
 func (w *coalescer) with(ctx context.Context, j *queue.Job, r job.Relation) []int64 {
 	now := w.now()
 	if now.Sub(j.CreatedAt) < coalesceAfter {
@@ -60,7 +60,7 @@ func (w *coalescer) with(ctx context.Context, j *queue.Job, r job.Relation) []in
 	changes := w.changes
 	w.mu.Unlock()
 	if look {
-		if found, err := w.look(ctx); err == nil { // without an answer each job does its own
+		if found, err := w.look(ctx); err == nil { // after an error each job handles only its own change
 			changes = found
 			w.mu.Lock()
 			w.changes = found
@@ -71,7 +71,7 @@ func (w *coalescer) with(ctx context.Context, j *queue.Job, r job.Relation) []in
 	return slices.DeleteFunc(others, func(change int64) bool { return change == r.Change })
 }
 
-// look reads the oldest jobs. What two of them have in common is of the same users.
+// look reads the oldest jobs and groups their changes by the pair of users.
 func (w *coalescer) look(ctx context.Context) (map[[2]int64][]int64, error) {
 	rows, err := w.db.Job.Query().
 		Where(entjob.Dead(false), entjob.Pool(string(queue.Relations)), entjob.Kind(job.RelationChanged)).
@@ -82,7 +82,7 @@ func (w *coalescer) look(ctx context.Context) (map[[2]int64][]int64, error) {
 	found := map[[2]int64][]int64{}
 	for _, row := range rows {
 		var r job.Relation
-		if err := json.Unmarshal(row.Payload, &r); err == nil && r.Change != 0 { // 0: an older version's, which has none
+		if err := json.Unmarshal(row.Payload, &r); err == nil {
 			found[userPair(r)] = append(found[userPair(r)], r.Change)
 		}
 	}
@@ -94,7 +94,7 @@ func (w *coalescer) look(ctx context.Context) (map[[2]int64][]int64, error) {
 	return found, nil
 }
 
-// userPair is the two users in order: who changed the relation does not matter.
+// userPair returns the two users in ascending order. The direction of the relation does not matter.
 func userPair(r job.Relation) [2]int64 {
 	p := r.Users
 	slices.Sort(p[:])

@@ -35,8 +35,8 @@ func (f *fences) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 	}
 }
 
-// Somebody follows and unfollows somebody again and again. The jobs of that come late: the
-// first looks at the other's inbox for all of them, and each leaves it as SQL has it.
+// A user follows and unfollows another repeatedly, and the jobs come late. The first job syncs the
+// inbox for all of them, and each job leaves it as SQL has it.
 func TestLateTogglesAreDoneAtOnce(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {

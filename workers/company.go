@@ -9,12 +9,12 @@ import (
 	"tideline/queue"
 )
 
-// company is what the fan-outs of a process that run at the same time do in common: they
-// ask SQL in one statement, and the pipelines of small ones go to Redis as one. Each has
-// its own claim, its own looks at the truth and its own end, in its own order. What comes
-// while others are served waits for these, and not for company, and for a short time only:
-// what hangs holds up those who share it. An attempt that may not be the first goes alone:
-// whatever one of them does to the others, it does once.
+// company sends the SQL and Redis requests of concurrent fan-outs of a process together: one SQL
+// statement for several posts, and one pipeline for several small fan-outs. Each fan-out keeps its
+// own claim, its own reads of the post, and its own order of steps. A request waits only while the
+// previous batch is under way, and only for a short time. A request that hangs delays only the
+// fan-outs in its batch. An attempt that may not be the first does not share requests, so that one
+// fan-out can fail the others at most once.
 type company struct {
 	pipelines *together.Pipelines
 	stored    *together.Questions[visibility.Written, visibility.Stored]
@@ -24,7 +24,8 @@ func newCompany(v *visibility.Reader) company {
 	return company{together.NewPipelines(), together.NewQuestions(v.StoredWithAuthors)}
 }
 
-// stored is visibility.Reader.StoredWithAuthor of the post of the fan-out.
+// stored returns the author and the post of the fan-out from SQL, like
+// visibility.Reader.StoredWithAuthor. First attempts share the statement.
 func (f *fanOut) stored(ctx context.Context) (*ent.User, *ent.Post, error) {
 	if f.job.Again {
 		return f.w.Visibility.StoredWithAuthor(ctx, f.args.Author, f.args.Post)
@@ -33,7 +34,8 @@ func (f *fanOut) stored(ctx context.Context) (*ent.User, *ent.Post, error) {
 	return s.Author, s.Post, err
 }
 
-// share returns a context whose pipelines go along with others if the fan-out is small.
+// share returns a context under which pipelines are sent together with others, if the fan-out is
+// small. Otherwise it returns ctx.
 func (f *fanOut) share(ctx context.Context) context.Context {
 	if f.author.FollowerCount > smallAudience || f.job.Pool != queue.Small || f.job.Again {
 		return ctx

@@ -25,7 +25,7 @@ import (
 	"tideline/timeline"
 )
 
-// pushed are the posts that the pipeline pushes into inboxes.
+// pushed returns the posts that the pipeline pushes into inboxes.
 func pushed(cmds []redis.Cmder) (posts []string) {
 	for _, cmd := range cmds {
 		if args := cmd.Args(); cmd.Name() == "zadd" && strings.HasPrefix(args[1].(string), "tl:{i") {
@@ -36,7 +36,7 @@ func pushed(cmds []redis.Cmder) (posts []string) {
 	return slices.Compact(posts)
 }
 
-// common does something before the first pipeline that pushes several posts.
+// common calls a function before the first pipeline that pushes several posts.
 type common struct {
 	seen   atomic.Bool
 	before func(posts []string) error
@@ -55,7 +55,7 @@ func (c *common) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 	}
 }
 
-// readerOfMany is an active user who alone follows some authors.
+// readerOfMany is an active user who is the only follower of several authors.
 type readerOfMany struct {
 	*feedtest.World
 	authors []account.Viewer
@@ -75,7 +75,7 @@ func newReaderOfMany(t *testing.T, w *feedtest.World) *readerOfMany {
 	return c
 }
 
-// write has each of the authors write a post.
+// write makes each author write a post.
 func (c *readerOfMany) write() {
 	for _, author := range c.authors {
 		p, err := c.Feed.CreatePost(c.Ctx, author, feed.Draft{Text: "hello"})
@@ -84,7 +84,7 @@ func (c *readerOfMany) write() {
 	}
 }
 
-// writeUntil writes until workers have done something in company.
+// writeUntil writes posts until workers have shared a request.
 func (c *readerOfMany) writeUntil(seen *atomic.Bool) {
 	require.Eventually(c, func() bool {
 		if left, err := c.Stores.DB.Job.Query().Count(c.Ctx); err == nil && left == 0 && !seen.Load() {
@@ -103,8 +103,8 @@ func (c *readerOfMany) holds(posts []int64) {
 	require.ElementsMatch(c, posts, ids)
 }
 
-// Small fan-outs go to Redis in one pipeline. It fails for all, or one of them has lost
-// its claim: all posts arrive, and of those that keep their claims none is done twice.
+// Small fan-outs share one pipeline. It fails for all, or one of them has lost its claim. All posts
+// arrive, and no fan-out that keeps its claim is done twice.
 func TestFanOutsInCompany(t *testing.T) {
 	t.Parallel()
 	for name, lost := range map[string]bool{"the pipeline fails": false, "a claim is lost": true} {
@@ -130,7 +130,7 @@ func TestFanOutsInCompany(t *testing.T) {
 			}}
 			s.Redis.AddHook(first)
 			c := newReaderOfMany(t, w)
-			c.write() // all jobs are there when the workers begin
+			c.write() // all jobs are enqueued before the workers begin
 			w.Work()
 			c.writeUntil(&first.seen)
 			w.Drain()
@@ -144,7 +144,7 @@ func TestFanOutsInCompany(t *testing.T) {
 	}
 }
 
-// A pipeline of several fan-outs hangs. Others of the same process go on.
+// A pipeline of several fan-outs hangs. Other fan-outs of the same process continue.
 func TestHungCompanyHoldsUpItsOwnOnly(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
@@ -172,9 +172,9 @@ func TestHungCompanyHoldsUpItsOwnOnly(t *testing.T) {
 	})
 }
 
-// A process is stopped before a pipeline of several fan-outs. Another takes all of them
-// over, and the posts are hidden. No job is left when the process goes on and writes what
-// it has read.
+// A process is suspended before a pipeline of several fan-outs. Another process takes all of them
+// over, and the posts are hidden. No job is left when the process continues and writes what it has
+// read.
 func TestLostClaimsOfCompanyLeaveInboxesRight(t *testing.T) {
 	t.Parallel()
 	s := storagetest.Real(t)

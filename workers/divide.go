@@ -9,14 +9,14 @@ import (
 	"tideline/internal/trace"
 )
 
-// DefaultPartSize is the default of Config.PartSize. To divide takes about as long as to push to
+// DefaultPartSize is the default of Config.PartSize. Dividing takes about as long as pushing to
 // 10,000 followers.
 const DefaultPartSize = 100_000
 
-// partOfPost is the payload of a fan-out, or of one part of it. Each part is a fan-out to its
-// own followers, with a claim, rounds, a last look and second attempts of its own; only the
-// author's own feeds and devices are done before there are parts. A process of the version
-// before does not know parts, and fans out to all followers. The names in JSON must not change.
+// partOfPost is the payload of a fan-out or of one of its parts. Each part is a fan-out to its own
+// followers, with its own claim, rounds, last look and retries. Only the author's own feeds and
+// devices are updated before the parts exist. A process of the previous version does not know parts
+// and runs each of them for all followers. The JSON names must not change.
 type partOfPost struct {
 	job.Post
 	Part followerPart `json:"part,omitzero"`
@@ -27,7 +27,7 @@ func (f *fanOut) begins() bool {
 	return f.progress.scanPosition == f.part.Start && f.progress.Only == nil
 }
 
-// watch begins to watch the author's fences at the beginning of a part.
+// watch starts to watch the author's fences if the attempt is at the beginning of a part.
 func (f *fanOut) watch(ctx context.Context) error {
 	if !f.begins() {
 		return nil
@@ -37,12 +37,12 @@ func (f *fanOut) watch(ctx context.Context) error {
 	return f.reached(err)
 }
 
-// divide does the first page of a follower scan that goes on for more than a part, and leaves the
-// others to parts. It reports whether the followers are done with that: they are not if the
-// fan-out is not to be divided, for which nothing may have been done before the round, and
-// everybody must have been reached.
+// divide writes the first page and leaves the other followers to parts, if more than a part
+// remains. It reports whether the followers of this job are done. They are not if the fan-out is
+// not divided: an earlier round or attempt may have written pages, or a user on the page was not
+// reached.
 func (f *fanOut) divide(ctx context.Context, r *followerScan) (done bool, err error) {
-	if !f.divisible || r.restCount() <= max(f.w.PartSize, f.w.PageSize()) {
+	if !f.divisible || r.restCount() <= max(f.w.PartSize, f.w.PageSize) {
 		return false, nil
 	}
 	page := r.first(ctx, f.change)
@@ -61,8 +61,8 @@ func (f *fanOut) divide(ctx context.Context, r *followerScan) (done bool, err er
 	return f.parts != nil, err
 }
 
-// countRecentLater takes those of the most recently active followers out of the counts by whom
-// the follower scan, or one of its parts, comes again in their turn.
+// countRecentLater subtracts the most recently active followers from the counts if the follower
+// scan, or one of its parts, reaches them again and counts them then.
 func (f *fanOut) countRecentLater() {
 	p := &f.progress
 	if f.pushes {
@@ -73,7 +73,7 @@ func (f *fanOut) countRecentLater() {
 	p.RecentLeft = 0
 }
 
-// payloads are those of the jobs for the parts.
+// payloads returns the payloads of the jobs for the parts.
 func (f *fanOut) payloads(ctx context.Context) ([]json.RawMessage, error) {
 	var list []json.RawMessage
 	for _, part := range f.parts {

@@ -19,8 +19,8 @@ import (
 	"tideline/workers"
 )
 
-// divided are audiences whose fan-outs are divided, one for each way in which followers are given
-// to parts, and two more walks of the follower scan.
+// divided are audiences whose fan-outs are divided: one for each way to assign followers to parts,
+// and two more walks of the follower scan.
 var divided = []struct {
 	name                      string
 	followers, active, others int
@@ -31,7 +31,7 @@ var divided = []struct {
 	{"many others are active", 45, 45, 200},
 }
 
-// embedded is storagetest.Each with the embedded engines alone.
+// embedded is storagetest.Each with the embedded engines only.
 func embedded(t *testing.T, do func(t *testing.T, s *storage.Stores)) { do(t, storagetest.Embedded(t)) }
 
 // eachDivided tests the first few audiences on the engines.
@@ -40,8 +40,8 @@ func eachDivided(t *testing.T, first int, engines func(*testing.T, func(*testing
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			engines(t, func(t *testing.T, s *storage.Stores) {
-				// However busy the machine is, a job goes to a worker at once and stays with it:
-				// a second attempt is not divided.
+				// Even on a busy machine a job is taken at once and keeps its worker: a second
+				// attempt is not divided.
 				a := newIdleAudienceOf(t, s, c.followers, c.active, queue.Config{PushTimeout: time.Minute, Lease: time.Minute})
 				a.claimIdle = time.Minute
 				a.othersRead(t, c.others)
@@ -54,7 +54,7 @@ func eachDivided(t *testing.T, first int, engines func(*testing.T, func(*testing
 	}
 }
 
-// reports are those of a fan-out and its parts.
+// reports are the reports of a fan-out and its parts.
 func (a *audience) reports(t *testing.T) (whole workers.FanOutReport, pushed int) {
 	t.Helper()
 	a.Drain()
@@ -72,8 +72,8 @@ func (a *audience) reports(t *testing.T) (whole workers.FanOutReport, pushed int
 	return whole, pushed
 }
 
-// A fan-out that is divided reaches everybody once, whichever way the follower scan goes, and its
-// receipt is that of all parts. So do changes of the post.
+// A divided fan-out reaches everybody once in each walk of the follower scan, and its receipt
+// covers all parts. The same holds for changes of the post.
 func TestDividedFanOutReachesEverybody(t *testing.T) {
 	t.Parallel()
 	eachDivided(t, 4, storagetest.Each, func(t *testing.T, a *audience, hook *pushHook) {
@@ -111,8 +111,8 @@ func TestDividedFanOutReachesEverybody(t *testing.T) {
 	})
 }
 
-// A part that fails is done again, from where it was, and no other is. One that waits is for any
-// process that comes, also when the one that divided the fan-out is gone.
+// A part that fails resumes where it was, and no other part is repeated. A waiting part can be done
+// by any process, even if the process that divided the fan-out is gone.
 func TestPartOfAFanOutIsDoneAgain(t *testing.T) {
 	t.Parallel()
 	eachDivided(t, 2, embedded, func(t *testing.T, a *audience, hook *pushHook) {
@@ -134,7 +134,7 @@ func TestPartOfAFanOutIsDoneAgain(t *testing.T) {
 	})
 }
 
-// What happens while a part is about to push is found by the part: each looks by itself.
+// Each part checks for itself, and finds a change that happens while it is about to push.
 func TestPartsFindWhatHappenedMeanwhile(t *testing.T) {
 	t.Parallel()
 	for name, meanwhile := range map[string]func(a *audience, post int64) error{
@@ -180,7 +180,7 @@ func TestPartsFindWhatHappenedMeanwhile(t *testing.T) {
 	}
 }
 
-// A fan-out is divided only where nothing may have been done before, and everybody is reached.
+// A fan-out is divided only if nothing may have been done before and everybody is reached.
 func TestSecondAttemptIsNotDivided(t *testing.T) {
 	t.Parallel()
 	eachDivided(t, 2, embedded, func(t *testing.T, a *audience, hook *pushHook) {

@@ -9,8 +9,8 @@ import (
 	"tideline/queue"
 )
 
-// userDeleted handles a user who is to go. It is never given up: what has not gone yet is
-// found again. See feed/account/DELETION.md.
+// userDeleted handles a user who is to be deleted. The job is never given up, and a later attempt
+// finds the rows that are left. feed/account/DELETION.md describes the steps.
 func (w *Workers) userDeleted(ctx context.Context, j *queue.Job) error {
 	var args job.User
 	if err := decode(j, &args, nil); err != nil {
@@ -35,7 +35,7 @@ func (w *Workers) userDeleted(ctx context.Context, j *queue.Job) error {
 	return nil
 }
 
-// postErased handles a post that is deleted but for its likes. It is never given up.
+// postErased deletes the likes of a deleted post, and then its row. The job is never given up.
 func (w *Workers) postErased(ctx context.Context, j *queue.Job) error {
 	var args job.Post
 	if err := decode(j, &args, nil); err != nil {
@@ -52,8 +52,8 @@ func (w *Workers) postErased(ctx context.Context, j *queue.Job) error {
 	return nil
 }
 
-// deleteDue begins to delete the users whose grace period is over, and looks once more for
-// traces of those who are gone.
+// deleteDue starts the deletion of users whose grace period is over. It also looks again for traces
+// of users who are deleted.
 func (w *Workers) deleteDue(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, trimFor)
 	defer cancel()

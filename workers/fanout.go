@@ -24,62 +24,59 @@ import (
 	"tideline/timeline"
 )
 
-// fanOut is one attempt to bring a post, or a change of it, to the followers of
-// its author.
+// fanOut is one attempt to bring a post, or a change of it, to the followers of its author.
 //
-// The attempt goes in rounds. A round
+// An attempt has one or more rounds. A round
 //
 //  1. reads the author and the post (begin),
 //  2. updates the author's own feeds and devices (toAuthor),
-//  3. goes through the followers, page by page (toFollowers): it pushes the post
-//     to those who gain it (deliverPage), takes it from those who lose it
-//     (withdrawPage), tells both (tellPage), and stores now and then how far it
-//     has come (checkpoint),
-//  4. looks again at those followers whose relation to the author changed
-//     meanwhile (recheckFenced),
-//  5. reads the post again: if it has another visibility, or is gone, the next
-//     round begins. Otherwise the fan-out is done (finish).
+//  3. scans the followers page by page (toFollowers): it pushes the post to those
+//     who gain it (deliverPage), takes it from those who lose it (withdrawPage),
+//     notifies both (tellPage), and stores its progress from time to time
+//     (checkpoint),
+//  4. checks again the followers whose relation to the author has changed since the
+//     job was enqueued (recheckFenced),
+//  5. reads the post again. If its visibility has changed, or the post is gone, the
+//     next round begins. Otherwise the fan-out is done (finish).
 //
-// What a fan-out read before a change, it may write after that change's own job
-// is done. Steps 4 and 5 put that right. Whatever changes after them has its own
-// job still to run.
+// A fan-out may write what it read before a change after the job of that change is done. Steps 4
+// and 5 correct this. A change after them has its own job still to run.
 type fanOut struct {
 	w       *Workers
 	job     *queue.Job
 	args    job.Post
-	part    followerPart // zero: the whole
+	part    followerPart // zero: all followers
 	started time.Time
 
-	// withdraw makes followers lose the post if they may not see it. Without it
-	// they are passed over.
+	// withdraw takes the post from followers who may not see it. Without it they are skipped.
 	withdraw bool
 
-	// What the current round goes by.
+	// The inputs of the current round.
 	author    *ent.User
 	pushes    bool // into inboxes; otherwise readers merge the author's outbox
 	change    visibility.PostChange
-	divisible bool           // nothing was done before the round
-	parts     []followerPart // for which there will be jobs
+	divisible bool           // nothing was written before this round
+	parts     []followerPart // the parts that become jobs
 
 	progress progress
-	storedAt time.Time      // when the progress was stored, or the round began
-	telling  errgroup.Group // one page is told while the next is pushed
-	told     atomic.Int64   // connections told that the progress does not count yet
+	storedAt time.Time      // when the progress was last stored, or the round began
+	telling  errgroup.Group // notifies one page while the next is pushed
+	told     atomic.Int64   // connections that were told and are not yet in the progress
 
-	missing   sync.Mutex // guards what the progress has as left or untold
-	unreached error      // why there is something left, if this attempt knows
+	missing   sync.Mutex // guards progress.Left, progress.Untold and unreached
+	unreached error      // why users are left, if this attempt knows
 }
 
-// progress is the state of the job: what a later attempt goes on from. The names
-// in JSON must not change, as a newer process goes on from an older one's state.
+// progress is the state of the job, from which a later attempt resumes. The JSON names must not
+// change, because a newer process may resume the state of an older one.
 type progress struct {
-	// Of is the visibility of the post by which the pages up to the position were
-	// done; "" when the post was gone.
+	// Of is the visibility of the post for which the pages up to the position were written. It is
+	// "" if the post was gone.
 	Of schema.Visibility `json:"Of"`
 	scanPosition
-	FanOutReport // as far as it has come
+	FanOutReport // up to the position
 	outstanding
-	// Unwatched says that the author's fences were not watched all the time.
+	// Unwatched says that the author's fences were not watched for the whole time.
 	Unwatched bool `json:"Unwatched,omitempty"`
 }
 
@@ -88,14 +85,13 @@ func (w *Workers) postCreated(ctx context.Context, j *queue.Job) error {
 	return w.distribute(ctx, j, false)
 }
 
-// postChanged puts a post into the inboxes that it belongs into now, and takes it
-// out of all others.
+// postChanged puts a post into the inboxes to which it now belongs and takes it out of all others.
 func (w *Workers) postChanged(ctx context.Context, j *queue.Job) error {
 	return w.distribute(ctx, j, true)
 }
 
-// distribute makes one attempt to fan a post out. With withdraw, followers who
-// may not see the post lose it.
+// distribute makes one attempt to fan out a post. With withdraw, followers who may not see the post
+// lose it.
 func (w *Workers) distribute(ctx context.Context, j *queue.Job, withdraw bool) (err error) {
 	f := &fanOut{w: w, job: j, started: w.Now()}
 	var of partOfPost
@@ -108,7 +104,7 @@ func (w *Workers) distribute(ctx context.Context, j *queue.Job, withdraw bool) (
 	ctx, span := trace.Begin(ctx, "fan-out")
 	span.Int("tideline.post", f.args.Post)
 	defer func() { span.End(err) }()
-	// An earlier attempt may have pushed by a visibility that no longer holds.
+	// An earlier attempt may have pushed for a visibility that no longer holds.
 	f.withdraw = withdraw || j.Again
 	if f.args.From != "" {
 		f.change.Before = f.args.WithVisibility(f.args.From)
@@ -118,19 +114,19 @@ func (w *Workers) distribute(ctx context.Context, j *queue.Job, withdraw bool) (
 	return f.run(ctx)
 }
 
-// wasVisible adds to the change that the post had this visibility before.
+// wasVisible records that the post had visibility v before.
 func (f *fanOut) wasVisible(v schema.Visibility) {
 	f.change.Previous = append(f.change.Previous, f.args.WithVisibility(v))
 }
 
-// run makes rounds until the post stays as it is during one.
+// run makes rounds until the post does not change during one.
 func (f *fanOut) run(ctx context.Context) error {
 	for {
 		if err := f.begin(ctx); err != nil {
 			return err
 		}
 		if f.author == nil {
-			return nil // with the author, the posts and the followers are gone
+			return nil // the author is gone, and so are the posts and the followers
 		}
 		ctx := f.share(ctx)
 		if f.change.Current != nil || f.withdraw {
@@ -158,13 +154,13 @@ func (f *fanOut) run(ctx context.Context) error {
 	}
 }
 
-// errPostChanged ends a round: the post is not as the round has it.
+// errPostChanged ends a round: the post has changed since the round read it.
 var errPostChanged = errors.New("the post has changed")
 
-// round does the steps of a round between its two looks at the post.
+// round does the steps of a round between its two reads of the post.
 func (f *fanOut) round(ctx context.Context) error {
 	for _, step := range []func(context.Context) error{f.toAuthor, f.toFollowers, f.recheckFenced} {
-		// A worker that was stopped may have read long ago what it goes by.
+		// The worker may have been suspended since it read its inputs.
 		if err := f.job.Confirm(ctx); err != nil {
 			return err
 		}
@@ -175,11 +171,11 @@ func (f *fanOut) round(ctx context.Context) error {
 	return nil
 }
 
-// begin reads what the round goes by. If pages were done by another visibility,
-// it goes back to the first page.
+// begin reads the inputs of the round. If earlier pages were written for another visibility, it
+// goes back to the first page.
 func (f *fanOut) begin(ctx context.Context) error {
-	// The author's fan-out mode counts as it is now, not as it was at the commit. A
-	// change of it since makes up for the difference, in the inboxes or at the reads.
+	// The fan-out mode is the current one, not the one at the commit. A change of the mode makes up
+	// for the difference, in the inboxes or when they are read.
 	author, post, err := f.stored(ctx)
 	if f.author = author; err != nil || author == nil {
 		return err
@@ -194,8 +190,8 @@ func (f *fanOut) begin(ctx context.Context) error {
 		f.progress.Of = of
 		return nil
 	}
-	// The new start is stored at once: a later attempt must not take the pages
-	// that were done by the other visibility for done.
+	// Store the new start now: a later attempt must not skip the pages that were written for the
+	// other visibility.
 	if f.progress.Of != "" {
 		f.wasVisible(f.progress.Of)
 	}
@@ -203,12 +199,12 @@ func (f *fanOut) begin(ctx context.Context) error {
 	return f.job.Checkpoint(ctx, f.progress)
 }
 
-// toAuthor brings the author's own feeds and devices up to date. At the beginning
-// of a follower scan it also starts to watch the author's fences. It does all this at the
-// same time, because the followers wait for it.
+// toAuthor updates the author's own feeds and devices. At the beginning of a follower scan it also
+// starts to watch the author's fences. All of this runs concurrently, because the followers wait
+// for it.
 func (f *fanOut) toAuthor(ctx context.Context) error {
 	if f.part != (followerPart{}) {
-		return f.watch(ctx) // the rest was done before there were parts
+		return f.watch(ctx) // the first job of the divided fan-out did the rest
 	}
 	own, kind := timeline.OwnChange{Author: f.args.Author, Post: f.args.Post}, live.Added
 	if f.change.Current == nil {
@@ -242,16 +238,16 @@ func (f *fanOut) toAuthor(ctx context.Context) error {
 	return nil
 }
 
-// toFollowers goes through the followers from where the progress stands. The next
-// page is read while one is pushed.
+// toFollowers scans the followers from the position of the progress. The next page is read while
+// one is pushed.
 func (f *fanOut) toFollowers(ctx context.Context) error {
 	p := &f.progress
 	if p.Only != nil && *p.Only == (slots{}) && !p.TellAll {
 		return nil // only the author was not reached
 	}
-	f.countRecentLater() // an earlier attempt counted them
+	f.countRecentLater() // an earlier attempt has counted them
 	r, err := f.w.scans.begin(ctx, scanStart{
-		Job: f.job, Author: f.author, Post: f.args.Post, Part: f.part, At: p.scanPosition, PageSize: f.w.PageSize(),
+		Job: f.job, Author: f.author, Post: f.args.Post, Part: f.part, At: p.scanPosition, PageSize: f.w.PageSize,
 	})
 	if err != nil {
 		return err
@@ -267,7 +263,7 @@ func (f *fanOut) toFollowers(ctx context.Context) error {
 	defer func() {
 		stop()
 		reader.Wait()
-		_ = f.telling.Wait() // its error has been seen, or another one stopped it
+		_ = f.telling.Wait() // its error was returned, or another error stopped it
 	}()
 	for page := range pages {
 		if page.Err != nil {
@@ -280,12 +276,12 @@ func (f *fanOut) toFollowers(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// nextPage does a page, and a checkpoint when one is due.
+// nextPage writes a page, and a checkpoint when it is due.
 func (f *fanOut) nextPage(ctx context.Context, page followerPage) (err error) {
 	ctx, span := trace.Begin(ctx, "fan-out page")
 	span.Int("tideline.followers", int64(len(page.Followers)))
 	defer func() { span.End(err) }()
-	// Followers who never saw the post are not told that it is gone, nor which.
+	// Followers who never saw the post receive an event that does not name it.
 	var gain, had, muters, lose, neverSaw []int64
 	for _, follower := range page.Followers {
 		if follower.Counts && !follower.Sees {
@@ -309,7 +305,7 @@ func (f *fanOut) nextPage(ctx context.Context, page followerPage) (err error) {
 	if err := f.reached(page.Left); err != nil {
 		return err
 	}
-	if f.args.Edited { // it stays where it is
+	if f.args.Edited { // it stays in the inboxes
 		lose, neverSaw = nil, nil
 	}
 	told := [3][]int64{gain, lose, neverSaw}
@@ -342,27 +338,27 @@ func (f *fanOut) nextPage(ctx context.Context, page followerPage) (err error) {
 	return f.checkpoint(ctx)
 }
 
-// deliverPage brings the post to followers who may see it, and returns those of
-// them who are active: a user who is not has no connection. AllActive says that
-// all of them are. Had are those of them who had it right before the change. Those
-// who mute the author get nothing and are counted alike, in the same steps.
+// deliverPage brings the post to followers who may see it and returns the active ones among them.
+// Users who are not active have no connection. had is the part of gain that had the post right
+// before the change. muters mute the author: they get nothing, but are counted in the same steps as
+// the others. allActive says that all of them are known to be active.
 func (f *fanOut) deliverPage(ctx context.Context, gain, had, muters []int64, allActive bool) (reached []int64, err error) {
 	post, p := f.args.Post, &f.progress
-	if f.args.Edited { // they have it, or another job brings it
+	if f.args.Edited { // they have it, or another job delivers it
 		reached, err = f.w.Timelines.ActiveOf(ctx, gain)
 		if err = f.reached(err); err == nil {
 			err = f.editedFor(ctx, reached)
 		}
 		return reached, err
 	}
-	if f.hiddenThenShown() { // the journals say that it is gone before it is there again
+	if f.hiddenThenShown() { // the journals must record the removal before the arrival
 		if err := f.reached(f.w.Timelines.Withdraw(ctx, []int64{post}, gain)); err != nil {
 			return nil, fmt.Errorf("withdraw post %d: %w", post, err)
 		}
 	}
 	if f.w.Now().Sub(ids.TimeOf(post)) > home.LateAfter {
-		// A client is told of what an earlier attempt pushed in time: it is not taken to have
-		// that while the job is there, unless the job is too old.
+		// An earlier attempt may have pushed the post in time. Clients still get its event: no
+		// client is assumed to have the post while the job exists, unless the job is too old.
 		unheard := f.job.Again && f.args.Widens() && f.w.Now().Sub(f.job.CreatedAt) > home.ForgetLate
 		late := timeline.Arrival{Post: post, Pulled: !f.pushes, Again: unheard}
 		slices.Sort(had)
@@ -396,8 +392,8 @@ func (f *fanOut) deliverPage(ctx context.Context, gain, had, muters []int64, all
 	return reached, nil
 }
 
-// editedFor has those of the users who mute words read again what an edited post says: it may
-// have such a word now, or no more. In an inbox it stays.
+// editedFor makes the users who mute words read the text of an edited post again, because the edit
+// may have added or removed a muted word. The post stays in their inboxes.
 func (f *fanOut) editedFor(ctx context.Context, users []int64) error {
 	muting, err := f.w.Visibility.MutedWords(ctx, users)
 	if err == nil {
@@ -418,12 +414,12 @@ func (f *fanOut) withdrawPage(ctx context.Context, lose, neverSaw []int64) error
 	return nil
 }
 
-// tellPage begins to tell the connections of the followers. It first waits until
-// those of the page before are told.
+// tellPage starts to notify the connections of the followers. It first waits until the previous
+// page has been notified.
 func (f *fanOut) tellPage(ctx context.Context, reached, lose, neverSaw []int64) {
 	f.telling.Go(func() error {
 		var err error
-		if f.hiddenThenShown() { // a client that read in between knows only that the post is there
+		if f.hiddenThenShown() { // a client that read meanwhile knows only that it has the post
 			_, err = f.tell(ctx, live.JournalChanged, reached)
 		}
 		if err == nil {
@@ -441,19 +437,19 @@ func (f *fanOut) tellPage(ctx context.Context, reached, lose, neverSaw []int64) 
 	})
 }
 
-// waitUntilTold waits until the connections of all pages up to here are told.
+// waitUntilTold waits until the connections of all pages so far have been notified.
 func (f *fanOut) waitUntilTold() error {
 	err := f.telling.Wait()
 	f.progress.Live += int(f.told.Swap(0))
 	return err
 }
 
-// hiddenThenShown reports whether this change hid the post from followers, and
-// another one has shown it again.
+// hiddenThenShown reports whether this change hid the post from followers and another change has
+// shown it again.
 func (f *fanOut) hiddenThenShown() bool { return f.args.HiddenThenShown(f.change.Current) }
 
-// tell publishes an event of the post to the users, and returns how many
-// connections there were. Those that could not be told are told by the next attempt.
+// tell publishes an event about the post to the users and returns the number of their connections.
+// The next attempt notifies those that could not be reached.
 func (f *fanOut) tell(ctx context.Context, kind live.Kind, users []int64) (int, error) {
 	if err := f.job.Confirm(ctx); err != nil {
 		return 0, err
@@ -475,8 +471,8 @@ func (f *fanOut) tell(ctx context.Context, kind live.Kind, users []int64) (int, 
 	return n, nil
 }
 
-// checkpoint stores how far the fan-out has come: for its author in the receipt,
-// for a later attempt in the state of the job.
+// checkpoint stores the progress: in the receipt for the author, and in the state of the job for a
+// later attempt.
 func (f *fanOut) checkpoint(ctx context.Context) error {
 	f.storedAt = time.Now()
 	if err := f.receipt(ctx); err != nil {
@@ -485,7 +481,7 @@ func (f *fanOut) checkpoint(ctx context.Context) error {
 	return f.job.Checkpoint(ctx, f.progress)
 }
 
-// since is what the lag counts from: the post, or its change.
+// since returns the time from which the lag counts: the time of the post, or of its change.
 func (f *fanOut) since() time.Time {
 	if f.job.Kind == job.PostCreated {
 		return ids.TimeOf(f.args.Post)

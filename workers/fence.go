@@ -10,9 +10,8 @@ import (
 	"tideline/live"
 )
 
-// recheckFenced looks again at those users whose relation to the author changed
-// while the post was on its way: the fan-out may have given them the post, or
-// taken it, by what the relation was before.
+// recheckFenced checks again the users whose relation to the author has changed since the job was
+// enqueued. The fan-out may have given them the post, or taken it, because of the old relation.
 func (f *fanOut) recheckFenced(ctx context.Context) error {
 	author := f.args.Author
 	var fenced []int64
@@ -23,21 +22,21 @@ func (f *fanOut) recheckFenced(ctx context.Context) error {
 		return err
 	})
 	if err != nil {
-		return f.reached(err) // the next attempt asks
+		return f.reached(err) // the next attempt asks again
 	}
 	if !whole || f.progress.Unwatched {
-		// Redis was wiped meanwhile. It may be anybody who has an inbox by now.
+		// Redis was wiped meanwhile. The fences may have named any user who has an inbox by now.
 		active, err := f.w.Timelines.ActiveUsers(ctx)
 		if err != nil {
 			return f.reached(f.w.Timelines.Masters().Tolerate(ctx, err))
 		}
-		delete(active, author) // nobody takes authors their own posts
+		delete(active, author) // authors always keep their own posts
 		fenced = slices.Collect(maps.Keys(active))
 	}
 	if len(fenced) == 0 {
 		return nil
 	}
-	// What the round goes by was read before all its pages.
+	// The inputs of the round were read before all its pages.
 	_, post, err := f.stored(ctx)
 	if err != nil {
 		return err
@@ -45,7 +44,7 @@ func (f *fanOut) recheckFenced(ctx context.Context) error {
 	if visibility.Of(post) != f.progress.Of {
 		return errPostChanged
 	}
-	for users := range slices.Chunk(fenced, f.w.PageSize()) {
+	for users := range slices.Chunk(fenced, f.w.PageSize) {
 		if err := f.job.Confirm(ctx); err != nil {
 			return err
 		}
@@ -56,11 +55,11 @@ func (f *fanOut) recheckFenced(ctx context.Context) error {
 	return nil
 }
 
-// rechecks is how often relations may change while a recheck writes what they were.
+// rechecks is how often recheck repeats its write if relations change meanwhile.
 const rechecks = 5
 
-// recheck makes the inboxes of users agree with their relations to the author,
-// until these are the same before and after the write.
+// recheck makes the inboxes of the users agree with their relations to the author. It repeats until
+// the relations are the same before and after the write, and fails after five writes.
 func (f *fanOut) recheck(ctx context.Context, users []int64) error {
 	post := f.args.Post
 	gain, saw, err := f.whoSees(ctx, users)
@@ -71,14 +70,14 @@ func (f *fanOut) recheck(ctx context.Context, users []int64) error {
 		lose := slices.DeleteFunc(slices.Clone(users), func(user int64) bool {
 			return contains(gain, user) || contains(saw, user)
 		})
-		// Reads hide the post already. The users who lose it by the change of the post
-		// were told so, page by page; a fan-out that is behind may have put it back since.
+		// Reads already hide the post. These users lose it because the post changed, and were told
+		// page by page. A fan-out that is behind may have put it back since.
 		if err := f.reached(f.w.Timelines.Erase(ctx, []int64{post}, saw)); err != nil {
 			return fmt.Errorf("erase post %d: %w", post, err)
 		}
-		// The others lose it by a change of the relation. A client that was shown it before
-		// reads its timeline again: the reconciler of that change may find the inbox done,
-		// and tell nobody.
+		// The others lose it because the relation changed. A client that has shown the post must
+		// read its timeline again: the reconciler of that change may find nothing left to remove,
+		// and then notifies nobody.
 		if err := f.reached(f.w.Timelines.RemoveUnjournaled(ctx, []int64{post}, lose)); err != nil {
 			return fmt.Errorf("remove post %d: %w", post, err)
 		}
@@ -91,7 +90,7 @@ func (f *fanOut) recheck(ctx context.Context, users []int64) error {
 			}
 		}
 		before := gain
-		// A relation that changes from here on has a job that writes after this.
+		// A relation that changes from here on has a job that writes later.
 		if gain, saw, err = f.whoSees(ctx, users); err == nil && slices.Equal(before, gain) {
 			return nil
 		}
@@ -99,9 +98,8 @@ func (f *fanOut) recheck(ctx context.Context, users []int64) error {
 	return fmt.Errorf("the relations of %d do not come to rest", f.args.Author)
 }
 
-// whoSees returns those of the users into whose timelines the post belongs, and those
-// in whose timelines it no longer belongs because of the change of the post, both in
-// ascending order.
+// whoSees returns the users to whose timelines the post belongs, and the users to whose timelines
+// it no longer belongs because the post changed. Both are in ascending order.
 func (f *fanOut) whoSees(ctx context.Context, users []int64) (sees, saw []int64, err error) {
 	followers, err := f.w.Visibility.Among(ctx, f.author, f.change, users)
 	for _, follower := range followers {
@@ -117,7 +115,7 @@ func (f *fanOut) whoSees(ctx context.Context, users []int64) (sees, saw []int64,
 	return sees, saw, err
 }
 
-// contains reports whether the user is one of those in ascending order.
+// contains reports whether users, which is in ascending order, contains user.
 func contains(users []int64, user int64) bool {
 	_, found := slices.BinarySearch(users, user)
 	return found

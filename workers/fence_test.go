@@ -23,14 +23,14 @@ import (
 	"tideline/workers"
 )
 
-// stop stops a worker once, before it sends a pipeline for an inbox.
+// stop suspends a worker once, before it sends a pipeline for an inbox.
 type stop struct {
 	inbox         string
-	after         int // so many such pipelines pass before
+	after         int // so many such pipelines pass first
 	reached, goOn chan struct{}
 }
 
-// stopper is where the workers of a test are stopped.
+// stopper suspends the workers of a test.
 type stopper struct{ next atomic.Pointer[stop] }
 
 // byWorker marks the contexts of workers.
@@ -52,8 +52,8 @@ func (s *stopper) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 	}
 }
 
-// pairOfFriends is an author and a follower who follow each other, with workers
-// that can be stopped before they write to the follower's inbox.
+// pairOfFriends is an author and a follower who follow each other, with workers that can be
+// suspended before they write to the follower's inbox.
 type pairOfFriends struct {
 	*feedtest.World
 	t                *testing.T
@@ -76,7 +76,7 @@ func newPairOfFriends(t *testing.T, s *storage.Stores) *pairOfFriends {
 	return p
 }
 
-// becomeFriends replaces the two by new users with empty inboxes.
+// becomeFriends replaces both users with new ones that have empty inboxes.
 func (p *pairOfFriends) becomeFriends(t *testing.T) {
 	p.t, p.built = t, nil
 	for _, v := range []*account.Viewer{&p.author, &p.follower} {
@@ -93,14 +93,14 @@ func (p *pairOfFriends) becomeFriends(t *testing.T) {
 	require.NoError(t, p.Home.BuildInbox(p.Ctx, p.follower.ID))
 }
 
-// stopNext stops the next worker that is about to write to the follower's inbox.
+// stopNext suspends the next worker that is about to write to the follower's inbox.
 func (p *pairOfFriends) stopNext() *stop {
 	at := &stop{inbox: timeline.Inbox(p.follower.ID).String() + ":z", reached: make(chan struct{}), goOn: make(chan struct{})}
 	p.stopper.next.Store(at)
 	return at
 }
 
-// wait waits until a worker is stopped there.
+// wait waits until a worker is suspended there.
 func (at *stop) wait(t *testing.T) {
 	t.Helper()
 	select {
@@ -110,14 +110,14 @@ func (at *stop) wait(t *testing.T) {
 	}
 }
 
-// do lets one of the two follow, block or mute the other, or undo that.
+// do makes one of the two follow, block or mute the other, or undo that.
 func (p *pairOfFriends) do(do func(context.Context, account.Viewer, int64) (*ent.User, error), one, other account.Viewer) {
 	p.t.Helper()
 	_, err := do(p.Ctx, one, other.ID)
 	require.NoError(p.t, err)
 }
 
-// drainButOne waits until the stopped worker's job is the only one left.
+// drainButOne waits until the suspended worker's job is the only one left.
 func (p *pairOfFriends) drainButOne() {
 	p.t.Helper()
 	require.Eventually(p.t, func() bool {
@@ -126,8 +126,7 @@ func (p *pairOfFriends) drainButOne() {
 	}, 30*time.Second, time.Millisecond)
 }
 
-// wipe wipes Redis when the stopped worker's job is the only one left. Then both
-// users read.
+// wipe wipes Redis when the suspended worker's job is the only one left. Then both users read.
 func (p *pairOfFriends) wipe() {
 	p.t.Helper()
 	p.drainButOne()
@@ -157,8 +156,7 @@ func (p *pairOfFriends) delete(id int64) {
 	require.NoError(p.t, p.Feed.DeletePost(p.Ctx, p.author, id))
 }
 
-// followerInbox returns the ids in the follower's inbox, whether a read would show
-// these posts or not.
+// followerInbox returns the ids in the follower's inbox, even those that a read would not show.
 func (p *pairOfFriends) followerInbox() []int64 {
 	p.t.Helper()
 	return p.inbox(p.follower)
@@ -172,9 +170,9 @@ func (p *pairOfFriends) inbox(v account.Viewer) []int64 {
 	return ids
 }
 
-// A worker is stopped after it has read a post and its followers, before it writes
-// to an inbox. Meanwhile something changes in SQL, and all jobs that follow from it
-// are done. When the worker has gone on, the inbox agrees with SQL.
+// A worker is suspended after it has read a post and its followers, before it writes to an inbox.
+// Meanwhile something changes in SQL, and all jobs that follow are done. After the worker has
+// continued, the inbox agrees with SQL.
 func TestStoppedWorkerDoesNotUndoWhatHappenedMeanwhile(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, stopWorkers)
@@ -184,10 +182,10 @@ func stopWorkers(t *testing.T, s *storage.Stores) {
 	p := newPairOfFriends(t, s)
 	for _, test := range []struct {
 		name string
-		// before happens to a post that has arrived; the worker that does the job of
-		// the last of these is stopped. Nil: the worker that brings the post is.
+		// before happens to a post that has arrived, and the worker that does the last job of it is
+		// suspended. If before is nil, the worker that delivers the post is suspended.
 		before []func(p *pairOfFriends, post int64)
-		// meanwhile happens while the worker is stopped.
+		// meanwhile happens while the worker is suspended.
 		meanwhile func(p *pairOfFriends, post int64)
 		stays     bool // the post is in the inbox at the end
 		author    bool // the author has an inbox too, and the post is in it at the end
@@ -269,10 +267,9 @@ func stopWorkers(t *testing.T, s *storage.Stores) {
 	}
 }
 
-// A post is hidden while its fan-out is under way, to a follower whose relation to the
-// author changed lately. The fan-out puts it back where the job of the change has taken
-// it out, and that job's recheck finds it there. The journal has told of it: a client
-// need not read again.
+// A post is hidden during its fan-out, from a follower whose relation to the author changed lately.
+// The fan-out puts the post back after the job of the change has removed it, and the recheck of
+// that job finds it there. The journal has recorded the removal, so a client need not read again.
 func TestPostPutBackByASlowFanoutLeavesTheJournalWhole(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
@@ -285,7 +282,7 @@ func TestPostPutBackByASlowFanoutLeavesTheJournalWhole(t *testing.T) {
 		post := p.post(schema.Public)
 		push.wait(t)
 		recheckOfChange := p.stopNext()
-		recheckOfChange.after = 1 // it takes the post out of the inbox, and is stopped at its recheck
+		recheckOfChange.after = 1 // it removes the post from the inbox, and is suspended at its recheck
 		p.change(post, schema.Private)
 		recheckOfChange.wait(t)
 		recheckOfPush := p.stopNext()
@@ -309,9 +306,9 @@ func TestPostPutBackByASlowFanoutLeavesTheJournalWhole(t *testing.T) {
 	})
 }
 
-// A worker that makes an inbox agree with a relation is stopped after it has read
-// SQL, before it writes. All jobs that follow from what happens meanwhile are done,
-// and the relation may be the same again.
+// A worker that makes an inbox agree with a relation is suspended after it has read SQL, before it
+// writes. All jobs that follow from the changes meanwhile are done, and the relation may be the
+// same again.
 func TestStoppedSyncDoesNotUndoWhatHappenedMeanwhile(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
@@ -319,8 +316,8 @@ func TestStoppedSyncDoesNotUndoWhatHappenedMeanwhile(t *testing.T) {
 		sql := func(err error) { require.NoError(t, err) }
 		for _, test := range []struct {
 			name string
-			// before happens before the relation is read, and reaches no inbox;
-			// between after that, and before posts are read.
+			// before happens before the relation is read, and reaches no inbox. between happens
+			// after that, and before posts are read.
 			before, between func(post int64)
 			meanwhile       func(post int64) // before it writes
 			stays           bool             // the post is in the inbox at the end
@@ -384,7 +381,7 @@ func TestStoppedSyncDoesNotUndoWhatHappenedMeanwhile(t *testing.T) {
 					test.between(post)
 				}
 				second := p.stopNext()
-				second.after = 1 // it looks at the inbox, and is stopped at the write
+				second.after = 1 // it reads the inbox, and is suspended at the write
 				close(first.goOn)
 				second.wait(t)
 				test.meanwhile(post)

@@ -8,30 +8,36 @@ import (
 	"tideline/ent"
 )
 
-// maxFollowerParts is how many parts a follower scan is divided into at most.
+// maxFollowerParts is the largest number of parts of a follower scan.
 const maxFollowerParts = 32
 
-// followerPart is a part of a follower scan that is gone through by itself. It is in the payload of a job: its
-// names in JSON must not change. The zero Part is the whole.
+// followerPart is a part of a follower scan. It is in the payload of a job, so its JSON names must
+// not change. The zero value is the whole scan.
 type followerPart struct {
 	Number int `json:"number"` // from 1
-	Of     int `json:"of"`     // so many parts
-	// Start is where the part begins, and After the follow with which the next one does; 0: the
-	// part ends with the oldest. Parts that go through the active users have the same start.
+	Of     int `json:"of"`     // number of parts
+	// Start is where the part begins. After is the follow at which the next part begins; 0 means
+	// that this part ends with the oldest follow. Parts that walk the active users have the same
+	// Start.
 	Start scanPosition `json:"start"`
 	After int64        `json:"after,omitempty"`
 }
 
-// has reports whether the part has the user, whose follow is within it. Lists of the active
-// users differ from one moment to the next: these belong to parts by their ids.
+// has reports whether the part includes the user, whose follow is within its range. The lists of
+// active users change all the time, so parts that walk them divide the users by id.
 func (p followerPart) has(user int64) bool {
-	return !p.Start.ByActivity || user%int64(p.Of) == int64(p.Number-1)
+	return !p.Start.ByActivity || spread(user)%uint64(p.Of) == uint64(p.Number-1)
 }
 
-// divide divides what is left of the author's follower scan after the page into parts with about so
-// many users each. It returns nil if it would be a single one.
+// spread mixes the bits of an id (Fibonacci hashing: Knuth, volume 3, 6.4). The lowest twelve bits
+// of ids that were generated one at a time are equal, so the remainder of the id itself would put
+// all users into one part.
+func spread(id int64) uint64 { return uint64(id) * 0x9E3779B97F4A7C15 >> 32 }
+
+// divide divides the rest of the author's follower scan, after the page, into parts of about size
+// users. It returns nil if there would be only one part.
 //
-// Cost: none if it goes through the active users; else one query, which reads the rest of the
+// Cost: none if the scan walks the active users, otherwise one query that reads the rest of the
 // author's follows by index.
 func (s *followerScans) divide(ctx context.Context, author *ent.User, after followerPage, size int) ([]followerPart, error) {
 	n := min((after.rest+size-1)/size, maxFollowerParts)
@@ -54,7 +60,7 @@ func (s *followerScans) divide(ctx context.Context, author *ent.User, after foll
 	}
 	parts := make([]followerPart, len(ends)+1)
 	start := after.After
-	start.RecentLeft = 0 // each part comes by its own
+	start.RecentLeft = 0 // each part counts its own
 	for i, end := range append(ends, 0) {
 		parts[i] = followerPart{Number: i + 1, Of: len(parts), Start: start, After: end}
 		start.Before = end + 1
@@ -62,13 +68,13 @@ func (s *followerScans) divide(ctx context.Context, author *ent.User, after foll
 	return parts, nil
 }
 
-// apart returns those of the author's follows before the given one, 0: of all, that have so many
-// between each other.
+// apart returns every nth follow of the author below before, in descending order. before 0 means
+// all follows.
 func (s *followerScans) apart(ctx context.Context, author, before int64, n int) (follows []int64, err error) {
 	if before == 0 {
 		before = math.MaxInt64
 	}
-	// A window over all of them takes five times as long.
+	// A window function over all follows takes five times as long.
 	next := "(SELECT id FROM follows WHERE followee_id = $1 AND id < %s ORDER BY id DESC LIMIT 1 OFFSET $3)"
 	found, err := s.db.QueryContext(ctx, "WITH RECURSIVE apart(id) AS (SELECT "+fmt.Sprintf(next, "$2")+
 		" UNION ALL SELECT "+fmt.Sprintf(next, "apart.id")+" FROM apart WHERE id IS NOT NULL) SELECT id FROM apart WHERE id IS NOT NULL",

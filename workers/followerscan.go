@@ -16,83 +16,81 @@ import (
 	"tideline/timeline"
 )
 
-// followerScans begins follower scans. It is safe for concurrent use.
+// followerScans starts follower scans. It is safe for concurrent use.
 type followerScans struct {
 	db         *ent.Client
 	visibility *visibility.Reader
 	timelines  *timeline.Store
-	pageSize   int // that was configured
+	pageSize   int // the configured size
 	audiences  *together.Questions[visibility.Followed, visibility.Page]
 
 	mu     sync.Mutex
-	lists  *activeLists // of the fan-out that was the last to need them
-	forget *time.Timer  // forgets them
+	lists  *activeLists // of the fan-out that used them last
+	forget *time.Timer  // drops lists
 }
 
-// newFollowerScans returns the followerScans of a process whose pages have this size, unless begin is told another.
+// newFollowerScans returns the followerScans of a process. pageSize is the configured page size.
 func newFollowerScans(db *ent.Client, v *visibility.Reader, t *timeline.Store, pageSize int) *followerScans {
 	return &followerScans{db: db, visibility: v, timelines: t, pageSize: pageSize, audiences: together.NewQuestions(v.Audiences)}
 }
 
-// smallAudience is the most followers of an author whose follower scans ask SQL together with others.
+// smallAudience is the largest follower count for which fan-outs share SQL statements and
+// pipelines.
 const smallAudience = 250
 
-// followerScan goes through those followers of an author who may have an inbox or a
-// connection: a page at a time, from a position on, the most recently active
-// first. The numbers of followers and of active users decide how:
+// followerScan goes through the followers of an author who may have an inbox or a connection. It
+// reads page by page from a position, the most recently active followers first. The numbers of
+// followers and active users decide how it walks:
 //
-//   - Far fewer users are active than follow: it goes through the active users,
-//     and asks SQL which of them follow.
-//   - About as many are active: it begins with one page of the most recently
-//     active followers. Then it goes through all followers, with the set of
-//     active users in memory.
-//   - Far more are active: it goes through the followers, some pages at a time,
-//     and asks Redis which of them are active, and how recently.
-//   - The followers fit into one page: it reads that, and asks nothing.
+//   - Far fewer users are active than follow: it walks the active users and asks SQL
+//     which of them follow.
+//   - About as many are active: it begins with one page of the most recently active
+//     followers. Then it walks all followers, with the set of active users in memory.
+//   - Far more are active: it walks the followers, several pages at a time, and asks
+//     Redis which of them are active, and how recently.
+//   - The followers fit into one page: it reads that page and asks nothing.
 type followerScan struct {
 	*followerScans
 	scanStart
 	position scanPosition
-	large    bool // several pages
+	large    bool // more than one page
 
-	active    []timeline.Activity // still to go through, if position.ByActivity
-	inMemory  bool                // activeSet is used
+	active    []timeline.Activity // the users still to visit, if position.ByActivity
+	inMemory  bool                // the scan uses activeSet
 	loaded    func() error        // waits until activeSet is complete
 	activeSet map[int64]struct{}  // all active users
-	recentSet map[int64]struct{}  // the most recently active, whose page came first
+	recentSet map[int64]struct{}  // the most recently active, whose page was first
 	muters    map[int64]bool      // of the author, if large
-	total     int                 // about how many users there are to go through
+	total     int                 // about how many users the scan visits
 }
 
 const (
-	// readsPerLookUp is how many followers an index range reads in the time of one
-	// look-up.
+	// readsPerLookUp is how many followers an index range reads in the time of one look-up.
 	readsPerLookUp = 20
-	// maxActiveShare is how many active users for each follower are still worth
-	// reading into memory.
+	// maxActiveShare is the largest number of active users per follower for which the set of active
+	// users is read into memory.
 	maxActiveShare = 4
-	// sortedPages is how many pages of followers are ordered by activity at a time.
+	// sortedPages is how many pages of followers are read and sorted by activity at a time.
 	sortedPages = 4
 )
 
-// maxClockSkew is the most by which the clocks of two processes may differ.
+// maxClockSkew is the largest difference between the clocks of two processes that is allowed for.
 const maxClockSkew = 5 * time.Minute
 
-// scanPosition is how far a followerScan has come. It is part of the state of a job:
-// its names in JSON must not change.
+// scanPosition is how far a followerScan has come. It is part of the state of a job, so its JSON
+// names must not change.
 type scanPosition struct {
-	// Before is the follow that the next page of followers starts before; 0 at the
-	// beginning.
+	// Before is the follow below which the next page of followers begins; 0 at the beginning.
 	Before int64 `json:"Before"`
-	// RecentDone says that the page of the most recently active followers is done.
-	// RecentLeft is how many of these the follower scan has still to come by.
+	// RecentDone says that the page of the most recently active followers is done. RecentLeft is
+	// how many of them the scan has yet to meet again among all followers.
 	RecentDone bool `json:"Latest"`
 	RecentLeft int  `json:"Ahead"`
 
-	Seen int `json:"Seen"` // how many users the follower scan has come by, followers or not
+	Seen int `json:"Seen"` // how many users the scan has visited, followers or not
 
-	// ByActivity says that the follower scan goes through the active users: down from the
-	// deadline From, as far as the deadline Until by now.
+	// ByActivity says that the scan walks the active users, from the deadline From downwards. It
+	// has reached the deadline Until.
 	ByActivity bool  `json:"ByActivity"`
 	From       int64 `json:"From"`
 	Until      int64 `json:"Until"`
@@ -102,27 +100,27 @@ type scanPosition struct {
 type followerPage struct {
 	Followers []visibility.Follower // with the verdict on the post
 	AllActive bool                  // all of them are known to be active
-	Left      error                 // says of whom it is not known whether they are active
-	Half      bool                  // with this page half of the follower scan is done
+	Left      error                 // an Unreached with the users whose activity is unknown
+	Half      bool                  // half of the scan is done with this page
 	End       bool                  // this page is the last
-	After     scanPosition          // where the follower scan goes on after this page
+	After     scanPosition          // where the scan continues
 	Err       error
-	rest      int // about how many users come after it
+	rest      int // about how many users follow after this page
 }
 
-// scanStart says which follower scan is asked for.
+// scanStart says which follower scan to begin.
 type scanStart struct {
-	Job      *queue.Job // whose attempt it is
+	Job      *queue.Job // of the attempt
 	Author   *ent.User
-	Post     int64 // that is fanned out
+	Post     int64 // the post that is fanned out
 	Part     followerPart
-	At       scanPosition // where it goes on
+	At       scanPosition // where to continue
 	PageSize int
 }
 
 // begin returns the follower scan.
 //
-// Cost: none for one page; else two round trips to Redis, or a list of the active users.
+// Cost: none for one page, otherwise two round trips to Redis or a list of the active users.
 func (s *followerScans) begin(ctx context.Context, w scanStart) (*followerScan, error) {
 	author, at := w.Author, w.At
 	r := &followerScan{followerScans: s, scanStart: w, position: at, total: author.FollowerCount}
@@ -139,12 +137,10 @@ func (s *followerScans) begin(ctx context.Context, w scanStart) (*followerScan, 
 		return r.withoutActivity(err)
 	}
 	begun := at != scanPosition{}
-	// A process of the version before ends at once where an audience that was gone through by
-	// activity fits into its page. It may be next, and has the configured size.
 	r.position.ByActivity = at.ByActivity || !begun && author.FollowerCount > s.pageSize && count < author.FollowerCount/readsPerLookUp
 	if !r.position.ByActivity {
-		// One that had larger pages, or no list of the active users, came by some of the most
-		// recently active followers in their turn.
+		// An earlier attempt with larger pages, or without a list of active users, has visited some
+		// of the most recently active followers in the order of the follows.
 		r.position.RecentDone = at.RecentDone || begun
 		r.inMemory = count <= maxActiveShare*author.FollowerCount
 		return r, nil
@@ -157,8 +153,8 @@ func (s *followerScans) begin(ctx context.Context, w scanStart) (*followerScan, 
 	if !begun && len(active) > 0 {
 		r.position.From = active[0].Until
 	}
-	// An earlier attempt has done the users between the two deadlines. The margin is for users
-	// who have read since by a clock that is behind.
+	// An earlier attempt has done the users between the two deadlines. The margin allows for users
+	// who have visited since through a process whose clock is behind.
 	visited := at.From - maxClockSkew.Milliseconds()
 	for _, a := range active {
 		if done := begun && a.Until > at.Until && a.Until <= visited; !done && w.Part.has(a.User) {
@@ -174,9 +170,8 @@ func (r *followerScan) shared() *activeLists {
 	return r.listsOf(postFanOut{r.Post, r.Job.CreatedAt.UnixMicro()}, r.Job.Again)
 }
 
-// withoutActivity returns the follower scan that goes through all followers, because a list of
-// the active users cannot be had. It fails if that is for another reason than a part of
-// a cluster that cannot be reached.
+// withoutActivity makes the scan walk all followers, because a list of active users is not
+// available. It returns err unless the cause is a part of a cluster that cannot be reached.
 func (r *followerScan) withoutActivity(err error) (*followerScan, error) {
 	if !timeline.SomeUnreached(err) {
 		return nil, err
@@ -188,17 +183,17 @@ func (r *followerScan) withoutActivity(err error) (*followerScan, error) {
 	return r, nil
 }
 
-// restCount is about how many users the follower scan has still to come by.
+// restCount returns about how many users the scan has yet to visit.
 func (r *followerScan) restCount() int { return r.total - r.position.Seen }
 
-// first reads the first page of all by itself, for a follower scan that may be divided behind it.
+// first reads only the first page, of a scan that may be divided after it.
 func (r *followerScan) first(ctx context.Context, c visibility.PostChange) followerPage {
 	r.loaded = func() error { return nil }
 	return r.next(ctx, c)
 }
 
-// read sends the pages until the last, or the first that fails. It reads the next
-// page while the receiver works on the one before.
+// read sends pages to the channel until the last one or the first one that fails. It reads the next
+// page while the receiver works on the previous one.
 func (r *followerScan) read(ctx context.Context, c visibility.PostChange, to chan<- followerPage) {
 	defer close(to)
 	var loading errgroup.Group
@@ -262,7 +257,7 @@ func (r *followerScan) recentFollowers(ctx context.Context, c visibility.PostCha
 	chunk, err := r.timelines.RecentlyActive(ctx, r.PageSize)
 	if err != nil {
 		if p.Err = r.timelines.Masters().Tolerate(ctx, err); timeline.SomeUnreached(p.Err) {
-			p.Err = nil // they come in their turn
+			p.Err = nil // they are visited with the other followers
 		}
 		return p
 	}
@@ -279,8 +274,7 @@ func (r *followerScan) recentFollowers(ctx context.Context, c visibility.PostCha
 	return p
 }
 
-// followersAmong reads the followers among the users, and keeps the order of the
-// users.
+// followersAmong returns the followers among the users, in the order of the users.
 func (r *followerScan) followersAmong(ctx context.Context, c visibility.PostChange, chunk []timeline.Activity) ([]visibility.Follower, error) {
 	rank := make(map[int64]int, len(chunk))
 	users := make([]int64, len(chunk))
@@ -295,13 +289,11 @@ func (r *followerScan) followersAmong(ctx context.Context, c visibility.PostChan
 	return followers, nil
 }
 
-// nextFollowers reads the next followers. Of a large audience it keeps the active
-// ones only.
+// nextFollowers reads the next followers. For a large audience it returns only the active ones.
 func (r *followerScan) nextFollowers(ctx context.Context, c visibility.PostChange) (p followerPage) {
 	limit := r.PageSize
 	if r.large && r.muters == nil {
-		// A user who mutes or unmutes the author from now on is fenced, and checked
-		// again at the end.
+		// Users who mute or unmute the author from now on are fenced and checked again at the end.
 		if r.muters, p.Err = r.visibility.Muters(ctx, r.Author.ID); p.Err != nil {
 			return p
 		}
@@ -339,8 +331,8 @@ func (r *followerScan) nextFollowers(ctx context.Context, c visibility.PostChang
 	return p
 }
 
-// audience is visibility.Reader.Audience of the author from the position, with the muters
-// of a large audience. Those who begin a small one ask together.
+// audience reads followers from the position, like visibility.Reader.Audience. For a large audience
+// it passes the muters. First reads of small audiences share a statement.
 func (r *followerScan) audience(ctx context.Context, c visibility.PostChange, limit int) ([]visibility.Follower, int64, error) {
 	if r.Job.Again || r.large || r.position.Before != 0 || r.Author.FollowerCount > smallAudience {
 		return r.visibility.Audience(ctx, r.Author.ID, c, r.muters, r.position.Before, r.Part.After, limit)
@@ -349,7 +341,7 @@ func (r *followerScan) audience(ctx context.Context, c visibility.PostChange, li
 	return p.Followers, p.Next, err
 }
 
-// activeOf returns those of the followers who are active, the most recent first.
+// activeOf returns the active ones among the followers, most recently active first.
 func (r *followerScan) activeOf(ctx context.Context, followers []visibility.Follower) ([]visibility.Follower, error) {
 	ids := make([]int64, len(followers))
 	found := make(map[int64]visibility.Follower, len(followers))

@@ -14,18 +14,18 @@ import (
 	"tideline/timeline"
 )
 
-// forgotten is the state of a PostGivenUp. Its names in JSON must not change.
+// forgotten is the state of a PostGivenUp job. Its JSON names must not change.
 type forgotten struct {
-	Before int64 `json:"Before"` // the follow that the next page starts before; 0 at the beginning
+	Before int64 `json:"Before"` // the next page has follows below this id; 0 at the beginning
 	outstanding
 }
 
-// postGivenUp handles a post whose fan-out, or whose change, was given up, and an author
-// who is hidden, or shown again. Nobody knows whom the post reached, and an inbox that was
-// built while the author was hidden lacks the author's posts. All inboxes that it was for
-// become missing, and so do the author's own feeds: their next reads have SQL's answer.
-// Readers who merge the author know of the latest post. Whoever is connected is told to
-// read again. It is never given up because something cannot be reached.
+// postGivenUp handles a post whose fan-out or change was given up, and an author who was hidden or
+// shown again. It is unknown which inboxes the post reached, and an inbox that was built while the
+// author was hidden lacks the author's posts. So postGivenUp makes the inboxes of all followers and
+// the author's own feeds Missing, and the next reads take them from SQL. It raises the author's
+// latest post id for readers who merge the author's outbox, and tells connected users to read
+// again. The job is never given up because Redis or SQL cannot be reached.
 func (w *Workers) postGivenUp(ctx context.Context, j *queue.Job) error {
 	var args job.Post
 	var p forgotten
@@ -33,7 +33,7 @@ func (w *Workers) postGivenUp(ctx context.Context, j *queue.Job) error {
 		return err
 	}
 	f := &forgetting{w: w, forgotten: p}
-	// The author's own feeds come in each attempt.
+	// The author's own feeds are repeated in each attempt.
 	masters := w.Timelines.Masters()
 	err := f.later(ctx, masters.Try(ctx, func(ctx context.Context) error { return w.raiseLatest(ctx, args.Author) }))
 	if err == nil {
@@ -47,7 +47,7 @@ func (w *Workers) postGivenUp(ctx context.Context, j *queue.Job) error {
 			return err
 		}
 		var users []int64
-		if users, f.Before, err = w.Visibility.FollowersOfMany(ctx, []int64{args.Author}, f.Before, w.PageSize()); err != nil {
+		if users, f.Before, err = w.Visibility.FollowersOfMany(ctx, []int64{args.Author}, f.Before, w.PageSize); err != nil {
 			break
 		}
 		if err = f.forget(ctx, args.Author, users); err != nil {
@@ -66,8 +66,8 @@ func (w *Workers) postGivenUp(ctx context.Context, j *queue.Job) error {
 	return queue.Unavailable(fmt.Errorf("forget inboxes: %w", err))
 }
 
-// raiseLatest has readers who merge the author know of the author's latest post, which
-// the fan-out may not have told Redis.
+// raiseLatest stores the id of the author's latest post in Redis, for readers who merge the
+// author's outbox. The fan-out may not have done so.
 func (w *Workers) raiseLatest(ctx context.Context, author int64) error {
 	u, err := w.DB.User.Query().Where(user.ID(author)).Select(user.FieldLastPostID).Only(ctx)
 	if ent.IsNotFound(err) {
@@ -79,14 +79,14 @@ func (w *Workers) raiseLatest(ctx context.Context, author int64) error {
 	return w.Timelines.RaiseLatest(ctx, author, u.LastPostID)
 }
 
-// forgetting is one attempt to make inboxes missing.
+// forgetting is one attempt to make inboxes Missing.
 type forgetting struct {
 	w *Workers
 	forgotten
-	reason error // why there is something left for the next attempt
+	reason error // why users are left for the next attempt
 }
 
-// forget makes the inboxes of the users missing, and tells the users to read again.
+// forget makes the inboxes of the users Missing and tells the users to read again.
 func (f *forgetting) forget(ctx context.Context, author int64, users []int64) error {
 	inboxes := f.Only.of(users)
 	if err := f.later(ctx, f.w.Timelines.Forget(ctx, inboxes)); err != nil {
@@ -100,8 +100,8 @@ func (f *forgetting) forget(ctx context.Context, author int64, users []int64) er
 	return f.later(ctx, err)
 }
 
-// later returns nil if err is nil, or says that a part of a cluster cannot be reached:
-// that part is left to the next attempt.
+// later returns nil if err is nil or says that a part of a cluster cannot be reached. In the second
+// case it records that part for the next attempt.
 func (f *forgetting) later(ctx context.Context, err error) error {
 	var some *timeline.Unreached
 	if err = f.w.Timelines.Masters().Tolerate(ctx, err); !errors.As(err, &some) {
@@ -111,8 +111,8 @@ func (f *forgetting) later(ctx context.Context, err error) error {
 	return nil
 }
 
-// relationGivenUp handles a changed relation whose job was given up: the inboxes that
-// depend on it become missing.
+// relationGivenUp handles a changed relation whose job was given up. It makes the inboxes that
+// depend on the relation Missing.
 func (w *Workers) relationGivenUp(ctx context.Context, j *queue.Job) error {
 	var args job.Relation
 	if err := decode(j, &args, nil); err != nil {
@@ -129,9 +129,9 @@ func (w *Workers) relationGivenUp(ctx context.Context, j *queue.Job) error {
 	return nil
 }
 
-// inboxesStale handles many changed relations: the inboxes of all their users become
-// missing, and whoever is connected is told to read again. It is never given up because
-// something cannot be reached.
+// inboxesStale handles many relations that changed at once. It makes the inboxes of all their users
+// Missing and tells connected users to read again. The job is never given up because something
+// cannot be reached.
 func (w *Workers) inboxesStale(ctx context.Context, j *queue.Job) error {
 	var args job.Users
 	if err := decode(j, &args, nil); err != nil {
@@ -144,16 +144,15 @@ func (w *Workers) inboxesStale(ctx context.Context, j *queue.Job) error {
 	return nil
 }
 
-// everybody is the state of a FeedsStale. Its names in JSON must not change.
+// everybody is the state of a FeedsStale job. Its JSON names must not change.
 type everybody struct {
-	Inboxes bool  `json:"Inboxes,omitempty"` // the outboxes are done
-	After   int64 `json:"After"`             // the user that the next page starts behind
+	Inboxes bool  `json:"Inboxes,omitempty"` // all outboxes are done
+	After   int64 `json:"After"`             // the next page has users above this id
 }
 
-// feedsStale handles a job that was discarded, of which nobody knows whose feeds it was
-// for. First all outboxes become missing, with what is known of authors' latest posts, and
-// then all inboxes; whoever is connected is told to read again. It is never given up
-// because something cannot be reached.
+// feedsStale handles a discarded job whose users are unknown. It makes all outboxes Missing,
+// together with the latest post ids of authors, and then all inboxes. It tells connected users to
+// read again. The job is never given up because something cannot be reached.
 func (w *Workers) feedsStale(ctx context.Context, j *queue.Job) error {
 	var p everybody
 	if err := decode(j, &struct{}{}, &p); err != nil {
@@ -165,7 +164,7 @@ func (w *Workers) feedsStale(ctx context.Context, j *queue.Job) error {
 			return err
 		}
 		var users []int64
-		size := w.PageSize()
+		size := w.PageSize
 		if users, err = w.DB.User.Query().Where(user.IDGT(p.After)).Order(user.ByID()).Limit(size).IDs(ctx); err != nil {
 			break
 		}

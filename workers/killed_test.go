@@ -16,11 +16,11 @@ import (
 	"tideline/storage/storagetest"
 )
 
-// mortal is a process that does nothing more once it is killed.
+// mortal is a process that does nothing after it is killed.
 type mortal struct{ killed, over chan struct{} }
 
-// newMortal starts the workers of a process. Before is called before each of its
-// pipelines that pushes a post or, with takes, takes one out.
+// newMortal starts the workers of a process. It calls before ahead of each pipeline that pushes a
+// post or, with takes, removes one.
 func newMortal(t *testing.T, a *audience, takes bool, before func(m *mortal, ctx context.Context, n int64) error) {
 	opts, err := redis.ParseURL(storagetest.Config(a.Stores).RedisURL)
 	require.NoError(t, err)
@@ -52,13 +52,13 @@ func (m *mortal) dead(ctx context.Context) error {
 	}
 }
 
-// die kills the process, which does not do what it was about to do.
+// die kills the process, which does not complete the current pipeline.
 func (m *mortal) die(ctx context.Context) error {
 	close(m.killed)
 	return m.dead(context.WithoutCancel(ctx))
 }
 
-// drainButOne waits until the stopped worker's job is the only one left.
+// drainButOne waits until the suspended worker's job is the only one left.
 func (a *audience) drainButOne(t *testing.T) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -67,8 +67,7 @@ func (a *audience) drainButOne(t *testing.T) {
 	}, 30*time.Second, time.Millisecond)
 }
 
-// Another worker goes on with the fan-out of a killed one, and does not repeat what
-// that had done.
+// Another worker resumes the fan-out of a killed one and does not repeat its work.
 func TestKilledWorkersFanOutGoesOn(t *testing.T) {
 	t.Parallel()
 	a := newIdleAudience(t, storagetest.Real(t), 42, 42)
@@ -93,9 +92,9 @@ func TestKilledWorkersFanOutGoesOn(t *testing.T) {
 	require.LessOrEqual(t, heir.inboxes.Load(), int64(42-4*5+5), "not all over again")
 }
 
-// A worker is stopped before it pushes a post. The post is hidden, and all jobs that
-// follow from that are done. Then the worker goes on, and is killed: after some
-// pages with a checkpoint, or after one page without.
+// A worker is suspended before it pushes a post. The post is hidden, and all jobs that follow are
+// done. Then the worker continues and is killed: after some pages with a checkpoint, or after one
+// page without.
 func TestKilledWorkerLeavesNoHiddenPost(t *testing.T) {
 	t.Parallel()
 	for _, followers := range []int{5, 42} {
@@ -144,8 +143,8 @@ func TestKilledWorkerLeavesNoHiddenPost(t *testing.T) {
 	}
 }
 
-// A worker that hides a post is stopped, and the post is shown again. Then the
-// worker goes on, takes the post out of some inboxes, and is killed.
+// A worker that hides a post is suspended, and the post is shown again. Then the worker continues,
+// removes the post from some inboxes, and is killed.
 func TestKilledWorkerLeavesNoHole(t *testing.T) {
 	t.Parallel()
 	a := newIdleAudience(t, storagetest.Real(t), 42, 42)

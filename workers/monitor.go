@@ -5,26 +5,25 @@ import (
 	"time"
 )
 
-// Health is what the monitor finds in one period.
+// Health is the result of one period of the monitor.
 type Health struct {
-	// Sampled is how many timelines were compared with SQL, Missing and Extra how
-	// many entries they lacked, or had too much.
+	// Sampled is how many timelines were compared with SQL. Missing is how many entries they
+	// lacked, and Extra how many they had in excess.
 	Sampled, Missing, Extra int
 }
 
 // LagLimit is the default of Config.LagLimit.
 const LagLimit = 30 * time.Second
 
-// sample is how many active users' timelines a period compares with SQL.
+// sample is how many timelines of active users are compared with SQL in each period.
 const sample = 3
 
-// auditGrace is the age from which a post counts as missing. A younger one may
-// still be on its way.
+// auditGrace is the age from which a post counts as missing. A younger post may still be in flight.
 const auditGrace = time.Minute
 
-// watch warns in the log while jobs wait longer than the limit or are dead, and
-// while timelines differ from SQL. The same figures are metrics. A paused process warns,
-// too, and says that it is.
+// watch logs a warning while jobs wait longer than LagLimit or are dead, and while timelines differ
+// from SQL. Metrics report the same figures. A paused process also warns, and the warning says that
+// it is paused.
 func (w *Workers) watch(ctx context.Context) {
 	w.watchQueue(ctx)
 	w.watchCanary(ctx)
@@ -51,7 +50,7 @@ func (w *Workers) watchQueue(ctx context.Context) {
 func (w *Workers) watchTimelines(ctx context.Context) (h Health) {
 	users, err := w.Timelines.Sample(ctx, sample)
 	if err != nil {
-		return h // Redis being away is in the log already
+		return h // the error of Redis is already in the log
 	}
 	for _, user := range users {
 		d, err := w.audit.Verify(ctx, user, auditGrace)

@@ -18,8 +18,7 @@ import (
 	"tideline/workers"
 )
 
-// The monitor tells of what is too much in an inbox, too, by the id that the
-// command which mends it takes.
+// The monitor also reports extra entries of an inbox, with the id that the repair command takes.
 func TestMonitorLogsExtraEntries(t *testing.T) {
 	t.Parallel()
 	s := storagetest.Embedded(t)
@@ -42,7 +41,7 @@ func TestMonitorLogsExtraEntries(t *testing.T) {
 	require.Contains(t, log.String(), fmt.Sprintf("verify --repair USER` mends it\" user=%d missing=[] extra=[7]", a.active[0]))
 }
 
-// Jobs wait because an operator has paused the workers: the monitor's warning says so.
+// Jobs wait because an operator has paused the workers, and the monitor's warning says so.
 func TestMonitorSaysThatItIsPaused(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
@@ -58,7 +57,7 @@ func TestMonitorSaysThatItIsPaused(t *testing.T) {
 			cfg.ObserveHealth = func(workers.Health) { stop() } // the warning comes before it
 			cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
 			if !paused {
-				// Another process is not paused, and has no workers for the job.
+				// Another process is not paused, but has no workers for the job.
 				var err error
 				cfg.Queue, err = queue.New(s.DB, s.Redis, queue.Config{Pools: map[queue.Pool]int{queue.Large: 1}})
 				require.NoError(t, err)

@@ -23,11 +23,11 @@ import (
 
 var benchRate = flag.Int("rate", 0, "posts a second that are due in BenchmarkCreatePost; 0: as many as it can make")
 
-// BenchmarkCreatePost measures posts to ten active followers by eight writers, each an
-// author of their own, in one process with workers on PostgreSQL and Redis: how many
-// there are a second, how long a call takes, and how many fan-outs are left when the
-// last call has returned. A post counts when it is fanned out. With -rate the posts are
-// due at that pace, and a call takes from the moment at which it is due.
+// BenchmarkCreatePost measures posts to ten active followers by eight writers, each with an author
+// of its own, in one process with workers on PostgreSQL and Redis. It reports posts per second, the
+// duration of a call, and the number of fan-outs left when the last call has returned. A post
+// counts when it is fanned out. With -rate the posts are due at that rate, and the duration of a
+// call starts when it is due.
 func BenchmarkCreatePost(b *testing.B) {
 	const writers, followers = 8, 10
 	s := storagetest.Real(b)

@@ -10,9 +10,8 @@ import (
 	"time"
 )
 
-// processorTime returns the processor time of this process, and of the PostgreSQL and
-// Redis servers below it, by the names of their programs. Without Linux's /proc it is
-// empty.
+// processorTime returns the processor time of this process and of its PostgreSQL and Redis child
+// processes, by program name. It is empty without Linux's /proc.
 func processorTime() map[string]time.Duration {
 	spent := map[string]time.Duration{}
 	all, _ := filepath.Glob("/proc/[0-9]*/stat")
@@ -41,7 +40,8 @@ func processorTime() map[string]time.Duration {
 	return spent
 }
 
-// reportProcessorTime reports the processor time since then of one of n posts, or deliveries.
+// reportProcessorTime reports the processor time since the given state, divided by n posts or
+// deliveries.
 func reportProcessorTime(b *testing.B, since map[string]time.Duration, n int) {
 	var total time.Duration
 	for name, spent := range processorTime() {

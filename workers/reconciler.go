@@ -10,10 +10,10 @@ import (
 	"tideline/timeline"
 )
 
-// relationChanged makes the inboxes of both users agree with their relation as it is now: a
-// follow brings posts in, an unfollow, block or mute takes them out, and friends made or lost
-// decide on the posts for friends. After a mute, which the muted user must not notice, it looks
-// at the inbox of the first user only. Changes of the same two that wait are done with it.
+// relationChanged makes the inboxes of both users agree with their current relation. A follow adds
+// posts, an unfollow, block or mute removes them, and a friendship that begins or ends affects
+// posts for friends. After a mute, which the muted user must not notice, only the inbox of the
+// first user is handled. Waiting changes of the same two users are handled at the same time.
 func (w *Workers) relationChanged(ctx context.Context, j *queue.Job) error {
 	var args job.Relation
 	if err := decode(j, &args, nil); err != nil {
@@ -21,13 +21,13 @@ func (w *Workers) relationChanged(ctx context.Context, j *queue.Job) error {
 	}
 	a, b, others := args.Users[0], args.Users[1], w.coalescer.with(ctx, j, args)
 	err := w.Home.SyncInboxAndNotify(ctx, a, b, args.Change, j.Again, others...)
-	if !args.First { // whether the first can be reached or not
+	if !args.First { // even if the first cannot be reached
 		err = errors.Join(err, w.Home.SyncInboxAndNotify(ctx, b, a, args.Change, j.Again, others...))
 	}
 	return w.patient(ctx, err)
 }
 
-// wordsChanged has the clients of a user read again whose muted words changed.
+// wordsChanged tells the clients of a user whose muted words changed to read again.
 func (w *Workers) wordsChanged(ctx context.Context, j *queue.Job) error {
 	var args job.Words
 	if err := decode(j, &args, nil); err != nil {
@@ -36,7 +36,7 @@ func (w *Workers) wordsChanged(ctx context.Context, j *queue.Job) error {
 	return w.patient(ctx, w.Home.WordsChanged(ctx, args.User, args.Change))
 }
 
-// patient returns err, which is Unavailable if a part of a cluster cannot be reached.
+// patient returns err. It wraps err as Unavailable if a part of a cluster cannot be reached.
 func (w *Workers) patient(ctx context.Context, err error) error {
 	if err = w.Timelines.Masters().Tolerate(ctx, err); timeline.SomeUnreached(err) {
 		return queue.Unavailable(err)
@@ -44,16 +44,15 @@ func (w *Workers) patient(ctx context.Context, err error) error {
 	return err
 }
 
-// returnProgress is the state of the job: what a later attempt goes on from. Its
-// name in JSON must not change.
+// returnProgress is the state of the job, from which a later attempt resumes. Its JSON name must
+// not change.
 type returnProgress struct {
-	Before int64 `json:"Before"` // the follow that the next page starts before; 0 at the beginning
+	Before int64 `json:"Before"` // the next page has follows below this id; 0 at the beginning
 }
 
-// authorReturns handles the last step of an author's return to push. It puts what
-// the author posted while readers merged it into the inboxes of active followers,
-// and then lets readers stop merging. Followers who are away build their inbox
-// from SQL when they come back.
+// authorReturns handles the last step of an author's return to push. It puts the posts that were
+// written while readers merged the author into the inboxes of active followers, and then lets
+// readers stop merging. Followers who are not active build their inbox from SQL when they return.
 func (w *Workers) authorReturns(ctx context.Context, j *queue.Job) error {
 	var args job.Author
 	var p returnProgress
@@ -61,7 +60,7 @@ func (w *Workers) authorReturns(ctx context.Context, j *queue.Job) error {
 		return err
 	}
 	for {
-		users, next, err := w.Visibility.FollowersOfMany(ctx, []int64{args.Author}, p.Before, w.PageSize())
+		users, next, err := w.Visibility.FollowersOfMany(ctx, []int64{args.Author}, p.Before, w.PageSize)
 		if err != nil {
 			return err
 		}

@@ -16,28 +16,28 @@ import (
 	"tideline/queue"
 )
 
-// FanOutReport says what became of one fan-out. Pushed and Pulled count followers who
-// mute the author as if they did not: the author, who sees these figures in the
-// receipt, cannot tell who does. It is part of the state of a job: its names in JSON
-// must not change.
+// FanOutReport is the result of one fan-out. Pushed and Pulled also count followers who mute the
+// author, so that the author cannot tell from the receipt who does. It is part of the state of a
+// job, so its JSON names must not change.
 type FanOutReport struct {
 	Kind      string        `json:"Kind"` // of the job
 	Post      int64         `json:"Post"`
 	Followers int           `json:"Followers"` // of the author
-	Pushed    int           `json:"Pushed"`    // followers whose inbox took the post; after an interruption some count twice
+	Pushed    int           `json:"Pushed"`    // followers to whose inboxes the post was pushed; some count twice after an interruption
 	Pulled    int           `json:"Pulled"`    // active followers whose reads merge the author's outbox
-	Live      int           `json:"Live"`      // connections that were told
+	Live      int           `json:"Live"`      // connections that were notified
 	Duration  time.Duration `json:"Duration"`  // of the last attempt
-	FirstLag  time.Duration `json:"FirstLag"`  // from the post, or its change, to the first page of followers
-	MedianLag time.Duration `json:"MedianLag"` // to the page with the middle follower
-	LastLag   time.Duration `json:"LastLag"`   // to the last follower
-	// Parts is into how many parts the fan-out was divided: the report is of what was done
-	// before. Part is which of them the report is of, from 1, with its own followers. 0: none.
+	FirstLag  time.Duration `json:"FirstLag"`  // from the post, or its change, to the end of the first follower page
+	MedianLag time.Duration `json:"MedianLag"` // to the end of the page with the middle follower
+	LastLag   time.Duration `json:"LastLag"`   // to the end of the last page
+	// Parts is the number of parts into which the fan-out was divided; the report then covers the
+	// work before the division. Part is the number of the part, from 1, that the report covers.
+	// Both are 0 for a fan-out that was not divided.
 	Parts int `json:"-"`
 	Part  int `json:"-"`
 }
 
-// lag adds that a page was done this long after the post.
+// lag records the lag at the end of a page. half says that half of the scan is done.
 func (r *FanOutReport) lag(lag time.Duration, half bool) {
 	if r.FirstLag == 0 {
 		r.FirstLag = lag
@@ -48,8 +48,8 @@ func (r *FanOutReport) lag(lag time.Duration, half bool) {
 	r.LastLag = lag
 }
 
-// receipt tells the author how far the post has come. It does so for a post that
-// is new, or is shown to more followers than before.
+// receipt stores how far the post has come, for the author. It does so for a new post and for a
+// post that is shown to more followers than before.
 func (f *fanOut) receipt(ctx context.Context) error {
 	if !f.hasReceipt() || f.part.Of > 0 {
 		return nil
@@ -72,10 +72,10 @@ func receiptOf(receipts *ent.DeliveryClient, r FanOutReport, post int64, done bo
 		SetLastLag(r.LastLag.Milliseconds()).SetDone(done)
 }
 
-// finish ends a fan-out that is done. Its report is the result of the job; the receipt
-// of a post that is gone is deleted.
+// finish ends a fan-out that is done. It sets the report as the result of the job, and deletes the
+// receipt of a post that is gone.
 func (f *fanOut) finish(ctx context.Context, post *ent.Post) error {
-	// A watch that stays ends by itself.
+	// A watch that is left ends by itself.
 	err := f.w.Timelines.Masters().Try(ctx, func(ctx context.Context) error { return f.w.Timelines.Unwatch(ctx, f.args.Author, f.job.ID) })
 	if err := f.reached(err); err != nil {
 		return err
@@ -85,7 +85,7 @@ func (f *fanOut) finish(ctx context.Context, post *ent.Post) error {
 	}
 	r := f.progress.FanOutReport
 	r.Kind, r.Post, r.Duration = f.job.Kind, f.args.Post, f.w.Now().Sub(f.started)
-	if post == nil && !f.author.Hidden { // who is shown again has the receipt again
+	if post == nil && !f.author.Hidden { // an author who is shown again has the receipt again
 		if _, err := f.w.DB.Delivery.Delete().Where(delivery.ID(f.args.Post)).Exec(ctx); err != nil {
 			return fmt.Errorf("delete the receipt: %w", err)
 		}
@@ -99,16 +99,16 @@ func (f *fanOut) finish(ctx context.Context, post *ent.Post) error {
 // finished is the result of a fan-out's job.
 type finished struct {
 	report  FanOutReport
-	receipt bool // there is to be one
+	receipt bool // whether to write a receipt
 	job     *queue.Job
-	parts   []json.RawMessage // payloads of the jobs that do the rest
-	of      int               // so many parts it is one; 0: it is the whole
+	parts   []json.RawMessage // payloads of the jobs for the parts
+	of      int               // number of parts, if this is one of them; 0: it is the whole
 }
 
-// storeFinished tells the authors of posts that are fanned out by their receipts and,
-// when these are committed, operators by log and metrics.
+// storeFinished writes the receipts of finished fan-outs and enqueues their parts. After the commit
+// it reports them in the log and the metrics.
 func (w *Workers) storeFinished(ctx context.Context, tx *ent.Tx, results []any) error {
-	receipts := map[int64]*ent.DeliveryCreate{} // of two fan-outs of a post, the later one
+	receipts := map[int64]*ent.DeliveryCreate{} // if a post has two fan-outs, the later one
 	var parts []finished
 	for _, result := range results {
 		f := result.(finished)
@@ -126,7 +126,7 @@ func (w *Workers) storeFinished(ctx context.Context, tx *ent.Tx, results []any) 
 		}
 	}
 	if len(receipts) > 0 {
-		// In order, so that two processes do not deadlock.
+		// Sorted, so that two processes do not deadlock.
 		var list []*ent.DeliveryCreate
 		for _, post := range slices.Sorted(maps.Keys(receipts)) {
 			list = append(list, receipts[post])
@@ -156,10 +156,10 @@ func (w *Workers) storeFinished(ctx context.Context, tx *ent.Tx, results []any) 
 	return nil
 }
 
-// addToReceipt adds to the receipt what a part did. The last one makes it done.
+// addToReceipt adds the counts of a part to the receipt. The last part marks the receipt done.
 func addToReceipt(ctx context.Context, tx *ent.Tx, part finished) error {
 	r, lag := part.report, part.report.LastLag.Milliseconds()
-	// From here on other parts wait for the row, so that the last finds no other.
+	// The update locks the row, so other parts wait and the last one finds no other.
 	n, err := tx.Delivery.Update().Where(delivery.ID(r.Post)).AddPushed(r.Pushed).AddPulled(r.Pulled).Save(ctx)
 	if err != nil || n == 0 { // the post is gone
 		return err
@@ -179,8 +179,8 @@ func addToReceipt(ctx context.Context, tx *ent.Tx, part finished) error {
 	return update.Exec(ctx)
 }
 
-// partsLeft counts the other parts of the fan-out that are not done, given up or not: it names
-// both, because the index begins with that.
+// partsLeft counts the other parts of the fan-out that are not done, including those given up. The
+// query names both values of dead because the index begins with that column.
 func partsLeft(ctx context.Context, tx *ent.Tx, part finished) (left int, err error) {
 	j := part.job
 	payloads, err := tx.Job.Query().Where(entjob.Or(entjob.Dead(false), entjob.Dead(true)), entjob.Pool(string(j.Pool)), entjob.CreatedAt(j.CreatedAt.UTC()), entjob.Kind(j.Kind)).

@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// returnTimeout bounds a check of all masters. A cluster client that asks a silent master
-// for the topology first takes some seconds.
+// returnTimeout bounds a check of all masters. A cluster client that first asks a silent master for
+// the topology takes some seconds.
 const returnTimeout = 10 * time.Second
 
-// wakeAfterReturn makes the jobs due that wait because a master could not be reached, when
-// a master serves that did not before. The first call after the start wakes them too: the
-// process does not know what happened until then.
+// wakeAfterReturn makes jobs due that wait because a master could not be reached, when a master
+// serves that did not serve before. The first call does so too, because the process does not know
+// what happened before it started.
 func (w *Workers) wakeAfterReturn(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, returnTimeout)
 	defer cancel()

@@ -14,9 +14,9 @@ import (
 	"tideline/storage/storagetest"
 )
 
-// PostgreSQL falls silent for its workers, in the middle of a job. The job's attempt
-// ends, and so does what else waits: when PostgreSQL speaks again, the job is tried
-// again and done, and so are those that came meanwhile.
+// PostgreSQL stops answering the workers in the middle of a job. The attempt ends, and so do all
+// other waits. When PostgreSQL answers again, this job and the jobs that were enqueued meanwhile
+// are done.
 func TestASilentPostgresStopsNoWorkerForGood(t *testing.T) {
 	t.Parallel()
 	cfg := storagetest.Config(storagetest.Real(t))

@@ -13,8 +13,8 @@ import (
 	"tideline/feed/job"
 )
 
-// A newer version may go on with an interrupted job, or with parts of one: the names in its
-// stored state, and in their payloads, stay as they are.
+// A newer version may resume an interrupted job or its parts, so the names in stored states and
+// payloads must not change.
 func TestStoredStatesKeepTheirNames(t *testing.T) {
 	p := progress{
 		Of:           schema.Public,

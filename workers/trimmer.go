@@ -8,13 +8,12 @@ import (
 	"tideline/feed"
 )
 
-// trimFor bounds a trim. It is longer than a statement may otherwise take: after an
-// outage there is much to delete at once.
+// trimFor bounds a trim. It is longer than other statements may take, because after an outage there
+// is much to delete at once.
 const trimFor = 10 * time.Minute
 
-// trim cuts inboxes to their cap, forgets the activity of users who stay away, and
-// deletes sessions and idempotency keys that have expired. It works in small
-// steps: what one period does not reach, a later one does.
+// trim cuts inboxes to their cap, removes users who are no longer active, and deletes expired
+// sessions and idempotency keys. It works in small steps: a later period continues the work.
 func (w *Workers) trim(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, trimFor)
 	defer cancel()
@@ -33,14 +32,14 @@ func (w *Workers) trim(ctx context.Context) {
 	}
 }
 
-// balance ends the time in which authors on their way to pull are pushed and pulled.
+// balance moves authors who are both pushed and pulled on to pull.
 func (w *Workers) balance(ctx context.Context) {
 	if err := w.Home.Rebalance(ctx); err != nil {
 		w.Logger.WarnContext(ctx, "authors not moved on to pull", "error", err)
 	}
 }
 
-// fold moves what was appended to counters into their columns.
+// fold adds the appended deltas of counters to their columns.
 func (w *Workers) fold(ctx context.Context) {
 	if _, err := feed.FoldCounters(ctx, w.DB); err != nil && ctx.Err() == nil {
 		w.Logger.WarnContext(ctx, "counters not folded", "error", err)

@@ -12,26 +12,27 @@ import (
 	"tideline/timeline"
 )
 
-// outstanding says what is left to be done where a part of a cluster could not be
-// reached. It is part of the states of jobs: its names in JSON must not change.
+// outstanding records the work that is left because a part of a cluster could not be reached. It is
+// part of the states of jobs, so its JSON names must not change.
 type outstanding struct {
-	// Only has the slots whose users this pass is for; nil for all users. TellAll says
-	// that it tells all users nevertheless.
+	// Only has the slots whose users this pass writes to; nil means all users. TellAll says that it
+	// notifies all users nevertheless.
 	Only    *slots `json:"Only,omitempty"`
 	TellAll bool   `json:"TellAll,omitempty"`
-	// Left has the slots whose users this pass could not reach; nil if it reached all.
-	// Untold says that it could not tell everybody.
+	// Left has the slots whose users this pass could not reach; nil if it reached all of them.
+	// Untold says that it could not notify everybody.
 	Left   *slots `json:"Left,omitempty"`
 	Untold bool   `json:"Untold,omitempty"`
 }
 
-// next returns what the pass after this one has to do.
+// next returns the work of the following pass.
 func (o outstanding) next() outstanding { return outstanding{Only: o.Left, TellAll: o.Untold} }
 
-// slots is a set of slots of a cluster.
+// slots is a set of cluster slots.
 type slots [timeline.Slots / 8]byte
 
-// with returns the set with the slots of the users' inboxes, which is s unless s is nil.
+// with adds the slots of the users' inboxes to the set and returns it. It allocates the set if s is
+// nil.
 func (s *slots) with(users []int64) *slots {
 	if s == nil {
 		s = new(slots)
@@ -43,7 +44,7 @@ func (s *slots) with(users []int64) *slots {
 	return s
 }
 
-// of returns those of the users whose inboxes are in the slots, all if s is nil.
+// of returns the users whose inboxes are in the slots, or all users if s is nil.
 func (s *slots) of(users []int64) []int64 {
 	if s == nil {
 		return users
@@ -59,7 +60,7 @@ func (s *slots) MarshalText() ([]byte, error) {
 	return base64.StdEncoding.AppendEncode(nil, s[:]), nil
 }
 
-// UnmarshalText decodes what MarshalText has encoded.
+// UnmarshalText decodes the output of MarshalText.
 func (s *slots) UnmarshalText(text []byte) error {
 	raw, err := base64.StdEncoding.DecodeString(string(text))
 	if err == nil && len(raw) != len(s) {
@@ -69,9 +70,8 @@ func (s *slots) UnmarshalText(text []byte) error {
 	return err
 }
 
-// reached returns nil if err is nil, or says that some users were not reached: these
-// are for the next attempt, and this one goes on with the others. It is safe for
-// concurrent use.
+// reached returns nil if err is nil or an Unreached. It records the users of an Unreached for the
+// next attempt, and this attempt continues with the others. It is safe for concurrent use.
 func (f *fanOut) reached(err error) error {
 	var some *timeline.Unreached
 	if !errors.As(err, &some) {
@@ -83,11 +83,11 @@ func (f *fanOut) reached(err error) error {
 	return nil
 }
 
-// comeBack ends an attempt that is done but for the users whom it could not reach: the
-// next one goes through these.
+// comeBack ends an attempt that did not reach all users. The next attempt handles those that are
+// left.
 func (f *fanOut) comeBack(ctx context.Context) error {
 	f.progress.scanPosition, f.progress.outstanding = f.part.Start, f.progress.next()
-	if f.parts != nil { // there will be none: the next attempt goes through all followers
+	if f.parts != nil { // no parts are enqueued: the next attempt scans all followers
 		f.progress.outstanding = outstanding{}
 	}
 	if err := f.checkpoint(ctx); err != nil {
@@ -96,5 +96,5 @@ func (f *fanOut) comeBack(ctx context.Context) error {
 	return queue.Unavailable(cmp.Or(f.unreached, errNotAll))
 }
 
-// errNotAll is why a job is tried again if only an earlier attempt knows more.
+// errNotAll is the reason for another attempt if only an earlier attempt knows the real one.
 var errNotAll = errors.New("an earlier attempt did not reach all users")

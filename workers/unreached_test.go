@@ -29,8 +29,8 @@ import (
 	"tideline/timeline"
 )
 
-// silence stops the master of a cluster that has none of the keys, and returns its
-// address. The others serve their slots meanwhile.
+// silence stops the master of a cluster that has none of the keys, and returns its address. The
+// other masters continue to serve their slots.
 func silence(t *testing.T, rdb *redis.ClusterClient, but ...string) (addr string, goOn func()) {
 	t.Helper()
 	coverage := func(needed string) {
@@ -82,8 +82,8 @@ func masterOf(t *testing.T, rdb *redis.ClusterClient, key string) string {
 	return master.Options().Addr
 }
 
-// One master of a cluster is silent. The followers on the others get the post, and lose
-// it; those on the silent one do when it answers again. The job is not done before.
+// One master of a cluster does not answer. The followers on the other masters get the post and lose
+// it. Those on the silent master do so when it answers again. The job is not done before.
 func TestSilentMasterHoldsUpItsOwnFollowersOnly(t *testing.T) {
 	t.Parallel()
 	for _, followers := range []int{18, 42} {
@@ -133,10 +133,10 @@ func TestSilentMasterHoldsUpItsOwnFollowersOnly(t *testing.T) {
 	}
 }
 
-// failing is a hook on writes to inboxes, which fail while it is on.
+// failing is a hook that makes writes to inboxes fail while it is on.
 type failing struct {
 	on    atomic.Bool
-	spare atomic.Int64 // so many pass before
+	spare atomic.Int64 // so many writes pass first
 	here  func(cmds []redis.Cmder) bool
 }
 
@@ -151,8 +151,8 @@ func (f *failing) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 	}
 }
 
-// A fan-out is given up in the middle. Nobody's timeline lacks the post: all inboxes
-// that it was for are read from SQL.
+// A fan-out is given up in the middle. No timeline lacks the post, because all affected inboxes are
+// read from SQL.
 func TestGivenUpFanOutLeavesNoHole(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
@@ -185,8 +185,8 @@ func TestGivenUpFanOutLeavesNoHole(t *testing.T) {
 	})
 }
 
-// A fan-out is given up before Redis knew of the post. Readers who merge its author, and
-// ask Redis first whose posts reach the page, find it nevertheless.
+// A fan-out is given up before Redis knows the post. Readers who merge its author, and ask Redis
+// which authors' posts reach the page, still find it.
 func TestGivenUpFanOutOfAMergedAuthor(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
@@ -206,7 +206,7 @@ func TestGivenUpFanOutOfAMergedAuthor(t *testing.T) {
 			require.NoError(t, s.DB.User.UpdateOneID(author.ID).SetFanOutMode(user.FanOutModePULL).Exec(w.Ctx))
 			w.History(author, 1)
 		}
-		readInRedis := func() (page []int64) { // reads in SQL build what is missing
+		readInRedis := func() (page []int64) { // reads in SQL build missing feeds
 			require.Eventually(t, func() bool {
 				before := hits.Load()
 				page = w.Timeline(reader, 1)
@@ -214,7 +214,7 @@ func TestGivenUpFanOutOfAMergedAuthor(t *testing.T) {
 			}, time.Minute, 5*time.Millisecond)
 			return page
 		}
-		readInRedis() // which knows the latest posts from now on
+		readInRedis() // Redis knows the latest posts from now on
 		outbox, latest := timeline.Outbox(star.ID).String(), "tl:{n"
 		f := &failing{here: func(cmds []redis.Cmder) bool {
 			return slices.ContainsFunc(cmds, func(c redis.Cmder) bool {
@@ -238,7 +238,7 @@ func TestGivenUpFanOutOfAMergedAuthor(t *testing.T) {
 	})
 }
 
-// A changed relation is given up. The inbox that it is about is read from SQL.
+// The job of a changed relation is given up. The affected inbox is read from SQL.
 func TestGivenUpRelationLeavesNoHole(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
@@ -275,8 +275,8 @@ func TestGivenUpRelationLeavesNoHole(t *testing.T) {
 	})
 }
 
-// A fan-out that cannot be read is given up, and so is the job that follows. Nobody knows
-// whose inboxes lack the post, until both are discarded: then all feeds are read from SQL.
+// A fan-out with an unreadable payload is given up, and so is the job that follows it. It is
+// unknown which inboxes lack the post until both are discarded. Then all feeds are read from SQL.
 func TestDiscardedJobsLeaveNoHole(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
@@ -328,8 +328,9 @@ func TestDiscardedJobsLeaveNoHole(t *testing.T) {
 	})
 }
 
-// A fan-out that is discarded was followed by a job that has done what it left. What nobody
-// else does is not discarded.
+// Replacement returns the job that makes up for a discarded one. A fan-out needs none, because the
+// job that followed it when it was given up has made up for it. A job that nothing replaces cannot
+// be discarded.
 func TestReplacement(t *testing.T) {
 	t.Parallel()
 	for kind, want := range map[string]string{
@@ -346,8 +347,8 @@ func TestReplacement(t *testing.T) {
 	}
 }
 
-// A job has waited for a silent master for so long that its next attempt is minutes away.
-// It is made as soon as the master answers, so that no timeline has a hole for longer.
+// A job has waited for a silent master for so long that its next attempt is minutes away. It is
+// retried as soon as the master answers, so that no timeline lacks posts for longer.
 func TestJobsAreDueWhenAMasterReturns(t *testing.T) {
 	t.Parallel()
 	s := storagetest.Open(t, storage.Config{DataDir: t.TempDir(), RedisURL: storagetest.StartCluster(t).URL()})
@@ -365,7 +366,7 @@ func TestJobsAreDueWhenAMasterReturns(t *testing.T) {
 		return answers, err
 	}
 	a.work(t, s.Redis)
-	require.Eventually(t, func() bool { return looks.Load() > 1 }, time.Minute, 5*time.Millisecond) // the first one wakes all jobs
+	require.Eventually(t, func() bool { return looks.Load() > 1 }, time.Minute, 5*time.Millisecond) // the first check wakes all jobs
 	_, goOn := silence(t, s.Redis.(*redis.ClusterClient), "q:{small}:s", "q:{large}:s")
 	require.NoError(t, s.DB.Job.Create().SetKind(feedjob.PostGivenUp).SetPool(string(queue.Small)).
 		SetPayload(fmt.Appendf(nil, `{"post":1,"author":%d}`, a.author.ID)).SetAttempts(9).SetDueAt(time.Now()).Exec(a.Ctx))
@@ -375,7 +376,7 @@ func TestJobsAreDueWhenAMasterReturns(t *testing.T) {
 		return err == nil && n == 1 && failed.Load() > 0
 	}, time.Minute, 20*time.Millisecond)
 	goOn()
-	require.Eventually(t, func() bool { // without the return it waits for three minutes and more
+	require.Eventually(t, func() bool { // without the wake-up it waits for more than three minutes
 		left, err := waits.Clone().Exist(a.Ctx)
 		return err == nil && !left
 	}, time.Minute, 20*time.Millisecond)

@@ -1,37 +1,42 @@
-// Package workers does what follows from a commit.
+// Package workers runs the work that follows from a commit.
 //
-// Jobs are done by two roles:
+// # Jobs
+//
+// Two roles handle jobs:
 //
 //   - The distributor fans posts out to followers (fanout.go, fence.go, report.go, and
-//     followerscan.go, which goes through the followers).
+//     followerscan.go, which scans the followers). FANOUT.md describes the steps.
 //   - The reconciler makes inboxes agree with changed relations (reconciler.go).
-//     When a job of either is given up, what it may not have reached is forgotten,
-//     and read from SQL (givenup.go).
 //
-// Beside them, six loops run in every process with workers:
+// When a job of either role is given up, the inboxes that it may have missed become Missing and are
+// read from SQL (givenup.go).
 //
-//   - The trimmer keeps what is stored within its bounds.
-//   - The eraser begins to delete the users whose time has come (eraser.go).
+// All jobs are level-triggered: a job names what changed, and its handler reads the current state
+// from SQL. A job that runs twice, late, or concurrently with its opposite leaves the feeds as SQL
+// has them. This package does not decide who may see what. Package feed does, again at every read.
+//
+// # Loops
+//
+// Every process with workers also runs these loops:
+//
+//   - The trimmer keeps feeds and expired rows within their bounds.
+//   - The eraser starts the deletion of users whose grace period is over (eraser.go).
 //   - The balancer moves authors who are pushed and pulled on to pull.
-//   - The indexer brings what processes of earlier versions wrote into the present form (indexer.go).
-//   - The folder folds the deltas of counters.
+//   - The indexer adds the search words of users who were created without them (indexer.go).
+//   - The folder adds the deltas of counters to their columns.
 //   - The monitor raises alarms.
-//   - The waker makes the jobs due that wait for a master of Redis which serves again
-//     (returned.go).
+//   - The waker makes jobs due that wait for a master of Redis, when that master serves
+//     again (returned.go).
 //
-// In every server, a Canary measures how long the way through all of these takes (canary.go).
+// Every server runs a Canary, which measures how long a post takes through all of this (canary.go).
 //
-// All jobs are level-triggered: a job names what changed, and its handler reads
-// the truth anew. A job that runs twice, late, or beside its opposite leaves the
-// feeds as SQL has them. Nothing here decides who may see what: package feed does
-// that, again at every read.
+// # Cost
 //
-// A fan-out costs one ZADD for each active follower, and the cheaper of two ways
-// to find these: an index range of the author's followers and muters, with a list
-// of the active users or a look-up of each follower; or a list of the active
-// users, with a look-up of each. Where most followers are away, these cost
-// nothing. If Redis is wiped meanwhile, each active user is looked up once more. A
-// changed relation costs twice what home.SyncInbox does.
+// A fan-out costs one ZADD for each active follower, and the cheaper of two ways to find them: an
+// index range of the author's followers and muters, with a list of the active users or a look-up of
+// each follower; or a list of the active users, with a look-up of each. If most followers are away,
+// they cost nothing. If Redis is wiped meanwhile, each active user is looked up once more. A
+// changed relation costs twice as much as home.SyncInbox.
 package workers
 
 import (
@@ -70,56 +75,55 @@ type Config struct {
 	Queue      *queue.Queue
 	Publisher  *live.Publisher
 
-	// Masters checks all masters of Redis and returns what each answered, by address; nil
-	// means that the master serves. Jobs that wait because a master could not be reached
-	// are due when it serves again. Without Masters they wait for their next attempt.
-	// Optional.
+	// Masters checks all masters of Redis and returns the result for each by address; nil means
+	// that the master serves. Jobs that wait because a master could not be reached become due when
+	// it serves again. Without Masters they wait for their next attempt. Optional.
 	Masters func(context.Context) (map[string]error, error)
 
-	// PageSize is how many followers are read and pushed to at a time, at first: see
-	// SetPageSize. Defaults to DefaultPageSize.
+	// PageSize is how many followers are read and pushed to at a time. A fan-out resumes where an
+	// earlier attempt stopped, even if that attempt had another page size. Defaults to
+	// DefaultPageSize.
 	PageSize int
-	// PartSize is how many followers one worker goes through, about. A fan-out to more is divided,
-	// behind its first page, into parts that are jobs of their own: into 32 larger ones at most.
-	// Defaults to DefaultPartSize.
+	// PartSize is about how many followers one job handles. If more remain after its first page, a
+	// fan-out is divided into parts, which are jobs of their own. There are at most 32 parts, which
+	// are larger if necessary. Defaults to DefaultPartSize.
 	PartSize int
-	// KeepEvery is how often a long fan-out stores its progress. After an
-	// interruption, the work of that time, or of one page, is done again. Defaults to 100 ms.
+	// KeepEvery is how often a long fan-out stores its progress. After an interruption, the work of
+	// that time, or of one page, is repeated. Defaults to 100 ms.
 	KeepEvery time.Duration
 	// TrimEvery is the trimmer's period. Defaults to 1 minute.
 	TrimEvery time.Duration
-	// WatchEvery is the period of monitor and balancer. Defaults to 10 seconds.
+	// WatchEvery is the period of the monitor and the balancer. Defaults to 10 seconds.
 	WatchEvery time.Duration
-	// ReturnEvery is the period in which Masters is called. Defaults to 1 second.
+	// ReturnEvery is the period of calls to Masters. Defaults to 1 second.
 	ReturnEvery time.Duration
-	// FoldEvery is the period in which the deltas of counters are folded. Defaults to 1 second.
+	// FoldEvery is the period at which the deltas of counters are folded. Defaults to 1 second.
 	FoldEvery time.Duration
-	// LagLimit is the age above which a waiting job, or a finished fan-out, raises
-	// an alarm. Defaults to the constant LagLimit.
+	// LagLimit is the age above which a waiting job, or a finished fan-out, is logged as a warning.
+	// Defaults to the constant LagLimit.
 	LagLimit time.Duration
 	// Observe is called after every finished fan-out. Optional.
 	Observe func(FanOutReport)
-	// ObserveHealth is called with what the monitor has found, ObserveCanary with
-	// the time that a canary took to a worker of this process. While one waits it is
-	// called each WatchEvery with the time until now. Optional.
+	// ObserveHealth is called with each result of the monitor. ObserveCanary is called with the
+	// time that a canary took to reach a worker of this process. While a canary waits,
+	// ObserveCanary is called after each WatchEvery with its age. Both are optional.
 	ObserveHealth func(Health)
 	ObserveCanary func(time.Duration)
 	// Logger defaults to discarding.
 	Logger *slog.Logger
-	// Now is the clock by which posts are late and fences are set. Defaults to time.Now.
+	// Now is the clock for lags and ages, except the ages of canaries. Defaults to time.Now.
 	Now func() time.Time
 }
 
-// Workers are the handlers of jobs and the loops beside them.
+// Workers has the handlers of jobs and the loops beside them.
 type Workers struct {
 	Config
 	audit      *audit.Audit
 	company    company
 	scans      *followerScans
 	coalescer  *coalescer
-	pageSize   atomic.Int64
 	canaryDone atomic.Bool // since the monitor looked
-	wakeOwed   bool        // a master has returned, and Wake has not succeeded since; of wakeAfterReturn
+	wakeOwed   bool        // a master has returned and Wake has not succeeded since; used by wakeAfterReturn only
 }
 
 // withDefaults fills in what is zero.
@@ -150,13 +154,15 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// validate names everything that is missing or out of bounds.
+// validate returns an error that names everything that is missing or out of bounds.
 func (c Config) validate() error {
 	var errs []error
 	if c.DB == nil || c.Visibility == nil || c.Home == nil || c.Sessions == nil || c.Timelines == nil || c.Queue == nil || c.Publisher == nil {
 		errs = append(errs, errors.New("workers: DB, Visibility, Home, Sessions, Timelines, Queue and Publisher are required"))
 	}
-	errs = append(errs, validPageSize(c.PageSize))
+	if c.PageSize < 1 {
+		errs = append(errs, fmt.Errorf("workers: PageSize is %d: it must be at least 1", c.PageSize))
+	}
 	if c.PartSize < 1 {
 		errs = append(errs, fmt.Errorf("workers: PartSize is %d: it must be at least 1", c.PartSize))
 	}
@@ -173,29 +179,8 @@ func (c Config) validate() error {
 	return errors.Join(errs...)
 }
 
-func validPageSize(n int) error {
-	if n < 1 {
-		return fmt.Errorf("workers: PageSize is %d: it must be at least 1", n)
-	}
-	return nil
-}
-
-// PageSize is how many followers are read and pushed to at a time now.
-func (w *Workers) PageSize() int { return int(w.pageSize.Load()) }
-
-// SetPageSize has attempts that begin from now on read and push to so many followers at a
-// time. Those under way go on as they began. Where an earlier attempt got to does not
-// depend on it. Error: below 1.
-func (w *Workers) SetPageSize(n int) error {
-	err := validPageSize(n)
-	if err == nil {
-		w.pageSize.Store(int64(n))
-	}
-	return err
-}
-
-// New registers the handlers with the queue; Run runs them. It fails when a
-// required field of the configuration is missing, or another is negative.
+// New registers the handlers with the queue; Run runs them. It fails if a required field of the
+// configuration is missing or another one is negative.
 func New(cfg Config) (*Workers, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
@@ -203,7 +188,6 @@ func New(cfg Config) (*Workers, error) {
 	}
 	w := &Workers{Config: cfg, audit: audit.New(cfg.Home), company: newCompany(cfg.Visibility),
 		scans: newFollowerScans(cfg.DB, cfg.Visibility, cfg.Timelines, cfg.PageSize), coalescer: newCoalescer(cfg.DB, cfg.Now)}
-	w.pageSize.Store(int64(cfg.PageSize))
 	cfg.Queue.Handle(job.PostCreated, w.postCreated)
 	cfg.Queue.Handle(job.PostChanged, w.postChanged)
 	cfg.Queue.WhenDone(job.PostCreated, w.storeFinished)
@@ -227,11 +211,10 @@ func New(cfg Config) (*Workers, error) {
 	return w, nil
 }
 
-// Run does jobs until ctx ends. Then it finishes the jobs in hand, or hands them
-// back.
+// Run handles jobs until ctx ends. Then it finishes the jobs under way or hands them back.
 //
-// Cost: in an idle process, some look-ups a second in SQL and Redis. The package
-// says what jobs cost.
+// Cost: some look-ups a second in SQL and Redis in an idle process. The package comment describes
+// the cost of jobs.
 func (w *Workers) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return w.Queue.Run(ctx) })
@@ -250,7 +233,7 @@ func (w *Workers) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// every calls do each period until ctx ends.
+// every calls do once in each period until ctx ends.
 func every(ctx context.Context, period time.Duration, do func(context.Context)) error {
 	tick := time.NewTicker(period)
 	defer tick.Stop()
@@ -264,8 +247,8 @@ func every(ctx context.Context, period time.Duration, do func(context.Context)) 
 	}
 }
 
-// decode reads the payload of a job and, unless state is nil, what an earlier attempt has
-// stored. A job that cannot be read never will be: it is given up.
+// decode reads the payload of a job and, unless state is nil, the state that an earlier attempt
+// stored. A job that cannot be decoded is given up, because a retry would fail too.
 func decode(j *queue.Job, payload, state any) error {
 	if err := json.Unmarshal(j.Payload, payload); err != nil {
 		return queue.GiveUp(fmt.Errorf("read payload: %w", err))

@@ -1,6 +1,7 @@
 package workers_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,15 +33,16 @@ import (
 
 func TestMain(m *testing.M) { storagetest.Main(m) }
 
-// audience is an author with followers, some of whom are active, and with workers
-// whose pages have five followers. More than twenty followers are a large audience.
+// audience is an author with followers, some of whom are active, and workers whose pages have five
+// followers. More than twenty followers are a large audience.
 type audience struct {
 	*feedtest.World
 	partSize int // of the workers; 0: the default
-	// observeHealth gets each report of the monitor. By default it goes to health if a test
+	// observeHealth gets each report of the monitor. By default, reports go to health while a test
 	// waits for one there.
 	observeHealth func(workers.Health)
 	claimIdle     time.Duration
+	pageSize      int                                             // of the workers; 0: 5
 	masters       func(context.Context) (map[string]error, error) // how the workers check Redis; nil: as the product does
 	author        account.Viewer
 	active        []int64
@@ -59,7 +61,7 @@ func newIdleAudience(t *testing.T, s *storage.Stores, followers, active int) *au
 	return newIdleAudienceOf(t, s, followers, active, queue.Config{})
 }
 
-// newIdleAudienceOf is newIdleAudience with a queue of its own settings.
+// newIdleAudienceOf is newIdleAudience with its own queue settings.
 func newIdleAudienceOf(t *testing.T, s *storage.Stores, followers, active int, cfg queue.Config) *audience {
 	a := &audience{
 		World:   feedtest.New(t, s, feedtest.Options{LargeAudience: 20, Queue: cfg}),
@@ -85,7 +87,7 @@ func newIdleAudienceOf(t *testing.T, s *storage.Stores, followers, active int, c
 	}
 	require.NoError(t, s.DB.Follow.CreateBulk(follows...).Exec(a.Ctx))
 	for i, u := range rows[1 : active+1] {
-		// Each was last active an hour before the one before.
+		// Each follower was last active an hour before the previous one.
 		then := time.Now().Add(-time.Duration(i) * time.Hour)
 		tl, err := timeline.New(s.Redis, timeline.Config{Now: func() time.Time { return then }})
 		require.NoError(t, err)
@@ -97,8 +99,8 @@ func newIdleAudienceOf(t *testing.T, s *storage.Stores, followers, active int, c
 	return a
 }
 
-// work starts the workers of a process that has this connection to Redis. Also may
-// add handlers to its queue.
+// work starts the workers of a process with this connection to Redis. also may add handlers to its
+// queue.
 func (a *audience) work(t *testing.T, rdb redis.UniversalClient, also ...func(q *queue.Queue)) *workers.Workers {
 	shared := together.Client(rdb)
 	tl, err := timeline.New(shared, timeline.Config{})
@@ -107,7 +109,7 @@ func (a *audience) work(t *testing.T, rdb redis.UniversalClient, also ...func(q 
 	require.NoError(t, err)
 	cfg := a.WorkersConfig()
 	cfg.Timelines, cfg.Queue, cfg.Publisher = tl, q, live.NewPublisher(shared, a.Stores.Sharded)
-	cfg.PageSize, cfg.PartSize, cfg.KeepEvery, cfg.WatchEvery = 5, a.partSize, time.Nanosecond, 50*time.Millisecond
+	cfg.PageSize, cfg.PartSize, cfg.KeepEvery, cfg.WatchEvery = cmp.Or(a.pageSize, 5), a.partSize, time.Nanosecond, 50*time.Millisecond
 	if a.masters != nil {
 		cfg.Masters = a.masters
 	}
@@ -123,7 +125,7 @@ func (a *audience) work(t *testing.T, rdb redis.UniversalClient, also ...func(q 
 	return w
 }
 
-// offer sends v if somebody is receiving.
+// offer sends v if a receiver is waiting.
 func offer[T any](to chan<- T, v T) {
 	select {
 	case to <- v:
@@ -131,7 +133,7 @@ func offer[T any](to chan<- T, v T) {
 	}
 }
 
-// post posts, waits until the fan-out is done and returns its report.
+// post writes a post, waits until the fan-out is done, and returns its report.
 func (a *audience) post(t *testing.T) (int64, workers.FanOutReport) {
 	public := schema.Public
 	p, err := a.Feed.CreatePost(a.Ctx, a.author, feed.Draft{Text: "hello", Visibility: &public})
@@ -151,7 +153,7 @@ func (a *audience) requireReached(t *testing.T, post int64) {
 	}
 }
 
-// othersRead makes so many users active who do not follow the author.
+// othersRead makes n users active who do not follow the author.
 func (a *audience) othersRead(t *testing.T, n int) {
 	t.Helper()
 	for i := range n {
@@ -170,7 +172,7 @@ func (a *audience) requireNowhere(t *testing.T, post int64) {
 	}
 }
 
-// A post's author is gone when its fan-out comes. There is nothing left to do.
+// The author of a post is gone when its fan-out runs. There is nothing left to do.
 func TestFanOutOfAnAuthorWhoIsGone(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
@@ -184,8 +186,8 @@ func TestFanOutOfAnAuthorWhoIsGone(t *testing.T) {
 	})
 }
 
-// The posts of a suspended author are in nobody's timeline, so a fan-out that comes after the
-// suspension brings none into an inbox.
+// The posts of a suspended author are in no timeline, so a fan-out after the suspension adds none
+// to an inbox.
 func TestFanOutOfASuspendedAuthor(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
@@ -206,8 +208,8 @@ func TestFanOutOfASuspendedAuthor(t *testing.T) {
 	})
 }
 
-// Whether the fan-out goes through the followers or through the active users,
-// it reaches exactly those who are both.
+// A fan-out that walks the followers and a fan-out that walks the active users both reach exactly
+// the active followers.
 func TestEveryActiveFollowerIsReached(t *testing.T) {
 	t.Parallel()
 	for _, active := range []int{0, 3, 30, 42} {
@@ -222,8 +224,8 @@ func TestEveryActiveFollowerIsReached(t *testing.T) {
 	}
 }
 
-// The receipt counts alike what is pushed and what is left to pull, and follows a
-// post that is shown to more.
+// The receipt counts pushed and pulled followers in the same way, and is updated when a post is
+// shown to more followers.
 func TestReceipt(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
@@ -256,8 +258,8 @@ func TestReceipt(t *testing.T) {
 	})
 }
 
-// However a fan-out finds the followers, and whether it pushes to them or they pull, its
-// receipt is the same if some of them mute the author, who are active or away.
+// In each walk, for push and for pull, the receipt is the same if some of the followers mute the
+// author, whether these are active or not.
 func TestReceiptsDoNotTellWhoMutesTheAuthor(t *testing.T) {
 	t.Parallel()
 	for name, of := range map[string]struct{ followers, active, others int }{
@@ -305,14 +307,13 @@ func TestReceiptsDoNotTellWhoMutesTheAuthor(t *testing.T) {
 	}
 }
 
-// pushHook is a hook on the pipelines that push a post to inboxes, or take one out.
-// It counts the inboxes. Before, which gets the number of the pipeline from 1 on,
-// may block it or make it fail.
+// pushHook is a hook on the pipelines that push a post to inboxes, or remove one. It counts the
+// inboxes. before gets the number of the pipeline, from 1, and may block it or make it fail.
 type pushHook struct {
 	takes              bool
 	pipelines, inboxes atomic.Int64
 	before             func(ctx context.Context, n int64, post string) error
-	other              func(ctx context.Context) error // what happens to everything else, if given
+	other              func(ctx context.Context) error // called before every other command, if set
 }
 
 func (p *pushHook) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -341,7 +342,7 @@ func (p *pushHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pro
 				into, post = into+1, fmt.Sprint(args[len(args)-1])
 			}
 		}
-		if into > 0 && (into > 1 || !p.takes) { // the author's own goes alone
+		if into > 0 && (into > 1 || !p.takes) { // the author's own inbox has a pipeline of its own
 			if err := p.before(ctx, p.pipelines.Add(1), post); err != nil {
 				return err
 			}
@@ -358,7 +359,7 @@ func (p *pushHook) anything(ctx context.Context) error {
 	return p.other(ctx)
 }
 
-// A fan-out that was interrupted goes on after the pages that were done.
+// An interrupted fan-out resumes after the pages that were done.
 func TestInterruptedFanOutGoesOn(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ followers, active int }{{84, 20}, {42, 42}} {
@@ -382,8 +383,8 @@ func TestInterruptedFanOutGoesOn(t *testing.T) {
 	}
 }
 
-// The most recently active follower gets a post in the first page, whichever way
-// the follower scan goes. Nobody is left out when the worker fails after that page.
+// The most recently active follower gets a post in the first page, in each walk of the follower
+// scan. Nobody is left out if the worker fails after that page.
 func TestLatestActiveComeFirst(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -413,8 +414,8 @@ func TestLatestActiveComeFirst(t *testing.T) {
 	}
 }
 
-// firstPush is a hook that records the inboxes of the first pipeline of pushes, and
-// makes the pipeline with the number fails fail.
+// firstPush is a hook that records the inboxes of the first pipeline of pushes, and makes pipeline
+// number fails fail.
 type firstPush struct {
 	into  []string
 	n     int
@@ -443,7 +444,7 @@ func (p *firstPush) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pr
 	}
 }
 
-// A small fan-out does not wait for large ones, however many of these are stuck.
+// A small fan-out does not wait for large ones, even if many of these are stuck.
 func TestSmallFanOutDoesNotWaitForLargeOnes(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
@@ -453,7 +454,7 @@ func TestSmallFanOutDoesNotWaitForLargeOnes(t *testing.T) {
 			require.NoError(t, s.DB.Follow.Create().SetFollowerID(fan).SetFolloweeID(author).Exec(a.Ctx))
 		}
 		require.NoError(t, s.DB.User.UpdateOneID(author).SetFollowerCount(10).Exec(a.Ctx))
-		var last atomic.Int64 // of the large ones
+		var last atomic.Int64 // of the large fan-outs
 		last.Store(math.MaxInt64)
 		stuck, free := make(chan struct{}, 1), make(chan struct{})
 		s.Redis.AddHook(&pushHook{before: func(_ context.Context, _ int64, post string) error {
@@ -484,7 +485,7 @@ func TestSmallFanOutDoesNotWaitForLargeOnes(t *testing.T) {
 	})
 }
 
-// A large fan-out gets done beside a small job that never ends, and not slower with
+// A large fan-out completes beside a small job that never ends, and does not become slower with
 // every page.
 func TestLargeFanOutGetsDoneBesideSmallJobs(t *testing.T) {
 	t.Parallel()
@@ -511,7 +512,7 @@ func TestLargeFanOutGetsDoneBesideSmallJobs(t *testing.T) {
 	select {
 	case f := <-a.fanouts:
 		require.Equal(t, 1000, f.Pushed)
-	case <-time.After(4 * time.Minute): // without others on the machine it takes 0.3 s
+	case <-time.After(4 * time.Minute): // on an idle machine it takes 0.3 s
 		t.Fatal("the large one is not done")
 	}
 }
@@ -520,7 +521,7 @@ func TestMonitorFindsDrift(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
 		a := newIdleAudience(t, s, 3, 1)
-		// Every report is received: a comparison that finds an entry may also remove it.
+		// Every report is received, because a comparison that finds an entry may also remove it.
 		reports := make(chan workers.Health)
 		a.observeHealth = func(h workers.Health) {
 			select {

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Assumptions are what users do, and what machines there are.
+// Assumptions describe the behaviour of users and the available machines.
 type Assumptions struct {
 	Users       float64 `json:"users"`
 	Active      float64 `json:"active"`
@@ -35,16 +35,16 @@ type Assumptions struct {
 	SQLSessions float64 `json:"sql-sessions"`
 }
 
-// assumption is one that --assume sets.
+// assumption is an assumption that --assume can set.
 type assumption struct {
 	name        string
 	at          *float64
-	value       float64 // by default
+	value       float64 // default
 	least, most float64
 	help        string
 }
 
-// Bounds of the users.
+// Bounds of Users.
 const (
 	MinUsers = 1
 	MaxUsers = 10_000_000_000
@@ -76,9 +76,8 @@ func (a *Assumptions) all() []assumption {
 	}
 }
 
-// Assume returns the assumptions for so many users: the defaults, but for those that are
-// named. Errors: each name that there is not, and each value out of bounds, with what is
-// allowed.
+// Assume returns the assumptions for the number of users: the defaults, except the named ones. Errors: names
+// that do not exist, and values out of bounds, with the allowed ones.
 func Assume(users float64, named map[string]float64) (a Assumptions, err error) {
 	var errs []error
 	if !(users >= MinUsers && users <= MaxUsers) {
@@ -116,5 +115,5 @@ func Help() string {
 	return strings.Join(lines, "; ")
 }
 
-// plain is a number without an exponent.
+// plain formats a number without an exponent.
 func plain(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }

@@ -12,7 +12,7 @@ import (
 
 func work(server, worker, sql, redis float64) Work { return Work{&server, &worker, &sql, &redis} }
 
-// simple has round figures.
+// simple returns constants with round figures.
 func simple() Constants {
 	return Constants{
 		Idle: work(0, 0, 0, 0), Hold: work(2, 0, 0, 0), Unread: work(40, 0, 80, 20), Count: work(60, 0, 90, 30), Page: work(100, 0, 200, 10), Post: work(1000, 500, 2000, 100), Push: work(0, 5, 1, 2),
@@ -29,8 +29,8 @@ func assume(t *testing.T, users float64, named map[string]float64) Assumptions {
 	return a
 }
 
-// A day has 86,400 seconds: with 864,000 users and no peak, what each does once a day
-// happens 10 times a second.
+// A day has 86,400 seconds. With 864,000 users and no peak, an action that each user takes once
+// a day happens 10 times a second.
 func TestSizeIsWorkedOutByHand(t *testing.T) {
 	t.Parallel()
 	a := assume(t, 864_000, map[string]float64{
@@ -45,11 +45,11 @@ func TestSizeIsWorkedOutByHand(t *testing.T) {
 	require.InDelta(t, 10, s.Deliveries, 1e-9, "one of 100 is connected")
 	require.InDelta(t, 10, s.Connects, 1e-9)
 
-	// Each post has one live recipient, who is a first delivery wherever they are.
+	// Each post has one live recipient, whose delivery is always the first one by its server.
 	require.InDelta(t, (200*100+105*40+5*60+10*1000+10*50+10*1000+8640*2)/1e6, *s.Processors.Server, 1e-9)
 	require.InDelta(t, (10*500+500*5)/1e6, *s.Processors.Worker, 1e-9)
 	require.InDelta(t, (200*200+105*80+5*90+10*2000+500*1+10*20+10*500)/1e6, *s.Processors.SQL, 1e-9)
-	// One server: nobody is looked up at a second one.
+	// There is one server, so nobody is looked up at a second one.
 	require.InDelta(t, 1.0, *s.Servers, 0)
 	require.InDelta(t, (200*10+105*20+5*30+10*100+500*2+10*10+10*100)/1e6, *s.Processors.Redis, 1e-9)
 
@@ -60,15 +60,15 @@ func TestSizeIsWorkedOutByHand(t *testing.T) {
 	require.InDelta(t, 200*8000+10*500.0, *s.SendBytes, 1e-6)
 	require.InDelta(t, 8640*30_000.0, *s.SocketRAM, 1e-6)
 
-	// 432,000 followers are above pull-above: none is pushed to, half are looked up.
+	// The author's 432,000 followers exceed pull-above: none is pushed to, half are looked up.
 	require.Zero(t, s.Largest.Pushes)
 	require.InDelta(t, 4320, s.Largest.Deliveries, 1e-9)
 	require.InDelta(t, 216_000*0.5/1e6/3, *s.Largest.LookUpTime, 1e-9)
 	require.InDelta(t, (50+4319*10)/1e6, *s.Largest.ServerTime, 1e-9)
 }
 
-// Each recipient is looked up at each server, and recipients spread over more servers are
-// first deliveries more often.
+// Each recipient is looked up at each server. If recipients spread over more servers,
+// more deliveries are first ones.
 func TestSizeOfManyServers(t *testing.T) {
 	t.Parallel()
 	a := assume(t, 8_640_000, map[string]float64{
@@ -76,7 +76,7 @@ func TestSizeOfManyServers(t *testing.T) {
 	})
 	s := Size(simple(), a)
 	require.InDelta(t, 10.0, *s.Servers, 0, "172,800 connections")
-	first := 10 * (1 - 0.9*0.9) // servers that hold one of two recipients
+	first := 10 * (1 - 0.9*0.9) // servers with at least one of two recipients
 	require.InDelta(t, (100*(1000+first*50+(2-first)*10)+172_800*2)/1e6, *s.Processors.Server, 1e-9)
 	require.InDelta(t, (100*100+5000*2+100*(first*10+(2-first)*1)+5000*9*0.5)/1e6, *s.Processors.Redis, 1e-9)
 
@@ -115,8 +115,8 @@ func TestBreaksComeInTheOrderOfGrowth(t *testing.T) {
 	a := assume(t, 1, map[string]float64{
 		"peak": 1, "reads": 8640, "posts": 0, "connects": 0, "counts": 0, "connected": 0.1, "sockets": 1000, "sql-cores": 1, "busy": 0.5, "active": 0,
 	})
-	// A user reads every ten seconds, for 200 µs of PostgreSQL: 25,000 users take half a
-	// processor. 32,000 connections, of 320,000 users, fill 32 servers.
+	// A user reads every ten seconds, and a read takes 200 µs of PostgreSQL, so 25,000 users take half a
+	// processor. The 32,000 connections of 320,000 users fill 32 servers.
 	breaks := Breaks(simple(), a)
 	require.Contains(t, breaks[0].What, "1 processors of PostgreSQL")
 	require.InEpsilon(t, 25_000, *breaks[0].Users, 0.01)

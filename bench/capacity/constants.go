@@ -1,10 +1,8 @@
-// Package capacity works out how many machines a Tideline of a size needs. It is
-// arithmetic: what an operation costs in processor time, memory, disk or network comes in as
-// Constants, which "tideline bench --model" measures; what users do, as Assumptions.
-// docs/capacity.md explains the formulas.
+// Package capacity computes how many machines a Tideline of a given size needs. It only does arithmetic.
+// Constants are the costs of operations in processor time, memory, disk and network, which "tideline bench
+// --model" measures. Assumptions describe what users do. docs/capacity.md explains the formulas.
 //
-// It never takes what is not known for nothing: a figure that rests on an unknown constant
-// is unknown too.
+// An unknown constant is never treated as zero: every figure that depends on it is unknown too.
 package capacity
 
 import (
@@ -13,11 +11,11 @@ import (
 	"math"
 )
 
-// Figure is a number, or nil: not known.
+// Figure is a number, or nil if it is unknown.
 type Figure *float64
 
-// Work is the processor time of something, in µs, by the process that spends it. Worker is
-// nil where workers run inside the server, whose part is in Server then.
+// Work is processor time in µs, by the process that spends it. Worker is nil if workers run inside the
+// server; Server then includes their part.
 type Work struct {
 	Server Figure `json:"server"`
 	Worker Figure `json:"worker"`
@@ -25,8 +23,8 @@ type Work struct {
 	Redis  Figure `json:"redis"`
 }
 
-// Each applies f to the figures of works, process by process. The result is unknown for a
-// process of which one is.
+// Each applies f to the figures of works, separately for each process. If one of the figures is unknown,
+// so is the result for that process.
 func Each(f func(of []float64) float64, works ...Work) Work {
 	one := func(part func(Work) Figure) Figure {
 		values := make([]float64, len(works))
@@ -45,48 +43,48 @@ func Each(f func(of []float64) float64, works ...Work) Work {
 	}
 }
 
-// Constants are what things cost. Times are of processors, in µs, but for LookUp.
+// Constants are costs. Times are processor time in µs, except LookUp.
 type Constants struct {
 	Machine string   `json:"machine"`
-	Unknown []string `json:"unknown"` // why figures are not known, a sentence each
+	Unknown []string `json:"unknown"` // why figures are unknown, one sentence each
 
-	Idle     Work `json:"idle"`     // µs a second, of one process of each kind
+	Idle     Work `json:"idle"`     // µs per second, of one process of each kind
 	Page     Work `json:"page"`     // the first 20 entries of a timeline
-	Unread   Work `json:"unread"`   // its number of unread posts, which the server has kept, of a full inbox that is unread
-	Count    Work `json:"count"`    // the same, which the server counts
-	Post     Work `json:"post"`     // createPost with its job, nobody's inbox but the author's
-	Push     Work `json:"push"`     // into the inbox of one follower
+	Unread   Work `json:"unread"`   // the timeline's number of unread posts for a full unread inbox, if the server has cached it
+	Count    Work `json:"count"`    // the same number, if the server must count
+	Post     Work `json:"post"`     // createPost with its job, without pushes to others
+	Push     Work `json:"push"`     // a push to the inbox of one follower
 	Wake     Work `json:"wake"`     // the first live delivery of a post by a server
-	Delivery Work `json:"delivery"` // another one by the same server
-	Connect  Work `json:"connect"`  // a socket with a subscription
-	Hold     Work `json:"hold"`     // an idle one, for a second
+	Delivery Work `json:"delivery"` // each further delivery by the same server
+	Connect  Work `json:"connect"`  // opening a socket with a subscription
+	Hold     Work `json:"hold"`     // an idle connection, per second
 
-	LookUp Figure `json:"lookUp"` // Redis' clock, in µs: is a recipient connected to a server
+	LookUp Figure `json:"lookUp"` // Redis time, in µs, to look up whether a recipient is connected to a server
 
-	Connection Figure `json:"connectionBytes"` // resident memory of an idle one
-	PageBytes  Figure `json:"pageBytes"`       // body of the answer, not compressed
-	EventBytes Figure `json:"eventBytes"`      // message on the socket
+	Connection Figure `json:"connectionBytes"` // resident memory of an idle connection
+	PageBytes  Figure `json:"pageBytes"`       // body of a page, uncompressed
+	EventBytes Figure `json:"eventBytes"`      // message of an event on the socket
 
-	// Bytes of Redis.
-	InboxEntries Figure `json:"inboxEntries"` // in the inboxes that were measured
+	// Bytes in Redis.
+	InboxEntries Figure `json:"inboxEntries"` // average in the measured inboxes
 	InboxEntry   Figure `json:"inboxEntryBytes"`
 	InboxRest    Figure `json:"inboxRestBytes"` // coverage and journal of an inbox
 	OutboxEntry  Figure `json:"outboxEntryBytes"`
 	OutboxRest   Figure `json:"outboxRestBytes"` // coverage of an outbox
-	Fences       Figure `json:"fencesBytes"`     // of an author
-	Active       Figure `json:"activeBytes"`     // entry of an active user
-	Latest       Figure `json:"latestBytes"`     // entry of an author
+	Fences       Figure `json:"fencesBytes"`     // per author
+	Active       Figure `json:"activeBytes"`     // entry per active user
+	Latest       Figure `json:"latestBytes"`     // entry per author
 
-	// Bytes of SQL a row, with indexes.
+	// Bytes in SQL per row, including indexes.
 	UserRow    Figure `json:"userRowBytes"`
 	SessionRow Figure `json:"sessionRowBytes"`
-	MarkerRow  Figure `json:"markerRowBytes"` // what a user has read
+	MarkerRow  Figure `json:"markerRowBytes"` // read marker of a user
 	FollowRow  Figure `json:"followRowBytes"`
 	PostRow    Figure `json:"postRowBytes"`
-	ReceiptRow Figure `json:"receiptRowBytes"` // of a post's fan-out
+	ReceiptRow Figure `json:"receiptRowBytes"` // receipt of a post's fan-out
 }
 
-// row is a line of the table: a single figure, or work.
+// row is a row of the table: either a figure or work.
 type row struct {
 	name, unit string
 	figure     Figure
@@ -127,7 +125,7 @@ func (c *Constants) rows() []row {
 	}
 }
 
-// Print writes the constants as a table of Markdown.
+// Print writes the constants as a Markdown table.
 func (c *Constants) Print(out io.Writer) error {
 	fmt.Fprintf(out, "\nConstants, measured on %s:\n\n", c.Machine)
 	fmt.Fprintln(out, "| processor time of | server | worker | PostgreSQL | Redis |\n| --- | --- | --- | --- | --- |")
@@ -149,7 +147,7 @@ func (c *Constants) Print(out io.Writer) error {
 	return err
 }
 
-// Each calls fn with what is known, in the order of the table.
+// Each calls fn for every known figure, in the order of the table.
 func (c *Constants) Each(fn func(name string, value float64)) {
 	known := func(name string, f Figure) {
 		if f != nil {
@@ -167,7 +165,7 @@ func (c *Constants) Each(fn func(name string, value float64)) {
 	}
 }
 
-// show is a figure with three digits and its unit.
+// show formats a figure with three digits and its unit.
 func show(f Figure, unit string) string {
 	if f == nil {
 		return "not known"
@@ -178,8 +176,8 @@ func show(f Figure, unit string) string {
 	return digits(*f) + unit
 }
 
-// digits is a number with at least three digits, none of them behind the point that are
-// not among the three.
+// digits formats a number with at least three digits. It has decimals only if the integer part
+// has fewer than three digits.
 func digits(v float64) string {
 	places := 0
 	for limit := 100.0; places < 3 && v != 0 && math.Abs(v) < limit; limit /= 10 {

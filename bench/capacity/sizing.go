@@ -11,55 +11,55 @@ const (
 	year = 365.0    // days
 )
 
-// What Tideline's own code bounds.
+// Bounds that follow from Tideline's own code.
 const (
-	writerNumbers   = 32   // servers, each with a lease on one: see feed/ids
-	sessionsEach    = 20   // connections to PostgreSQL of a process
-	redisMostNodes  = 1000 // which Redis Cluster is made for
-	mostToBreak     = 1e10 // users: no limit is looked for above
+	writerNumbers   = 32   // most servers, each with a lease of one number; see feed/ids
+	sessionsEach    = 20   // connections of a process to PostgreSQL
+	redisMostNodes  = 1000 // nodes for which Redis Cluster is designed
+	mostToBreak     = 1e10 // users up to which limits are searched
 	fixpointAtMost  = 100
 	oneServer       = 1.0
 	bytesOfGigabyte = 1e9
 )
 
-// Sizing is what so many users need. Its figures are unknown where a constant is.
+// Sizing is what a number of users needs. A figure is unknown if a constant that it depends on is unknown.
 type Sizing struct {
 	Assumptions Assumptions `json:"assumptions"`
 
-	// A second, at the peak.
+	// Per second at the peak.
 	Reads      float64 `json:"reads"`
 	Posts      float64 `json:"posts"`
 	Pushes     float64 `json:"pushes"`
 	Deliveries float64 `json:"deliveries"`
 	Connects   float64 `json:"connects"`
 
-	// Processors in use at the peak: of servers, workers, PostgreSQL and Redis.
+	// Processors in use at the peak, of servers, workers, PostgreSQL and Redis.
 	Processors Work `json:"processors"`
 
 	Servers Figure `json:"servers"` // machines
-	Workers Figure `json:"workers"` // machines; unknown where workers run inside servers
+	Workers Figure `json:"workers"` // machines; unknown if workers run inside servers
 	Masters Figure `json:"masters"` // of Redis
 
 	RedisBytes Figure `json:"redisBytes"`
 	SQLBytes   Figure `json:"sqlBytes"`
 	SQLGrowth  Figure `json:"sqlBytesAYear"`
 	SendBytes  Figure `json:"sendBytesASecond"`
-	SocketRAM  Figure `json:"connectionBytes"` // of all servers
+	SocketRAM  Figure `json:"connectionBytes"` // of all servers together
 
 	Largest Largest `json:"largest"`
 }
 
-// Largest is one post of the most followed author.
+// Largest describes one post of the most followed author.
 type Largest struct {
-	Pushes     float64 `json:"pushes"` // 0: the author is above pull-above
+	Pushes     float64 `json:"pushes"` // 0 if the author has more followers than PullAbove
 	Deliveries float64 `json:"deliveries"`
-	LookUps    float64 `json:"lookUps"`       // of recipients at servers
-	LookUpTime Figure  `json:"lookUpSeconds"` // of all masters
-	ServerTime Figure  `json:"serverSeconds"` // of processors, of all servers
-	WorkerTime Figure  `json:"workerSeconds"` // of processors, for the pushes
+	LookUps    float64 `json:"lookUps"`       // look-ups of recipients at servers
+	LookUpTime Figure  `json:"lookUpSeconds"` // per Redis master
+	ServerTime Figure  `json:"serverSeconds"` // processor time of all servers together
+	WorkerTime Figure  `json:"workerSeconds"` // processor time for the pushes
 }
 
-// of is f of the figures, unknown when one of them is.
+// of returns f of the figures, or nil if one of them is unknown.
 func of(f func(v []float64) float64, figures ...Figure) Figure {
 	values := make([]float64, len(figures))
 	for i, x := range figures {
@@ -71,14 +71,13 @@ func of(f func(v []float64) float64, figures ...Figure) Figure {
 	return new(f(values))
 }
 
-// Size works out what the assumptions need.
+// Size computes what the assumptions need.
 //
-// How many servers there are, and what they cost, depend on each other: a server that holds
-// one recipient of a post pays for the first delivery, and each recipient is looked up at
-// each server. Size starts with one server and goes on until their number does not change,
-// or, where none suffices, 100 times.
+// The number of servers and their cost depend on each other: a server with at least one recipient of a post
+// pays for the first delivery, and each recipient is looked up at each server. Size starts with one server
+// and iterates until the number does not change, at most 100 times.
 //
-// Cost: some microseconds.
+// Cost: a few microseconds.
 func Size(c Constants, a Assumptions) Sizing {
 	perSecond := func(aUserAndDay float64) float64 { return a.Users * aUserAndDay * a.Peak / day }
 	s := Sizing{Assumptions: a, Reads: perSecond(a.Reads), Posts: perSecond(a.Posts), Connects: perSecond(a.Connects)}
@@ -92,7 +91,7 @@ func Size(c Constants, a Assumptions) Sizing {
 		reached := reach(connected, n)
 		s.Processors = Each(func(v []float64) float64 {
 			page, unread, post, push, wake, delivery, connect, hold, idle, count := v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9]
-			// Who connects is new to a server, which has not kept the number.
+			// A user who connects is new to the server, which has no cached number.
 			pages := s.Reads*page + a.Counts*((s.Reads+s.Deliveries)*unread+s.Connects*count)
 			posts := s.Posts*post + s.Pushes*push + s.Posts*(reached*wake+(connected-reached)*delivery)
 			return (pages + posts + s.Connects*connect + sockets*hold + idle) / 1e6
@@ -116,7 +115,7 @@ func Size(c Constants, a Assumptions) Sizing {
 
 	posts := a.Posts * a.Days
 	s.RedisBytes = of(func(v []float64) float64 {
-		inbox, outbox := a.InboxCap*v[0]+v[1]+v[2], a.OutboxCap*v[0] // an entry is the same in both
+		inbox, outbox := a.InboxCap*v[0]+v[1]+v[2], a.OutboxCap*v[0] // an entry has the same size in both
 		return a.Users * (a.Active*inbox + a.Pulled*outbox)
 	}, c.InboxEntry, c.InboxRest, c.Active)
 	s.Masters = of(func(v []float64) float64 {
@@ -131,7 +130,7 @@ func Size(c Constants, a Assumptions) Sizing {
 	return s
 }
 
-// orZero returns 0 for what is multiplied by 0 anyway.
+// orZero returns 0 if the figure will be multiplied by 0 anyway.
 func orZero(f Figure, zero bool) Figure {
 	if zero {
 		return new(0.0)
@@ -139,7 +138,7 @@ func orZero(f Figure, zero bool) Figure {
 	return f
 }
 
-// reach is how many of n servers hold one of so many connected recipients, who are spread
+// reach returns how many of n servers have at least one of the connected recipients, if these are spread
 // at random: n - n(1-1/n)^recipients.
 func reach(recipients, n float64) float64 {
 	return min(recipients, n*(1-math.Pow(1-1/n, recipients)))
@@ -164,16 +163,16 @@ func largest(c Constants, a Assumptions, servers, masters Figure) Largest {
 	return l
 }
 
-// Break is a limit that the users pass as they grow.
+// Break is a limit that a growing number of users reaches.
 type Break struct {
 	What  string `json:"what"`
-	Users Figure `json:"users"` // the fewest that pass it; unknown: none up to 10 thousand million, or a constant is missing
+	Users Figure `json:"users"` // fewest users that exceed it; nil: none up to 10 thousand million, or a constant is unknown
 	Then  string `json:"then"`
 }
 
-// Breaks returns the limits that a single thing has, in the order in which growth meets them
-// with the same habits. What can be had more of, such as masters up to the limit of a
-// cluster, is no limit.
+// Breaks returns the limits of resources that cannot be multiplied, in the order in which a growing number of
+// users with the same habits reaches them. A resource of which there can be more, such as Redis masters up to
+// the limit of a cluster, is not a limit.
 func Breaks(c Constants, a Assumptions) []Break {
 	at := func(passed func(Sizing) (bool, bool)) Figure {
 		try := func(users float64) (bool, bool) {
@@ -228,7 +227,7 @@ func Breaks(c Constants, a Assumptions) []Break {
 			"more memory a master, shorter inboxes, a shorter life of them",
 		},
 	}
-	// By insertion: known ones first, the fewest users before.
+	// An insertion sort: known limits first, by their number of users.
 	for i := range breaks {
 		for j := i; j > 0 && earlier(breaks[j].Users, breaks[j-1].Users); j-- {
 			breaks[j], breaks[j-1] = breaks[j-1], breaks[j]
@@ -239,7 +238,7 @@ func Breaks(c Constants, a Assumptions) []Break {
 
 func earlier(a, b Figure) bool { return a != nil && (b == nil || *a < *b) }
 
-// Print writes the sizing as a table of Markdown, with the limits beside it.
+// Print writes the sizing and the limits as Markdown tables.
 func (s *Sizing) Print(out io.Writer, breaks []Break) error {
 	a := s.Assumptions
 	fmt.Fprintf(out, "%s users, %s active, %s connected at the peak\n\n| at the peak | |\n| --- | --- |\n",
@@ -293,7 +292,7 @@ func counted(f Figure) string {
 	return count(*f)
 }
 
-// count is a number with separators of thousands, of three digits when it is large.
+// count formats a number with thousands separators, rounded to three digits if it is 10,000 or more.
 func count(v float64) string {
 	if v < 1000 {
 		return digits(v)
@@ -308,7 +307,7 @@ func count(v float64) string {
 	return text
 }
 
-// size is bytes, by powers of 1000.
+// size formats bytes with units of powers of 1000.
 func size(f Figure) string {
 	if f == nil {
 		return "not known"

@@ -1,5 +1,5 @@
-// Package client calls the API of a Tideline for many users: the Go client of one, with a
-// token for each call.
+// Package client calls the API of a Tideline for many users. It uses the Go client with a
+// separate token for each call.
 package client
 
 import (
@@ -20,24 +20,24 @@ const Timeout = 10 * time.Second
 // Client calls one API. It is safe for concurrent use.
 type Client struct {
 	url  string
-	HTTP *http.Client // by which it calls
+	HTTP *http.Client // makes the calls
 }
 
 // New returns a client of the API at url.
 func New(url string) *Client {
 	return &Client{url, &http.Client{
 		Timeout: Timeout,
-		// No proxy and no redirect: the load reaches the given address, or none. Answers come
-		// plain: to inflate them would take processors from the server that is measured.
+		// No proxy and no redirects: the load reaches the given address or none. No compression, since
+		// decompression would take processor time from the measured server.
 		Transport:     &http.Transport{MaxIdleConnsPerHost: 1024, IdleConnTimeout: time.Minute, DisableCompression: true},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
 }
 
-// Close ends idle connections.
+// Close closes idle connections.
 func (c *Client) Close() { c.HTTP.CloseIdleConnections() }
 
-// as returns a client for the token's user; "" is nobody.
+// as returns a client for the token's user, or for nobody if token is "".
 func (c *Client) as(token string) *tideline.Client {
 	user := &tideline.Client{URL: c.url, HTTP: c.HTTP}
 	if token != "" {
@@ -46,7 +46,7 @@ func (c *Client) as(token string) *tideline.Client {
 	return user
 }
 
-// measured is data, and how long it was.
+// measured decodes data and records the length of its JSON.
 type measured struct {
 	data  any
 	bytes int
@@ -68,8 +68,7 @@ func (c *Client) Call(ctx context.Context, token, query string, variables map[st
 	return len(`{"data":}`) + m.bytes, nil
 }
 
-// Insist is Call, and waits as often as the server asks for it: before the load
-// begins, it obeys the rate limits.
+// Insist is Call, but waits as often as the rate limits require. It is used before the load begins.
 func (c *Client) Insist(ctx context.Context, token, query string, variables map[string]any, data any) error {
 	for {
 		_, err := c.Call(ctx, token, query, variables, data)
@@ -85,7 +84,7 @@ func (c *Client) Insist(ctx context.Context, token, query string, variables map[
 	}
 }
 
-// CodeOf returns the code of an error for the report.
+// CodeOf returns the code under which the report counts an error.
 func CodeOf(err error) string {
 	var no *tideline.Error
 	var closed *tideline.CloseError
@@ -103,8 +102,8 @@ func CodeOf(err error) string {
 	return "CONNECTION"
 }
 
-// Open connects a socket and subscribes by a query, as the token's user. The
-// protocol does not tell when the subscription has begun.
+// Open opens a connection and subscribes as the token's user. The protocol does not tell
+// when the subscription has begun.
 func (c *Client) Open(ctx context.Context, token, query string) (*tideline.Subscription, error) {
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()

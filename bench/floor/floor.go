@@ -1,5 +1,5 @@
-// Package floor measures what the figures of a load stand beside: the same load on a thin
-// server in this process.
+// Package floor measures the lower bounds that a load's figures are compared with: the same load on
+// a minimal server in this process.
 package floor
 
 import (
@@ -20,10 +20,9 @@ import (
 // floorTime bounds the measurement of each floor.
 const floorTime = 2 * time.Second
 
-// Broadcast measures how long a message takes to WebSocket clients through
-// nothing but gorilla and the kernel: it is encoded once and written to one socket
-// after the other; the next message follows when all have it. It goes to as many
-// clients as each post of the load did, in turn, until the time is up.
+// Broadcast measures how long a message takes to reach WebSocket clients through gorilla and the kernel
+// alone. The message is encoded once and written to one socket after the other. The next one follows when all
+// recipients have it. The numbers of recipients repeat those of the posts, until the time is up.
 func Broadcast(ctx context.Context, recipients []int, bytes int) (latencies []time.Duration, err error) {
 	sockets := slices.Max(recipients)
 	ctx, cancel := context.WithTimeout(ctx, client.Timeout+floorTime)
@@ -41,7 +40,7 @@ func Broadcast(ctx context.Context, recipients []int, bytes int) (latencies []ti
 	defer stop()
 
 	arrivals := make(chan time.Time, sockets)
-	var conns []*websocket.Conn // the server's ends
+	var conns []*websocket.Conn // the server's side
 	for range sockets {
 		conn, _, err := websocket.DefaultDialer.DialContext(ctx, "ws"+strings.TrimPrefix(url, "http"), nil)
 		if err != nil {
@@ -84,14 +83,14 @@ func Broadcast(ctx context.Context, recipients []int, bytes int) (latencies []ti
 	return latencies, nil
 }
 
-// Pages measures as many readers of an HTTP server that has its answer of the
-// given length in memory. They are the readers of the load, with the same client.
+// Pages measures readers of an HTTP server that answers from memory with the given number of bytes. The
+// readers use the same client as the load.
 func Pages(ctx context.Context, query string, readers, bytes int) (latencies []time.Duration, elapsed time.Duration, err error) {
 	const frame = `{"data":{"timeline":""}}`
 	page := []byte(strings.Replace(frame, `""`, `"`+strings.Repeat("x", max(0, bytes-len(frame)))+`"`, 1))
 	url, stop, err := serve(ctx, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write(page) // a reader that has left misses nothing
+		_, _ = w.Write(page) // an error means that the reader has left
 	}))
 	if err != nil {
 		return nil, 0, err
@@ -124,7 +123,7 @@ func Pages(ctx context.Context, query string, readers, bytes int) (latencies []t
 	return latencies, elapsed, nil
 }
 
-// serve serves on a free port of loopback until stop is called.
+// serve serves on a free loopback port until stop is called.
 func serve(ctx context.Context, h http.Handler) (url string, stop func(), err error) {
 	var listen net.ListenConfig
 	listener, err := listen.Listen(ctx, "tcp", "127.0.0.1:0")

@@ -1,4 +1,4 @@
-// Package ledger tells of each live event whether it is missing, doubled or astray.
+// Package ledger checks whether live events are missing, doubled or delivered to wrong recipients.
 package ledger
 
 import (
@@ -7,51 +7,51 @@ import (
 	"time"
 )
 
-// Ledger records which post must arrive at which subscription, and when it did. It is safe
-// for concurrent use.
+// Ledger records which post must arrive at which subscriptions, and when it did.
+// It is safe for concurrent use.
 type Ledger struct {
 	users int
-	place []map[int]int // of each author: the recipients' subscriptions → place in posting.at
+	place []map[int]int // by author: index in posting.at of each recipient's subscription
 
 	mu     sync.Mutex
-	posts  []*posting // by number
-	last   time.Time  // delivery
+	posts  []*posting // by the post's number
+	last   time.Time  // time of the last delivery
 	totals Totals
 }
 
-// Totals are the sums of a ledger.
+// Totals are the totals of a ledger.
 type Totals struct {
-	Missing   int             // deliveries of created posts still to come
+	Missing   int             // outstanding deliveries of created posts
 	Doubled   int             // repeated deliveries
-	Strays    int             // deliveries to a user who does not follow the author, or of no post of this run
-	Calls     []time.Duration // that created posts
+	Strays    int             // deliveries to a user who does not follow the author, or of a post that is not of this run
+	Calls     []time.Duration // durations of the calls that created posts
 	Latencies []time.Duration // of first deliveries, from the start of the call
 	Span      time.Duration   // from the start of the first call to the last delivery
 }
 
-// posting is a post on its way.
+// posting is the state of a post.
 type posting struct {
 	author  int
 	began   time.Time
-	created bool       // the server has said so
-	at      []delivery // of each recipient
-	left    bool       // what has not arrived is no longer waited for, nor counted
+	created bool       // the server has confirmed it
+	at      []delivery // by recipient
+	left    bool       // the ledger no longer waits for or counts its outstanding deliveries
 }
 
-// delivery is what became of a post at a recipient.
+// delivery is the state of a post at a recipient.
 type delivery uint8
 
 const (
 	due     delivery = iota
-	excused          // the recipient was told to read its timeline again: the post may come, and need not
+	excused          // the recipient was told to read its timeline again: the event may arrive, but need not
 	arrived
 )
 
-// New takes the followers of each user. The subscriptions belong to the users
-// in turn. An author's own subscriptions are recipients too.
+// New returns a ledger for a network, given the followers of each user. The subscriptions are assigned to the
+// users in turn. An author's own subscriptions are recipients too.
 func New(followers [][]int, subscriptions int) *Ledger {
 	l := &Ledger{users: len(followers), place: make([]map[int]int, len(followers))}
-	of := make([][]int, l.users) // subscriptions of each user
+	of := make([][]int, l.users) // subscriptions by user
 	for sub := range subscriptions {
 		of[l.UserOf(sub)] = append(of[l.UserOf(sub)], sub)
 	}
@@ -70,7 +70,7 @@ func New(followers [][]int, subscriptions int) *Ledger {
 // UserOf returns the user of a subscription.
 func (l *Ledger) UserOf(subscription int) int { return subscription % l.users }
 
-// Begin numbers a post that is about to be created.
+// Begin records a post that is about to be created, and returns its number.
 func (l *Ledger) Begin(author int, at time.Time) (number int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -78,8 +78,8 @@ func (l *Ledger) Begin(author int, at time.Time) (number int) {
 	return len(l.posts) - 1
 }
 
-// End records what the server answered. A post that failed may exist all the same:
-// it may arrive, but need not.
+// End records the result of a createPost call. A post whose call failed may exist all the same,
+// so it may arrive but need not.
 func (l *Ledger) End(number int, created bool, at time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -96,8 +96,8 @@ func (l *Ledger) End(number int, created bool, at time.Time) {
 	}
 }
 
-// Invalidated records that a subscription was told to read its timeline again: it finds
-// there what had begun by now, and no event has to say so.
+// Invalidated records that a subscription was told to read its timeline again. It finds there every post
+// begun so far, so events for them are no longer required.
 func (l *Ledger) Invalidated(subscription int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -144,7 +144,7 @@ func (l *Ledger) Delivered(subscription, number int, at time.Time) {
 	}
 }
 
-// Totals returns the sums by now.
+// Totals returns the current totals.
 func (l *Ledger) Totals() Totals {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -156,15 +156,15 @@ func (l *Ledger) Totals() Totals {
 	return t
 }
 
-// Missing returns how many deliveries are still to come.
+// Missing returns how many deliveries are outstanding.
 func (l *Ledger) Missing() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.totals.Missing
 }
 
-// Take returns the times of the deliveries since the last call of Take, and how many are
-// still to come. It ends the waiting for them: none of these posts counts from now on.
+// Take returns the times of the deliveries since the last call of Take, and the number of outstanding ones.
+// It stops waiting for these: none of the posts so far counts from now on.
 func (l *Ledger) Take() (latencies []time.Duration, missing int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -176,7 +176,7 @@ func (l *Ledger) Take() (latencies []time.Duration, missing int) {
 	return latencies, missing
 }
 
-// Recipients returns at how many subscriptions each created post had to arrive.
+// Recipients returns the number of recipients of each created post.
 func (l *Ledger) Recipients() []int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Users 0 and 1 have two subscriptions, user 2 has one; 1 follows 0, and no user
-// with a subscription follows 2.
+// testLedger has users 0 and 1 with two subscriptions each, and user 2 with one. User 1 follows 0, users 0
+// and 2 follow 1, and nobody follows 2.
 func testLedger() *Ledger { return New([][]int{{1}, {0, 2}, {}}, 5) }
 
 func TestLedger(t *testing.T) {
@@ -32,12 +32,12 @@ func TestLedger(t *testing.T) {
 
 	l.Delivered(4, first, start.Add(6*time.Millisecond))
 	require.Equal(t, 1, l.totals.Doubled)
-	l.Delivered(2, first, start) // does not follow the author
+	l.Delivered(2, first, start) // the user does not follow the author
 	l.Delivered(0, 99, start)    // no such post
 	require.Equal(t, 2, l.totals.Strays)
 	require.Len(t, l.totals.Latencies, 4)
 
-	// A call that failed may have made its post.
+	// A call that failed may have created its post.
 	second := l.Begin(2, start)
 	l.End(second, false, start)
 	require.Zero(t, l.Missing())
@@ -48,7 +48,7 @@ func TestLedger(t *testing.T) {
 	require.Equal(t, []int{4}, l.Recipients())
 }
 
-// A client that was told to read its timeline again has not missed what had begun by then.
+// A client that was told to read its timeline again has not missed the posts begun before.
 func TestAnInvalidatedTimelineIsNotALoss(t *testing.T) {
 	t.Parallel()
 	l := testLedger()
@@ -62,7 +62,7 @@ func TestAnInvalidatedTimelineIsNotALoss(t *testing.T) {
 	l.End(under, true, start)
 	require.Equal(t, 4, l.Missing(), "it was under way: those of the others")
 
-	l.Delivered(0, first, start.Add(time.Hour)) // it may come all the same
+	l.Delivered(0, first, start.Add(time.Hour)) // it may arrive all the same
 	require.Equal(t, 4, l.Missing())
 	l.Delivered(0, first, start.Add(time.Hour))
 	require.Equal(t, 1, l.totals.Doubled)
@@ -72,7 +72,7 @@ func TestAnInvalidatedTimelineIsNotALoss(t *testing.T) {
 	require.Equal(t, 8, l.Missing(), "what begins later is due")
 }
 
-// A step has its own deliveries only.
+// Take returns only the deliveries of its own step.
 func TestLedgerIsTaken(t *testing.T) {
 	t.Parallel()
 	l := testLedger()

@@ -1,7 +1,7 @@
-// Package meter reads what the processes of a Tideline have used. It asks the server for
-// metrics, its workers too, and looks into the stores from inside.
+// Package meter reads the resources that the processes of a Tideline have used: from the metrics of the
+// server and its workers, and directly from the stores.
 //
-// It takes nothing that it cannot read for 0: see capacity.Figure.
+// A value that it cannot read is unknown and never 0; see capacity.Figure.
 package meter
 
 import (
@@ -21,41 +21,41 @@ import (
 )
 
 const (
-	sampled = 200_000 // keys of each master of Redis
-	fewRows = 1000    // of a table: with fewer, half-empty pages make each too large
+	sampled = 200_000 // keys sampled on each Redis master
+	fewRows = 1000    // fewest rows of a table for a good estimate: with fewer, half-empty pages make each row look too large
 	patient = 30 * time.Second
-	// Tick is the step of processor time.
+	// Tick is the resolution of processor times.
 	Tick = 10 * time.Millisecond
 )
 
-// Meter reads what processes have used.
+// Meter reads the resources that processes have used.
 type Meter struct {
 	HTTP    *http.Client
-	Server  string          // address of its metrics
-	Workers []string        // the same, of those that are processes of their own
-	Stores  *storage.Stores // nil: no look inside
-	// Idle is what all processes use when nothing happens, in µs a second. Each leaves it out.
+	Server  string          // URL of the server's metrics
+	Workers []string        // URLs of the metrics of workers in separate processes
+	Stores  *storage.Stores // nil: unknown
+	// Idle is what all processes use when nothing happens, in µs per second. Meter.Each subtracts it.
 	Idle capacity.Work
 }
 
-// Reading is what processes have used until now: time in µs, and the server's memory.
+// Reading is the resources used up to a moment: processor time in µs, and the server's memory.
 type Reading struct {
 	capacity.Work
 	Resident capacity.Figure
 	At       time.Time
 }
 
-// LookUpTime is what Redis has taken to look up who is connected where; 0: not known.
+// LookUpTime returns the time that Redis has spent looking up where users are connected; 0 if it is unknown.
 func (m *Meter) LookUpTime(ctx context.Context) time.Duration {
 	if m.Stores == nil {
 		return 0
 	}
-	took, _ := m.Stores.CommandTime(ctx, "smismember") // what Redis does not tell is not known
+	took, _ := m.Stores.CommandTime(ctx, "smismember") // an error means that it is unknown
 	return took
 }
 
-// Quiet waits until all processes together hardly use a processor, but not for ever: they may
-// have other users.
+// Quiet waits until all processes together are nearly idle, for at most 30 seconds,
+// since they may have other users.
 func (m *Meter) Quiet(ctx context.Context) error {
 	const hardly = 0.04
 	for end := time.Now().Add(patient); time.Now().Before(end); {
@@ -85,7 +85,7 @@ func (m *Meter) Quiet(ctx context.Context) error {
 	return nil
 }
 
-// Rested reads after a pause.
+// Rested pauses, then reads.
 func (m *Meter) Rested(ctx context.Context, length time.Duration) (Reading, error) {
 	if err := Pause(ctx, length); err != nil {
 		return Reading{}, err
@@ -93,7 +93,7 @@ func (m *Meter) Rested(ctx context.Context, length time.Duration) (Reading, erro
 	return m.Read(ctx)
 }
 
-// Each is what was spent between two moments, less what idleness costs, divided by n.
+// Each returns the resources used between two readings, without Idle, divided by n.
 func (m *Meter) Each(before, after Reading, n int) capacity.Work {
 	seconds := after.At.Sub(before.At).Seconds()
 	used := capacity.Each(func(v []float64) float64 { return v[1] - v[0] }, before.Work, after.Work)
@@ -104,7 +104,7 @@ func (m *Meter) Each(before, after Reading, n int) capacity.Work {
 	return capacity.Each(func(v []float64) float64 { return (v[0] - seconds*v[1]) / float64(n) }, used, idle)
 }
 
-// Read asks all processes what they have used.
+// Read reads what all processes have used.
 func (m *Meter) Read(ctx context.Context) (s Reading, err error) {
 	server, err := m.metrics(ctx, m.Server)
 	if err != nil {
@@ -147,7 +147,7 @@ func (m *Meter) Read(ctx context.Context) (s Reading, err error) {
 	return s, nil
 }
 
-// metrics reads those without labels.
+// metrics reads the metrics without labels.
 func (m *Meter) metrics(ctx context.Context, address string) (map[string]float64, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
@@ -171,7 +171,8 @@ func (m *Meter) metrics(ctx context.Context, address string) (map[string]float64
 	return values, nil
 }
 
-// Bytes sets what rows and keys take, and returns of which tables there are too few rows.
+// Bytes sets the sizes of rows and keys in c. It returns the tables that have too
+// few rows for a good estimate.
 func (m *Meter) Bytes(ctx context.Context, c *capacity.Constants) (few []string, err error) {
 	if m.Stores == nil {
 		return nil, nil
@@ -217,8 +218,8 @@ func (m *Meter) Bytes(ctx context.Context, c *capacity.Constants) (few []string,
 	return few, nil
 }
 
-// SameStores is an error unless the stores have this user: those of another server would
-// tell nothing about this one.
+// SameStores returns an error unless the stores have this user. Stores of another server
+// would say nothing about this one.
 func (m *Meter) SameStores(ctx context.Context, handle string) error {
 	if m.Stores == nil {
 		return nil
@@ -234,7 +235,7 @@ func (m *Meter) SameStores(ctx context.Context, handle string) error {
 	return nil
 }
 
-// Pause waits, or returns the error of ctx.
+// Pause waits for the given time, or returns the error of ctx.
 func Pause(ctx context.Context, length time.Duration) error {
 	select {
 	case <-time.After(length):

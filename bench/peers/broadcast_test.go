@@ -11,13 +11,13 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// event is what gorilla and centrifuge broadcast: as long as what Tideline's clients
-// select.
+// event is the message that gorilla and centrifuge broadcast. It is as long as the events
+// that Tideline's clients select.
 const event = `{"__typename":"TimelinePostAdded","position":"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA","edge":{"cursor":"AAAAAAAAAAAAAAAAAAAAAAAA",` +
 	`"node":{"id":"UG9zdDo3MzQ5MTI4MzQ3MTI4Mzc0","text":"` + liveText + `","createdAt":"2026-01-02T03:04:05.678Z","author":{"handle":"user1","name":"User 1"}}}}`
 
-// serveGorilla writes a prepared message to one socket after the other: the least that
-// a broadcast over WebSockets costs in Go without leaving net/http.
+// serveGorilla writes a prepared message to one socket after the other: the lowest cost of a WebSocket
+// broadcast in Go without leaving net/http.
 func serveGorilla(ctx context.Context) error {
 	var mu sync.Mutex
 	conns := map[*websocket.Conn]struct{}{}
@@ -51,7 +51,7 @@ func serveGorilla(ctx context.Context) error {
 		posting.Lock()
 		defer posting.Unlock()
 		for _, conn := range all {
-			_ = conn.WritePreparedMessage(message) // one that has left misses it
+			_ = conn.WritePreparedMessage(message) // a closed connection misses it
 		}
 	}
 	return serveLive(ctx, socket, post, func() int {
@@ -61,8 +61,7 @@ func serveGorilla(ctx context.Context) error {
 	})
 }
 
-// serveCentrifuge publishes to one channel, with the settings that centrifuge has by
-// itself.
+// serveCentrifuge publishes to one channel with centrifuge's default settings.
 func serveCentrifuge(ctx context.Context) error {
 	node, err := centrifuge.New(centrifuge.Config{})
 	if err != nil {

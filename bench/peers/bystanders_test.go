@@ -25,26 +25,25 @@ import (
 )
 
 const (
-	pace      = 200 * time.Millisecond // of a bystander's pages
+	pace      = 200 * time.Millisecond // interval of a bystander's pages
 	quietTime = 15 * time.Second
 	abuseTime = time.Minute
 
 	abuserSockets       = 3
-	abuserSubscriptions = 50 // of a socket
+	abuserSubscriptions = 50 // per socket
 )
 
-// BenchmarkBystanders measures how long 64 users wait for their pages, of which each asks
-// for five a second, while nothing else happens to their server and then while something
-// does. A page that is late makes the next one of that user late, and that counts too.
+// BenchmarkBystanders measures how long 64 users wait for their pages. Each requests five a second, first
+// while nothing else happens on the server and then under one of the loads below. A late page delays the next
+// one of the same user, and the delay counts too.
 //
-//   - resync: the server's connections to pub/sub break, and all live subscriptions look
-//     for what they missed, until the last of them has. It needs as many open files as
-//     subscribers in each of two processes.
-//   - abuse: one account holds 150 subscriptions of 29 aliased counts of unread posts, with
-//     a heartbeat each second, and begins again at once whatever is refused or ended.
-//   - ranked, suggested, tagged, liked, searched, anonymous, marked: one account, or an address
-//     without one, asks over 16 connections for fields that return little and read much, with
-//     as many aliases as are taken, and asks again as soon as it is answered or refused.
+//   - resync: the server's pub/sub connections break, and all live subscriptions look for what they missed,
+//     until the last one has finished. It needs as many open files as subscribers in each of two processes.
+//   - abuse: one account holds 150 subscriptions of 29 aliased unread counts with a heartbeat each second,
+//     and replaces each one at once when it is refused or ended.
+//   - ranked, suggested, tagged, liked, searched, anonymous, marked: one account, or an address without one,
+//     requests fields that return little and read much. It uses 16 connections and as many aliases as are
+//     allowed, and repeats each request as soon as it is answered or refused.
 func BenchmarkBystanders(b *testing.B) {
 	for range *rounds {
 		for _, p := range peersOf() {
@@ -84,13 +83,13 @@ func measureResync(tb testing.TB, p peer, n int, quiet time.Duration) []figure {
 		running.awaitResyncs(tb, n)
 		took = time.Since(began)
 	})
-	c.post(tb, 1) // all of them are there
+	c.post(tb, 1) // waits until all subscribers are connected
 	return append(besides(before, during), figure{"resync s", took.Seconds()}, figure{"pages", float64(len(during))},
 		figure{"failed", float64(c.failed.Load())})
 }
 
 // awaitResyncs waits until at least n subscriptions were told to look for what they missed,
-// and none is about to.
+// and all of them have finished.
 func (p process) awaitResyncs(tb testing.TB, n int) {
 	require.Eventually(tb, func() bool {
 		metrics := p.metrics()
@@ -121,7 +120,7 @@ func measureAbuse(tb testing.TB, p peer, quiet, length time.Duration) []figure {
 	return append(figures, m.figures(len(during))...)
 }
 
-// fieldAbuse is a field that returns little and reads much.
+// fieldAbuse is a load with a field that returns little and reads much.
 type fieldAbuse struct {
 	name, operation, field string
 	token                  string // empty: nobody is signed in
@@ -178,7 +177,7 @@ func measureFieldAbuse(tb testing.TB, p peer, a fieldAbuse, quiet, length time.D
 	return append(figures, m.figures(len(during))...)
 }
 
-// newAsker returns what sends the field once, with as many aliases as the server takes.
+// newAsker returns a function that requests the field once, with as many aliases as the server allows.
 func newAsker(tb testing.TB, running process, a fieldAbuse) func() (status int, body []byte) {
 	client := &http.Client{Timeout: patience, Transport: &http.Transport{
 		MaxIdleConnsPerHost: abuserConnections,
@@ -225,8 +224,8 @@ func newAsker(tb testing.TB, running process, a fieldAbuse) func() (status int, 
 	return nil
 }
 
-// seedAbuse gives user 1 as many posts as an inbox has and as many likes of posts that it may
-// no longer see, which fill a tag, too; and it has everybody follow many, for suggestions.
+// seedAbuse gives user 1 as many posts as an inbox can have, and as many likes of posts that user 1 may no
+// longer see, which also fill a tag. For suggestions it makes everybody follow many users.
 func seedAbuse(tb testing.TB, stores *storage.Stores) {
 	first := ids.At(time.Now().Add(-2 * 365 * 24 * time.Hour))
 	for _, statement := range []string{
@@ -246,7 +245,7 @@ func seedAbuse(tb testing.TB, stores *storage.Stores) {
 	require.NoError(tb, err)
 }
 
-// besides compares sorted waits.
+// besides compares the sorted waits before and during a load.
 func besides(before, during []time.Duration) []figure {
 	ms := func(waits []time.Duration, percent int) float64 {
 		return float64(waits[len(waits)*percent/100].Microseconds()) / 1000
@@ -258,7 +257,7 @@ func besides(before, during []time.Duration) []figure {
 	}
 }
 
-// seedPage makes as many posts of user 1 as a page has.
+// seedPage creates as many posts of user 1 as a page has.
 func seedPage(tb testing.TB, stores *storage.Stores) {
 	writePosts(tb, stores, 20, "Twenty of these make a page.", func(int) int64 { return 1 })
 	_, err := stores.SQL.ExecContext(tb.Context(),
@@ -266,10 +265,10 @@ func seedPage(tb testing.TB, stores *storage.Stores) {
 	require.NoError(tb, err)
 }
 
-// bystanders are users who ask for pages, each over the same connection all the time.
+// bystanders are users who request pages, each over one permanent connection.
 type bystanders []*pageClient
 
-// bystanders are the users after that one, each at an address of their own.
+// bystanders returns clients of the users after the given one, each at a separate address.
 func (p process) bystanders(tb testing.TB, after int) bystanders {
 	all := make(bystanders, pageReaders)
 	for i := range all {
@@ -319,7 +318,7 @@ func (all bystanders) waits(tb testing.TB, do func()) []time.Duration {
 	return waits
 }
 
-// abuser is user 1, who takes what the server gives.
+// abuser is user 1, who takes as much as the server allows.
 type abuser struct {
 	address        string
 	done           chan struct{}

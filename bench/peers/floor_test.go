@@ -19,7 +19,7 @@ import (
 const floorPosts = `SELECT p.id, p.text, p.visibility, p.like_count, u.id, u.handle, u.name
 	FROM posts p JOIN users u ON u.id = p.author_id WHERE p.id = ANY($1) ORDER BY p.id DESC`
 
-// serveFloor does what any such page costs at least.
+// serveFloor does the minimum work for such a page.
 func serveFloor(ctx context.Context, database, redisURL string) error {
 	cfg, err := pgxpool.ParseConfig(database)
 	if err != nil {

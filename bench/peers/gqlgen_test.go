@@ -22,7 +22,7 @@ import (
 	"tideline/graph/model"
 )
 
-// serveGqlgen is gqlgen's own server, with Tideline's schema, over 20 posts in memory.
+// serveGqlgen runs gqlgen's own server with Tideline's schema and 20 posts in memory.
 func serveGqlgen(ctx context.Context, database string) error {
 	page, err := staticPage(ctx, database)
 	if err != nil {
@@ -64,7 +64,7 @@ func edgeOf(p *ent.Post) paging.Edge[ent.Post] {
 	return paging.Edge[ent.Post]{Cursor: paging.Cursor{ID: p.ID}.Encode(paging.Latest, 0), Node: p}
 }
 
-// memory answers what the benchmarks ask, and nothing else, without any store.
+// memory resolves only the fields that the benchmarks request, without any store.
 type memory struct {
 	generated.ResolverRoot
 	page *paging.Connection[ent.Post]
@@ -100,7 +100,7 @@ type memoryMutation struct {
 	memory *memory
 }
 
-// CreatePost tells all subscriptions of a post, without writing it anywhere.
+// CreatePost sends a post to all subscriptions without storing it.
 func (m memoryMutation) CreatePost(_ context.Context, d feed.Draft) (*model.CreatePostPayload, error) {
 	post := &ent.Post{ID: ids.At(time.Now()), Text: d.Text, Edges: ent.PostEdges{Author: &ent.User{ID: 1, Handle: "user1", Name: "User 1"}}}
 	added := &stream.PostAdded{Edge: edgeOf(post)}

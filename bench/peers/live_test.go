@@ -25,31 +25,33 @@ const (
 	graphqlProtocol   = "graphql-transport-ws"
 	centrifugeChannel = "author"
 
-	// liveText is in every event once.
+	// liveText occurs once in every event.
 	liveText = "hello, everybody"
 
 	subscription = `subscription($after: Cursor) { timelineEvents(after: $after) { __typename ... on TimelinePostAdded { position edge { cursor node { id text createdAt author { handle name } } } } } }`
 	createPost   = `{"query":"mutation { createPost(input: {text: \"` + liveText + `\", visibility: PUBLIC}) { post { id } } }"}`
 
 	patience    = 90 * time.Second
-	dialing     = 500 // handshakes at once
-	warmSockets = 200 // so that the pools are filled
+	dialing     = 500 // concurrent handshakes
+	warmSockets = 200 // to fill the pools
 	warmPosts   = 2
-	idleTime    = 3 * time.Second // until memory is read
+	idleTime    = 3 * time.Second // pause before memory is read
 )
 
 // BenchmarkLive measures one server process with many live subscribers of one author:
-// how fast they subscribe, for the first time, when Tideline builds their inboxes, and
-// once more, and how many tries fail; what an idle one costs of memory; how
-// long a post takes, from the start of the call that makes it, to the first, the median
-// and the last of them; how many deliveries a second a burst of posts makes; and the
-// processor time of a delivery. Tideline writes each post to PostgreSQL, pushes it into
-// the inboxes in Redis and decides who may see it; gqlgen, centrifuge and gorilla only
-// broadcast.
 //
-// PEER_PROFILE names a file for CPU profiles of tideline: .1 is of the start, .2 of the
-// first subscriptions, .3 of the deliveries, and the file itself of the subscriptions that
-// come again. Beside them are the heap and the goroutines at the end of each.
+//   - how fast they subscribe for the first time, when Tideline builds their inboxes, and once more, and how
+//     many attempts fail;
+//   - the memory of an idle subscriber;
+//   - the time of a post from the start of its call to the first, the median and the last subscriber;
+//   - how many deliveries per second a burst of posts makes, and the processor time of a delivery.
+//
+// Tideline writes each post to PostgreSQL, pushes it into the inboxes in Redis and decides who may see it.
+// gqlgen, centrifuge and gorilla only broadcast.
+//
+// PEER_PROFILE names a file for CPU profiles of tideline: .1 is of the start, .2 of the first subscriptions,
+// .3 of the deliveries, and the file itself of the renewed subscriptions. Beside them are the heap and the
+// goroutines at the end of each phase.
 //
 // It needs twice as many open files as subscribers.
 func BenchmarkLive(b *testing.B) {
@@ -64,9 +66,8 @@ func BenchmarkLive(b *testing.B) {
 	}
 }
 
-// BenchmarkReconnect measures how long Tideline takes until all subscribers whose
-// sockets broke are subscribed again, each with its cursor, and how many transactions
-// that takes.
+// BenchmarkReconnect measures how long it takes until all subscribers whose sockets broke are subscribed
+// again, each with its cursor, and how many transactions that takes.
 func BenchmarkReconnect(b *testing.B) {
 	for range *rounds {
 		for _, n := range sizes(b, *subscribers) {
@@ -144,12 +145,12 @@ func measureReconnect(tb testing.TB, p peer, n int) []figure {
 }
 
 func commits(tb testing.TB, stores *storage.Stores) (n int64) {
-	time.Sleep(1100 * time.Millisecond) // the statistics lag behind
+	time.Sleep(1100 * time.Millisecond) // the statistics are delayed
 	require.NoError(tb, stores.SQL.QueryRowContext(tb.Context(), `SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()`).Scan(&n))
 	return n
 }
 
-// seedFollowers makes user 1 and so many followers, all signed in.
+// seedFollowers creates user 1 and n followers, all signed in.
 func seedFollowers(tb testing.TB, stores *storage.Stores, n int) {
 	for _, statement := range []string{
 		`INSERT INTO users (id, handle, name, password_hash, fan_out_mode_since, created_at) SELECT g, 'user' || g, 'User ' || g, '-', 0, now() FROM generate_series(1, $1 + 1) g`,
@@ -164,12 +165,12 @@ func seedFollowers(tb testing.TB, stores *storage.Stores, n int) {
 	require.NoError(tb, err)
 }
 
-// crowd is the subscribers. Each has a socket, which it opens again when it breaks.
+// crowd has the subscribers. Each has a socket, and opens it again when it breaks.
 type crowd struct {
 	peer      peer
 	process   process
-	positions []string      // of each, to resume after
-	slots     chan struct{} // of handshakes
+	positions []string      // position of each subscriber to resume from
+	slots     chan struct{} // limits concurrent handshakes
 	done      chan struct{}
 	readers   sync.WaitGroup
 	failed    atomic.Int64 // sockets that were refused or broke
@@ -179,13 +180,13 @@ type crowd struct {
 	closed bool
 
 	clock    time.Time
-	places   atomic.Int64 // of arrivals, that are free
-	pending  atomic.Int64 // of them, that are not written
+	places   atomic.Int64 // free places in arrivals
+	pending  atomic.Int64 // arrivals not yet written
 	arrivals []time.Duration
 	all      chan struct{}
 }
 
-// subscribeAll returns when the server has n subscriptions.
+// subscribeAll subscribes n clients, and returns when the server has n subscriptions.
 func subscribeAll(tb testing.TB, p peer, running process, n int, positions []string) *crowd {
 	c := &crowd{
 		peer: p, process: running, positions: make([]string, n), slots: make(chan struct{}, dialing),
@@ -199,7 +200,7 @@ func subscribeAll(tb testing.TB, p peer, running process, n int, positions []str
 	return c
 }
 
-// close ends the sockets and waits until the server knows.
+// close closes the sockets and waits until the server has noticed.
 func (c *crowd) close(tb testing.TB) {
 	c.mu.Lock()
 	if c.closed {
@@ -216,7 +217,7 @@ func (c *crowd) close(tb testing.TB) {
 	c.process.awaitSubscriptions(tb, 0)
 }
 
-// awaitSubscriptions waits until the process says that it has so many.
+// awaitSubscriptions waits until the process reports n subscriptions.
 func (p process) awaitSubscriptions(tb testing.TB, n int) {
 	require.Eventually(tb, func() bool {
 		has, told := p.metrics()["tideline_live_subscriptions"]
@@ -224,7 +225,7 @@ func (p process) awaitSubscriptions(tb testing.TB, n int) {
 	}, patience, 50*time.Millisecond) // an answer takes some milliseconds
 }
 
-// metrics returns what the process tells of itself, nothing if it does not answer.
+// metrics returns the metrics of the process, or none if it does not answer.
 func (p process) metrics() map[string]float64 {
 	response, err := http.Get("http://" + p.address + "/metrics")
 	if err != nil {
@@ -241,7 +242,7 @@ func (p process) metrics() map[string]float64 {
 	return all
 }
 
-// read subscribes and reads events, and does so again after a failure.
+// read subscribes and reads events, and repeats that after a failure.
 func (c *crowd) read(i int) {
 	var message bytes.Buffer
 	for {
@@ -291,7 +292,7 @@ func (c *crowd) open(i int) (*websocket.Conn, error) {
 	return conn, nil
 }
 
-// greetings are what a client of the peer sends to be subscribed.
+// greetings returns the messages with which a client of the peer subscribes.
 func (p peer) greetings(i int, position string) []string {
 	switch p.role {
 	case "gorilla":
@@ -309,8 +310,8 @@ func (p peer) greetings(i int, position string) []string {
 	}
 }
 
-// events reads a socket until it breaks, or the server ends the subscription. centrifuge
-// may write several events as one message.
+// events reads a socket until it breaks or the server ends the subscription. centrifuge may
+// write several events in one message.
 func (c *crowd) events(i int, conn *websocket.Conn, message *bytes.Buffer) {
 	for {
 		_, in, err := conn.NextReader()
@@ -351,7 +352,7 @@ func (c *crowd) events(i int, conn *websocket.Conn, message *bytes.Buffer) {
 func (c *crowd) arrived(at time.Time) {
 	place := c.places.Add(-1)
 	if place < 0 {
-		return // a repetition, after a socket broke
+		return // a repeated event after a socket broke
 	}
 	c.arrivals[place] = at.Sub(c.clock)
 	if c.pending.Add(-1) == 0 {
@@ -359,13 +360,13 @@ func (c *crowd) arrived(at time.Time) {
 	}
 }
 
-// post makes posts, one call after the other, and returns the times until they have
-// arrived at all subscribers, sorted.
+// post creates posts, one call after the other, and returns the sorted times until they
+// have arrived at all subscribers.
 func (c *crowd) post(tb testing.TB, posts int) []time.Duration {
 	c.arrivals, c.all = make([]time.Duration, posts*len(c.positions)), make(chan struct{})
 	c.clock = time.Now()
 	c.pending.Store(int64(len(c.arrivals)))
-	c.places.Store(int64(len(c.arrivals))) // last: it lets arrivals in
+	c.places.Store(int64(len(c.arrivals))) // last, since it admits arrivals
 	for range posts {
 		request, err := http.NewRequestWithContext(tb.Context(), http.MethodPost, "http://"+c.process.address+"/graphql", strings.NewReader(createPost))
 		require.NoError(tb, err)

@@ -25,7 +25,7 @@ var (
 	deflate     = flag.Bool("deflate", false, "whether live clients and Tideline agree to permessage-deflate")
 )
 
-// TestMain makes the test binary one of the servers, if the environment says so. After
+// TestMain runs one of the servers instead of the tests if the environment says so. After
 // benchmarks it prints their table.
 func TestMain(m *testing.M) {
 	if role := os.Getenv(roleVariable); role != "" {
@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 	storagetest.Main(m, func() error { measured.print(os.Stdout); return nil })
 }
 
-// TestPeers measures a little of everything, so that no benchmark rots.
+// TestPeers runs a small part of everything, so that the benchmarks keep working.
 func TestPeers(t *testing.T) {
 	var r results
 	stores := storagetest.Real(t)
@@ -96,10 +96,10 @@ func value(figures []figure, name string) float64 {
 	return figures[slices.IndexFunc(figures, func(f figure) bool { return f.name == name })].value
 }
 
-// measured has the figures of the benchmarks of this run.
+// measured has the figures of this run's benchmarks.
 var measured results
 
-// results are rows of tables, in the order in which they were measured first.
+// results has the rows of the tables, in the order of their first measurement.
 type results struct{ rows []*row }
 
 // row is one server at one size, with the figures of each round.
@@ -117,7 +117,7 @@ func (r *results) add(table, size, server string, figures []figure) {
 	r.rows[i].rounds = append(r.rows[i].rounds, figures)
 }
 
-// report adds a row, and the same as metrics of the benchmark.
+// report adds a row, and reports its figures as metrics of the benchmark.
 func (r *results) report(b *testing.B, table, size, server string, figures []figure) {
 	r.add(table, size, server, figures)
 	for _, f := range figures {
@@ -126,7 +126,7 @@ func (r *results) report(b *testing.B, table, size, server string, figures []fig
 	b.ReportMetric(0, "ns/op")
 }
 
-// print writes the tables as Markdown, with the median of the rounds.
+// print writes the tables as Markdown, with the medians of the rounds.
 func (r *results) print(out io.Writer) {
 	table := ""
 	for _, w := range r.rows {
@@ -151,7 +151,7 @@ func (r *results) print(out io.Writer) {
 	}
 }
 
-// digits prints three digits that matter, and all before the point.
+// digits formats a number with three significant digits, and all digits before the point.
 func digits(v float64) string {
 	decimals := 2
 	for limit := v; limit >= 10 && decimals > 0; limit /= 10 {
@@ -160,7 +160,7 @@ func digits(v float64) string {
 	return strconv.FormatFloat(v, 'f', decimals, 64)
 }
 
-// sizes reads a flag of numbers separated by commas.
+// sizes parses a flag with numbers separated by commas.
 func sizes(tb testing.TB, list string) (all []int) {
 	for text := range strings.SplitSeq(list, ",") {
 		n, err := strconv.Atoi(text)

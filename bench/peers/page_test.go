@@ -27,22 +27,25 @@ import (
 )
 
 const (
-	pageTime    = 3 * time.Second // of asking one server
-	pageReaders = 64              // users who read, each through the same connection all the time
-	warmUp      = 2000            // pages that are read before the measurement
+	pageTime    = 3 * time.Second // of requests to one server
+	pageReaders = 64              // users who read, each through one permanent connection
+	warmUp      = 2000            // pages read before the measurement
 	warmUpOnce  = 1
 )
 
 const pageQuery = `{ timeline { pageInfo { hasNextPage endCursor }
 	edges { cursor node { id text visibility createdAt likeCount viewerHasLiked author { id handle name } } } } }`
 
-// BenchmarkPage measures a home page of 20 posts with their authors over HTTP, on
-// PostgreSQL and redis-server. It asks processes one after the other, with the same
-// client and stores: tideline; its floor, which is a range of the sorted set, the posts
-// and authors by key, and JSON written by hand; gqlgen's own server with the posts from
-// memory; and PostGraphile, on Tideline's tables, if it is installed. It reports requests a
-// second, and the processor time that a request takes of the server, of PostgreSQL and of
-// Redis.
+// BenchmarkPage measures a home page of 20 posts with their authors over HTTP, on PostgreSQL and
+// redis-server. It measures one process after the other, with the same client and stores:
+//
+//   - tideline;
+//   - its floor: a range of the sorted set, the posts and authors by key, and JSON written by hand;
+//   - gqlgen's own server with the posts in memory;
+//   - PostGraphile on Tideline's tables, if it is installed.
+//
+// It reports requests per second, and the processor time that a request takes of the
+// server, of PostgreSQL and of Redis.
 //
 // PEER_PROFILE names a file for a CPU profile of tideline.
 func BenchmarkPage(b *testing.B) {
@@ -62,7 +65,7 @@ func BenchmarkPage(b *testing.B) {
 	}
 }
 
-// pagePeers are those that can run here.
+// pagePeers returns the peers that can run here.
 func pagePeers() []peer {
 	all := peersOf("gqlgen", "floor")
 	if p, err := postgraphile(); err == nil {
@@ -71,7 +74,7 @@ func pagePeers() []peer {
 	return all
 }
 
-// measurePages asks a new process for pages over n connections.
+// measurePages requests pages from a new process over n connections.
 func measurePages(tb testing.TB, stores *storage.Stores, p peer, n, warm int, length time.Duration) []figure {
 	running, stop := p.start(tb, stores)
 	defer stop()
@@ -81,7 +84,7 @@ func measurePages(tb testing.TB, stores *storage.Stores, p peer, n, warm int, le
 		clients[i] = running.dial(tb, i%pageReaders)
 		defer clients[i].Close()
 	}
-	// A connection to PostgreSQL plans a statement anew the first five times.
+	// A connection to PostgreSQL plans a statement again for its first five executions.
 	var asked atomic.Int64
 	askAll(tb, clients, func() bool { return asked.Add(1) <= int64(warm) })
 	m, began := startMeter(tb, stores, running), time.Now()
@@ -90,7 +93,7 @@ func measurePages(tb testing.TB, stores *storage.Stores, p peer, n, warm int, le
 	return append([]figure{{"requests/s", rate}}, m.figures(answered)...)
 }
 
-// askAll has each client ask for one page after the other as long as there is more.
+// askAll makes each client request one page after the other while more returns true.
 func askAll(tb testing.TB, clients []*pageClient, more func() bool) (answered int) {
 	var total atomic.Int64
 	var group errgroup.Group
@@ -109,7 +112,7 @@ func askAll(tb testing.TB, clients []*pageClient, more func() bool) (answered in
 	return int(total.Load())
 }
 
-// fillInboxes reads until Tideline has all inboxes in Redis. The others need none.
+// fillInboxes reads until Tideline has all inboxes in Redis. Other peers have no inboxes.
 func (p process) fillInboxes(tb testing.TB, stores *storage.Stores) {
 	feeds, err := timeline.New(stores.Redis, timeline.Config{})
 	require.NoError(tb, err)
@@ -127,8 +130,8 @@ func (p process) fillInboxes(tb testing.TB, stores *storage.Stores) {
 	}
 }
 
-// seedPages makes readers who follow 30 authors with 20 posts each, one a minute,
-// beside so many posts of others.
+// seedPages creates readers who follow 30 authors with 20 posts each, one post a minute, and
+// the given number of posts by others.
 func seedPages(tb testing.TB, stores *storage.Stores, others int) {
 	for _, statement := range []string{
 		`INSERT INTO users (id, handle, name, bio, password_hash, fan_out_mode_since, created_at)
@@ -155,7 +158,7 @@ func seedPages(tb testing.TB, stores *storage.Stores, others int) {
 	}
 }
 
-// writePosts makes n public posts, one a minute until ten minutes ago; author says whose each is.
+// writePosts creates n public posts, one a minute until ten minutes ago. author returns the author of post i.
 func writePosts(tb testing.TB, stores *storage.Stores, n int, text string, author func(i int) int64) {
 	posts := make([]*ent.PostCreate, n)
 	for i := range posts {
@@ -165,13 +168,13 @@ func writePosts(tb testing.TB, stores *storage.Stores, n int, text string, autho
 	require.NoError(tb, stores.DB.Post.CreateBulk(posts...).Exec(tb.Context()))
 }
 
-// pageClient asks over one connection, with as little work as possible.
+// pageClient requests pages over one connection with as little work as possible.
 type pageClient struct {
 	net.Conn
 	in      *bufio.Reader
 	request []byte
 	body    []byte
-	answer  []byte // of the last page
+	answer  []byte // the last page
 }
 
 func (p process) dial(tb testing.TB, reader int) *pageClient {
@@ -188,7 +191,7 @@ func (p process) dialFrom(tb testing.TB, address net.IP, reader int) *pageClient
 	return &pageClient{Conn: conn, in: bufio.NewReaderSize(conn, 16<<10), request: request, body: make([]byte, 64<<10)}
 }
 
-// page asks for a page, which must have so many posts.
+// page requests a page, which must have that many posts.
 func (c *pageClient) page(posts int) error {
 	if _, err := c.Write(c.request); err != nil {
 		return err
@@ -234,8 +237,8 @@ func (c *pageClient) page(posts int) error {
 	return nil
 }
 
-// headerValue returns what follows the name on the line. Node's servers do not write names
-// as Go's do.
+// headerValue returns the value if the line is the named header. Node's servers write
+// names in another case than Go's.
 func headerValue(line []byte, name string) ([]byte, bool) {
 	if len(line) < len(name) || !strings.EqualFold(string(line[:len(name)]), name) {
 		return nil, false

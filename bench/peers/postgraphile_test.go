@@ -20,15 +20,14 @@ import (
 	"tideline/storage/storagetest"
 )
 
-// postgraphileQuery asks for the same as pageQuery, with PostGraphile's names of it.
+// postgraphileQuery is pageQuery with PostGraphile's names.
 const postgraphileQuery = `query($viewer: BigInt!) { timeline: homePage(viewer: $viewer, first: 20) { pageInfo { hasNextPage endCursor }
 	edges { cursor node { id: rowId text visibility createdAt likeCount viewerHasLiked(viewer: $viewer) author: userByAuthorId { id: rowId handle name } } } } }`
 
-// postgraphileNode is the oldest Node that PostGraphile 5 runs on.
+// postgraphileNode is the oldest version of Node that PostGraphile 5 supports.
 const postgraphileNode = 22
 
-// postgraphile is the peer of that name. Where it cannot run, it is left out, and the error
-// says why.
+// postgraphile returns the peer PostGraphile, or an error that says why it cannot run.
 var postgraphile = sync.OnceValues(func() (peer, error) {
 	node, err := findNode()
 	if err == nil {
@@ -40,8 +39,8 @@ var postgraphile = sync.OnceValues(func() (peer, error) {
 	return peer{name: "postgraphile", binary: node, argument: "postgraphile/server.mjs", role: "postgraphile"}, nil
 })
 
-// findNode returns the Node that npm has put beside PostGraphile, for that of the machine
-// may be too old. npm has none for some machines: there it is their own.
+// findNode returns the Node that npm has installed beside PostGraphile, since the machine's own may be too
+// old. If npm has none for this platform, it returns the machine's own.
 func findNode() (string, error) {
 	if beside, err := filepath.Glob("postgraphile/node_modules/node-*/bin/node"); err == nil && len(beside) > 0 {
 		return filepath.Abs(beside[0])
@@ -65,7 +64,7 @@ func atLeast(number string, least int) bool {
 	return err == nil && n >= least
 }
 
-// pageRequest is the body of the request by which the reader asks a server for a page.
+// pageRequest returns the body of the reader's request for a page.
 func pageRequest(role string, reader int) any {
 	if role != "postgraphile" {
 		return map[string]string{"query": pageQuery}
@@ -73,8 +72,7 @@ func pageRequest(role string, reader int) any {
 	return map[string]any{"query": postgraphileQuery, "variables": map[string]string{"viewer": strconv.Itoa(reader + 1)}}
 }
 
-// TestPostGraphileShowsTidelinesPage compares what both show to a reader who likes one of
-// the posts.
+// TestPostGraphileShowsTidelinesPage compares the pages of both for a reader who likes one of the posts.
 func TestPostGraphileShowsTidelinesPage(t *testing.T) {
 	other, err := postgraphile()
 	if err != nil {
@@ -94,14 +92,14 @@ func TestPostGraphileShowsTidelinesPage(t *testing.T) {
 	require.Equal(t, want, shownBy(t, stores, other, reader))
 }
 
-// shownPage is a page without its cursors, which are each server's own.
+// shownPage is a page without its cursors, which differ between the servers.
 type shownPage struct {
 	PageInfo struct{ HasNextPage bool }
 	Edges    []struct {
 		Node struct {
 			ID, Text, Visibility string
 			CreatedAt            time.Time
-			LikeCount            json.Number // PostGraphile has 64 bits as strings
+			LikeCount            json.Number // PostGraphile encodes 64-bit numbers as strings
 			ViewerHasLiked       bool
 			Author               struct{ ID, Handle, Name string }
 		}
@@ -124,7 +122,7 @@ func shownBy(t *testing.T, stores *storage.Stores, p peer, reader int) shownPage
 	return shown
 }
 
-// rowOf returns the number in an id of Tideline's, as PostGraphile shows it of a row.
+// rowOf returns the row's number in an id of Tideline. An id of PostGraphile is that number.
 func rowOf(id string) string {
 	if text, err := base64.RawURLEncoding.DecodeString(id); err == nil {
 		if kind, number, _ := strings.Cut(string(text), ":"); kind == "Post" || kind == "User" {

@@ -20,8 +20,8 @@ import (
 	"tideline/storage/storagetest"
 )
 
-// The environment of a server's process: which it is, its stores, and where it writes
-// a CPU profile of itself.
+// Environment variables of a server's process: which server it is, its stores, and
+// the file for its CPU profile.
 const (
 	roleVariable     = "PEER_SERVER"
 	databaseVariable = "PEER_DATABASE"
@@ -29,15 +29,15 @@ const (
 	profileVariable  = "PEER_PROFILE"
 )
 
-// peer is a server that is measured.
+// peer is a server to measure.
 type peer struct {
 	name             string
-	binary, argument string // what runs; no argument if that is empty
+	binary, argument string // the command to run; no argument if it is empty
 	role             string
-	limits           bool // of what a client may ask, which Tideline has; otherwise it has none
+	limits           bool // whether Tideline's limits on clients are on
 }
 
-// peersOf returns Tideline, that of -beside, and the others.
+// peersOf returns Tideline, the Tideline of -beside, and the others.
 func peersOf(others ...string) []peer {
 	self := os.Args[0]
 	all := []peer{{name: "tideline", binary: self, role: "tideline"}}
@@ -50,7 +50,7 @@ func peersOf(others ...string) []peer {
 	return all
 }
 
-// process is a server that runs.
+// process is a running server.
 type process struct {
 	role    string
 	address string
@@ -65,7 +65,7 @@ func (p peer) start(tb testing.TB, stores *storage.Stores) (_ process, stop func
 		cmd.Args = append(cmd.Args, p.argument)
 	}
 	cmd.Env = append(os.Environ(), roleVariable+"="+p.role, databaseVariable+"="+cfg.DatabaseURL, redisVariable+"="+cfg.RedisURL,
-		"TIDELINE_REQUEST_TIMEOUT=30s") // how long a page takes is measured, on a slow machine too
+		"TIDELINE_REQUEST_TIMEOUT=30s") // page times are measured on slow machines too
 	if p.name != "tideline" {
 		cmd.Env = append(cmd.Env, profileVariable+"=")
 	}
@@ -100,11 +100,11 @@ func (p peer) start(tb testing.TB, stores *storage.Stores) (_ process, stop func
 	return process{p.role, found[1], cmd.Process.Pid}, stop
 }
 
-// endPhase has the process begin another profile, if it writes one.
+// endPhase makes the process begin another profile, if it writes profiles.
 func (p process) endPhase(of peer) {
 	if of.name == "tideline" && os.Getenv(profileVariable) != "" {
 		_ = syscall.Kill(p.pid, syscall.SIGUSR1)
-		time.Sleep(time.Second) // it is written meanwhile
+		time.Sleep(time.Second) // the profile is written meanwhile
 	}
 }
 
@@ -117,7 +117,7 @@ func (p process) resident(tb testing.TB) float64 {
 	return kb
 }
 
-// meter reads the processor time of a server and of its stores.
+// meter reads the processor time of a server and its stores.
 type meter struct {
 	tb                      testing.TB
 	server, postgres, redis int // process ids
@@ -136,7 +136,7 @@ func (m *meter) read() [3]time.Duration {
 	return [3]time.Duration{below(m.tb, m.server), below(m.tb, m.postgres), r.own}
 }
 
-// figures returns the time since the start as µs a unit of work.
+// figures returns the processor time since the start, in µs per unit of work.
 func (m *meter) figures(units int) []figure {
 	now := m.read()
 	each := func(i int) float64 { return float64((now[i] - m.began[i]).Microseconds()) / float64(units) }
@@ -161,8 +161,8 @@ func redisPid(tb testing.TB, stores *storage.Stores) int {
 	return pid
 }
 
-// procStat is what /proc says of a process: its processor time, and that of its
-// children that have ended, in steps of 10 ms.
+// procStat has values of /proc for a process: its processor time and the time of its ended
+// children, with a resolution of 10 ms.
 type procStat struct {
 	parent    int
 	own, gone time.Duration
@@ -186,7 +186,7 @@ func statOf(pid int) (s procStat, err error) {
 	return s, nil
 }
 
-// below is the time of a process and of its children, also of those that have ended.
+// below returns the processor time of a process and its children, including ended ones.
 func below(tb testing.TB, pid int) time.Duration {
 	s, err := statOf(pid)
 	require.NoError(tb, err)
@@ -196,7 +196,7 @@ func below(tb testing.TB, pid int) time.Duration {
 	for _, dir := range all {
 		child, err := strconv.Atoi(filepath.Base(dir))
 		require.NoError(tb, err)
-		if s, err := statOf(child); err == nil && s.parent == pid { // else it has ended meanwhile
+		if s, err := statOf(child); err == nil && s.parent == pid { // else it has just ended
 			total += s.own
 		}
 	}

@@ -18,7 +18,7 @@ import (
 	"tideline/server"
 )
 
-// serveRole runs the server that the environment names in place of the tests.
+// serveRole runs the server that the environment names, instead of the tests.
 func serveRole(role string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
@@ -45,7 +45,7 @@ func serveRole(role string) error {
 	return fmt.Errorf("there is no server %q", role)
 }
 
-// serveTideline is "tideline serve": a server with its workers.
+// serveTideline runs "tideline serve": a server with its workers.
 func serveTideline(ctx context.Context, database, redis string) error {
 	dir, err := os.MkdirTemp("", "peers")
 	if err != nil {
@@ -66,7 +66,7 @@ func serveTideline(ctx context.Context, database, redis string) error {
 	return server.Run(ctx, c, server.Serve, server.Console{Out: os.Stdout, Log: os.Stderr})
 }
 
-// serveHTTP serves until ctx ends, and announces itself as Tideline does.
+// serveHTTP serves until ctx ends, and announces its address as Tideline does.
 func serveHTTP(ctx context.Context, h http.Handler) error {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -82,8 +82,8 @@ func serveHTTP(ctx context.Context, h http.Handler) error {
 	return nil
 }
 
-// serveLive answers GET /graphql by a subscription, POST /graphql by a post to all of
-// them, and GET /metrics by their number, as Tideline does.
+// serveLive serves a minimal live API with Tideline's paths: GET /graphql subscribes, POST /graphql sends a
+// post to all subscriptions, and GET /metrics returns their number.
 func serveLive(ctx context.Context, socket, post http.HandlerFunc, subscriptions func() int) error {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /graphql", socket)
@@ -94,9 +94,8 @@ func serveLive(ctx context.Context, socket, post http.HandlerFunc, subscriptions
 	return serveHTTP(ctx, mux)
 }
 
-// profilePhases writes a CPU profile to the path until stop is called. At each SIGUSR1 a
-// phase ends: its profile goes to the path with the phase's number, and the heap and the
-// goroutines at its end beside it.
+// profilePhases writes a CPU profile to path until stop is called. Each SIGUSR1 ends a phase: its profile is
+// written to path with the phase's number, and the heap and goroutines at its end beside it.
 func profilePhases(path string) (stop func(), err error) {
 	begin := func(path string) (*os.File, error) {
 		f, err := os.Create(path)
@@ -129,7 +128,7 @@ func profilePhases(path string) (stop func(), err error) {
 			_ = os.Rename(path, named)
 			for _, kind := range []string{"heap", "goroutine"} {
 				if out, err := os.Create(named + "." + kind); err == nil {
-					runtime.GC() // the heap's profile is that of the last collection
+					runtime.GC() // the heap profile describes the last collection
 					_ = pprof.Lookup(kind).WriteTo(out, 0)
 					out.Close()
 				}

@@ -1,4 +1,4 @@
-// Package plot draws how long operations take at each rate.
+// Package plot draws the latency of operations at each rate.
 package plot
 
 import (
@@ -8,18 +8,17 @@ import (
 	"strings"
 )
 
-// barWidth is that of the limit in the plot for terminals, which shows up to twice the
-// limit.
+// barWidth is the length in characters of a bar at the limit. Bars extend to twice the limit.
 const barWidth = 25
 
-// Step is what one rate led to.
+// Step is the result at one rate.
 type Step struct {
-	Rate float64  // of operations a second
+	Rate float64  // operations per second
 	P99  *float64 // in ms, of the slowest kind of operation; nil: more than one in a hundred failed
-	Held bool     // the limit
+	Held bool     // whether P99 is within the limit
 }
 
-// Bars draws the steps for a terminal, beside the limit in ms.
+// Bars draws the steps and the limit, in ms, for a terminal.
 func Bars(out io.Writer, limit float64, steps []Step) {
 	fmt.Fprintf(out, "\n%10s  p99 ms\n", "rate")
 	for _, st := range steps {
@@ -36,17 +35,17 @@ func Bars(out io.Writer, limit float64, steps []Step) {
 	}
 }
 
-// The picture of SVG, in pixels.
+// Size of the SVG picture, in pixels.
 const (
 	plotWidth  = 720
 	plotHeight = 400
 	plotMargin = 60
 )
 
-// SVG draws the steps, rates and times on logarithmic scales, with the limit in ms, and those of
-// an earlier run, of which there may be none.
+// SVG draws the steps, the limit in ms, and the steps of an earlier run if there are any. Rates
+// and times have logarithmic scales.
 func SVG(out io.Writer, title string, limit float64, steps, earlier []Step) error {
-	low, high := limit, limit // of ms
+	low, high := limit, limit // in ms
 	first, last := math.Inf(1), 0.0
 	each := func(of []Step, fn func(st Step, ms float64)) {
 		for _, st := range of {

@@ -1,8 +1,8 @@
-// Package tideline is a client of a Tideline's API. A [Client] runs operations, a
-// [Timeline] holds a user's timeline: it reads it, follows it live, and resumes.
+// Package tideline is a client of the Tideline API. A [Client] runs operations. A [Timeline] holds a user's
+// home timeline: it reads it, follows it live, and resumes after an interruption.
 //
-// It needs a WebSocket library and nothing of the server. Calls obey their context.
-// Nothing is logged: an error comes back to the caller.
+// It depends on a WebSocket library and on no package of the server. All calls stop when their context ends.
+// Nothing is logged: every error is returned to the caller.
 package tideline
 
 import (
@@ -19,39 +19,37 @@ import (
 )
 
 const (
-	// Timeout bounds a request of a Client without an HTTP client of its own, and the
-	// beginning of every subscription. It is longer than a server takes by itself.
+	// Timeout bounds a request of a Client without an HTTP client of its own, and the start of every
+	// subscription. It is longer than the server's own timeouts.
 	Timeout = 35 * time.Second
-	// maxRenewals is how many tokens are asked for in the place of a refused one: what another
-	// call was given a while ago may be over, too.
+	// maxRenewals is how often a refused token is renewed. A token that another call has renewed a
+	// while ago may have expired too.
 	maxRenewals = 2
-	// maxAnswer bounds an answer and a message, in bytes.
+	// maxAnswer bounds an answer or a message, in bytes.
 	maxAnswer = 64 << 20
 )
 
-// Client calls one API as one user. It may be used concurrently, and not be copied.
+// Client calls one API as one user. It is safe for concurrent use, and must not be copied.
 type Client struct {
-	// URL is that of the API, as https://example.org/graphql.
+	// URL is the address of the API, such as https://example.org/graphql.
 	URL string
-	// Token returns the present token of the user. Asked with a token that the server
-	// refused, it returns a new one, or an error that is ErrSessionEnded when there is
-	// none any more; another error means that this may work later. It is asked for one
-	// renewal at a time, else concurrently. Nil: nobody is signed in.
+	// Token returns the user's current token. If refused is not empty, the server has refused that token,
+	// and Token returns a new one. It returns ErrSessionEnded if no new token can be had; any other error
+	// means that a later call may succeed. Renewals are called one at a time, other calls concurrently. If
+	// Token is nil, nobody is signed in.
 	Token func(ctx context.Context, refused string) (string, error)
-	// HTTP makes the requests. Where its transport is an *http.Transport, sockets are
-	// dialled in the same way: its DialContext, its proxy, its TLS. Nil: one with Timeout.
+	// HTTP makes the requests and opens the sockets. Defaults to a client with Timeout.
 	HTTP *http.Client
 
 	renewing sync.Mutex
-	renewed  string // the last token that came for a refused one
+	renewed  string // the last renewed token
 }
 
-// ErrSessionEnded means that there is no token any more with which to go on, or that
-// the server refuses a new one as well. What it refused by is beside it.
+// ErrSessionEnded means that no valid token can be had, or that the server refuses a renewed one too. The
+// refusal of the server is wrapped with it.
 var ErrSessionEnded = errors.New("the session has ended")
 
-// Fixed is the Token of a Client that has one token: when it is refused, the session
-// has ended.
+// Fixed returns a Token function for a Client with one token. If the token is refused, the session has ended.
 func Fixed(token string) func(context.Context, string) (string, error) {
 	return func(_ context.Context, refused string) (string, error) {
 		if refused == token {
@@ -61,7 +59,7 @@ func Fixed(token string) func(context.Context, string) (string, error) {
 	}
 }
 
-// The codes of errors upon which this package acts; docs/errors.md has all.
+// Error codes that this package acts on. docs/errors.md lists all codes.
 const (
 	codeUnauthenticated = "UNAUTHENTICATED"
 	codeInvalid         = "GRAPHQL_VALIDATION_FAILED"
@@ -69,32 +67,32 @@ const (
 	codeLimited         = "RATE_LIMITED"
 	codeTimeout         = "TIMEOUT"
 	codeInternal        = "INTERNAL"
-	codeHTTP            = "HTTP_" // and the status
+	codeHTTP            = "HTTP_" // followed by the status
 )
 
-// Error is a refusal: the first error of an answer, as docs/errors.md has them.
+// Error is the first error of an answer. docs/errors.md describes its fields.
 type Error struct {
-	// Code says what to do. It is "HTTP_" and the status where the answer is none of the
-	// API, as that of a proxy.
+	// Code says what to do. It is "HTTP_" and the status if the answer does not come from the
+	// API, but from a proxy, for example.
 	Code string
-	// Reason says what was wrong, "" where the code says it all.
+	// Reason says what was wrong. It is "" if the code says everything.
 	Reason string
-	// Message is English, for developers.
+	// Message is an English text for developers.
 	Message string
-	// Field is the argument or the input's field that is at fault, Limit the name of the
-	// bound that was met, "" where there is none. Allowed is the bound, Given what was sent.
+	// Field is the argument or the input's field that is at fault. Limit is the name of the exceeded limit.
+	// Both may be "". Allowed is the limit, and Given the value that was sent.
 	Field, Limit   string
 	Allowed, Given float64
-	// RetryAfter is the time after which the same call is taken; 0: not said.
+	// RetryAfter is the time after which the same call is allowed. 0: unknown.
 	RetryAfter time.Duration
-	// RequestID is what an operator finds in the log, with the code INTERNAL.
+	// RequestID identifies the error in the server's log if the code is INTERNAL.
 	RequestID string
 }
 
 // Error returns the code and the message.
 func (e *Error) Error() string { return e.Code + ": " + e.Message }
 
-// answered is an error of an answer, as it comes.
+// answered is an error of an answer in JSON.
 type answered struct {
 	Message    string
 	Extensions struct {
@@ -111,17 +109,15 @@ func (a answered) refusal() *Error {
 	}
 }
 
-// Query runs a query or a mutation and decodes its data, which may be nil. A token that
-// is refused is renewed, and the operation repeated. Errors: an *Error, also for
-// an answer that has data beside its errors, which are then decoded or not;
-// ErrSessionEnded; what the context, Token, or the network says, after which a mutation may
-// have been done.
+// Query runs a query or a mutation and decodes its data into data, which may be nil. If the token is refused,
+// it renews the token and repeats the operation. Errors: an *Error, also for an answer that has both data and
+// errors; ErrSessionEnded; an error of the context, of Token or of the network, after which a mutation may
+// have been done. data may be decoded despite an *Error.
 func (c *Client) Query(ctx context.Context, query string, variables map[string]any, data any) error {
 	return c.authorized(ctx, func(token string) error { return c.post(ctx, token, query, variables, data) })
 }
 
-// authorized does something with the present token, and again with another one when that
-// is refused.
+// authorized calls do with the current token, and again with a renewed token if that one is refused.
 func (c *Client) authorized(ctx context.Context, do func(token string) error) error {
 	if c.Token == nil {
 		return do("")
@@ -149,7 +145,7 @@ func (c *Client) authorized(ctx context.Context, do func(token string) error) er
 	return err
 }
 
-// CodeOf returns the code of an *Error, "" of another one.
+// CodeOf returns the code of an *Error, or "" for any other error.
 func CodeOf(err error) string {
 	if no := (*Error)(nil); errors.As(err, &no) {
 		return no.Code
@@ -157,13 +153,13 @@ func CodeOf(err error) string {
 	return ""
 }
 
-// refused reports whether the server does not take the token.
+// refused reports whether the server has refused the token.
 func refused(err error) bool {
 	var closed *CloseError
 	return CodeOf(err) == codeUnauthenticated || errors.As(err, &closed) && closed.Code == closeForbidden
 }
 
-// renew returns another token. Of those who ask at once for the same, one renews it.
+// renew returns a token other than the refused one. Concurrent calls for the same token renew it once.
 func (c *Client) renew(ctx context.Context, token string) (string, error) {
 	c.renewing.Lock()
 	defer c.renewing.Unlock()
@@ -181,7 +177,7 @@ func (c *Client) renew(ctx context.Context, token string) (string, error) {
 	return renewed, nil
 }
 
-// defaultHTTP is of all clients without one.
+// defaultHTTP is shared by all clients without an HTTP client of their own.
 var defaultHTTP = &http.Client{Timeout: Timeout}
 
 func (c *Client) http() *http.Client {
@@ -233,7 +229,7 @@ func (c *Client) post(ctx context.Context, token, query string, variables map[st
 	return nil
 }
 
-// operation is what is asked, over HTTP and in a socket.
+// operation is the request of an operation, over HTTP and in a socket.
 type operation struct {
 	Query     string         `json:"query"`
 	Variables map[string]any `json:"variables,omitempty"`

@@ -61,7 +61,7 @@ func TestErrorsSayWhatIsWrong(t *testing.T) {
 			require.ErrorAs(t, c.Query(t.Context(), "{ a }", nil, nil), &no)
 			require.Equal(t, at.want, *no)
 			if at.status != http.StatusOK {
-				// The handshake of a socket says the same.
+				// The handshake of a socket returns the same error.
 				_, err := c.Subscribe(t.Context(), "subscription { a }", nil)
 				require.ErrorAs(t, err, &no)
 				require.Equal(t, at.want, *no)
@@ -83,7 +83,7 @@ func TestDataIsDecoded(t *testing.T) {
 	})
 }
 
-// Many calls find their token refused. One asks for another one, all go on with it.
+// Many calls find their token refused. The token is renewed once, and all calls continue with the new one.
 func TestTokenIsRenewedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(1)
@@ -113,7 +113,7 @@ func TestTokenIsRenewedOnce(t *testing.T) {
 		}
 		sub, err := c.Subscribe(t.Context(), "subscription { a }", map[string]any{"after": "0/0", "heartbeat": 1})
 		require.NoError(t, err)
-		_, err = sub.Next()
+		_, err = sub.Next(t.Context())
 		require.NoError(t, err)
 		require.NoError(t, sub.Close())
 	})
@@ -137,11 +137,11 @@ func TestSessionEnds(t *testing.T) {
 		require.ErrorAs(t, err, &closed)
 		require.Equal(t, 4403, closed.Code)
 
-		// New tokens that are refused, too.
+		// The server refuses the renewed tokens too.
 		c.Token = func(_ context.Context, refused string) (string, error) { return refused + "x", nil }
 		require.ErrorIs(t, c.Query(t.Context(), "{ a }", nil, nil), tideline.ErrSessionEnded)
 
-		// Where they come from does not answer now, which ends nothing.
+		// If the source of tokens fails temporarily, the session has not ended.
 		away := errors.New("away")
 		c.Token = func(_ context.Context, refused string) (string, error) {
 			if refused != "" {
@@ -158,8 +158,8 @@ func TestSessionEnds(t *testing.T) {
 	})
 }
 
-// serveFrames serves a socket that sends these messages once it is subscribed to, and
-// closes with 1000 when the client has answered as often as it was asked.
+// serveFrames serves a socket that sends the given messages after the subscription, checks that each ping is
+// answered, and then closes with 1000.
 func serveFrames(t *testing.T, frames ...string) *tideline.Client {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		upgrader := websocket.Upgrader{Subprotocols: []string{"graphql-transport-ws"}}
@@ -179,7 +179,7 @@ func serveFrames(t *testing.T, frames ...string) *tideline.Client {
 			}
 		}
 		goodbye(conn, 1000, "")
-		_ = conn.ReadJSON(&m) // until it has closed
+		_ = conn.ReadJSON(&m) // until the client has closed
 	}))
 	t.Cleanup(server.Close)
 	return &tideline.Client{URL: server.URL}
@@ -197,11 +197,11 @@ func TestResultsComeAsTheyAre(t *testing.T) {
 	require.NoError(t, err)
 	defer sub.Close()
 	for _, want := range []string{`{"data":{"a":1}}`, `{"data":{"a":2}}`, `{"data":{"a":3}}`} {
-		result, err := sub.Next()
+		result, err := sub.Next(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, want, string(result))
 	}
-	_, err = sub.Next()
+	_, err = sub.Next(t.Context())
 	var closed *tideline.CloseError
 	require.ErrorAs(t, err, &closed)
 	require.Equal(t, 1000, closed.Code)
@@ -216,13 +216,13 @@ func TestSubscriptionEnds(t *testing.T) {
 	} {
 		sub, err := serveFrames(t, frame).Subscribe(t.Context(), "subscription { a }", nil)
 		require.NoError(t, err)
-		_, err = sub.Next()
+		_, err = sub.Next(t.Context())
 		require.ErrorContains(t, err, want)
 		require.NoError(t, sub.Close())
 	}
 }
 
-// A server that accepts and says nothing holds nobody.
+// A server that accepts a connection and sends nothing does not block a caller beyond its context.
 func TestSubscribeObeysItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(1)
@@ -231,7 +231,7 @@ func TestSubscribeObeysItsContext(t *testing.T) {
 			upgrader := websocket.Upgrader{}
 			if conn, err := upgrader.Upgrade(w, r, nil); err == nil {
 				_, _, _ = conn.ReadMessage()
-				_, _, _ = conn.ReadMessage() // until it is gone
+				_, _, _ = conn.ReadMessage() // until the client has left
 				conn.Close()
 			}
 		})
@@ -271,7 +271,7 @@ func BenchmarkNext(b *testing.B) {
 	defer sub.Close()
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := sub.Next(); err != nil {
+		if _, err := sub.Next(b.Context()); err != nil {
 			b.Fatal(err)
 		}
 	}

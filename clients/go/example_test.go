@@ -14,7 +14,7 @@ func ExampleTimeline() {
 	timeline := tideline.NewTimeline(client, tideline.Options[tideline.Post]{})
 	go func() {
 		defer stop()
-		log.Print(timeline.Run(ctx)) // until ctx ends, or there is no way to go on
+		log.Print(timeline.Run(ctx)) // returns when ctx ends, or on a permanent error
 	}()
 	for ctx.Err() == nil {
 		changed := timeline.Changed()

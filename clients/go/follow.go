@@ -10,29 +10,33 @@ import (
 	"time"
 )
 
-// errPosition means that the server does not take the position at which to resume. It is
-// of another database, say.
+// errPosition means that the server does not accept the position to resume from, for example
+// because it is from another database.
 var errPosition = errors.New("the position is refused")
 
 const (
-	// maxReconnectDelay is the longest delay that a server that stops may ask for.
+	// maxReconnectDelay is the longest delay that a stopping server may ask for.
 	maxReconnectDelay = time.Minute
-	// A timeline that is invalidated within calm of being read is read again at once this
-	// often in succession, and then later each time.
+	// A timeline that is invalidated within calm after a read is read again at once. From the patient-th
+	// time in succession the delay grows.
 	calm    = 30 * time.Second
 	patient = 3
 )
 
-// silence is how much later than two heartbeats a connection is taken for dead.
+// silence is added to two heartbeat intervals to get the time after which a silent
+// connection is considered dead.
 const silence = 5 * time.Second
 
-// Run keeps the timeline up to date until ctx ends, and then returns its cause. It reads
-// what must be read, follows live, and takes up where it was after a connection has ended:
-// after the delay that a server names when it stops, else later each time; after what the
-// server asks for when there was too much. A timeline that the server invalidates again and
-// again is read again later each time, too. It returns an error when to go on makes no sense:
-// ErrSessionEnded; an *Error or a *CloseError that says that the program, its options, or
-// the user's account must change. It may be run again, and by one goroutine at a time.
+// Run keeps the timeline up to date until ctx ends, and then returns the cause of ctx. It reads what must be
+// read, follows the timeline live, and resumes when a connection has ended.
+//
+// It waits before it tries again: for the delay that a stopping server names, for the time that a rate limit
+// asks for, and otherwise longer after each failure. It also waits longer each time if the server
+// invalidates the timeline again and again.
+//
+// It returns an error if trying again is of no use: ErrSessionEnded, or an *Error or
+// *CloseError that requires a change of the program, its options or the user's account. Run may
+// be called again, but not concurrently.
 func (t *Timeline[P]) Run(ctx context.Context) error {
 	for failures := 0; ; {
 		heard, err := t.follow(ctx)
@@ -51,7 +55,7 @@ func (t *Timeline[P]) Run(ctx context.Context) error {
 			t.untold = true
 			continue
 		case !invalid && t.untold:
-			// The next server may be of a newer version. Nobody has told what was edited.
+			// The next server may be newer and report edits again. Edits made meanwhile were not reported.
 			t.untold = false
 			t.change(func() { t.held.stale = true })
 		}
@@ -68,7 +72,7 @@ func (t *Timeline[P]) Run(ctx context.Context) error {
 	}
 }
 
-// wait returns after what time to try again, or that this makes no sense.
+// wait returns how long to wait before the next try. again is false if trying again is of no use.
 func (t *Timeline[P]) wait(err error, failures int) (wait time.Duration, again bool) {
 	wait = t.options.Backoff(failures)
 	var closed *CloseError
@@ -97,8 +101,8 @@ func (t *Timeline[P]) wait(err error, failures int) (wait time.Duration, again b
 	return wait, true
 }
 
-// reconnectDelay returns how long a server that stops asks its client to wait, as the reason
-// of the close frame says, and up to a tenth more at random, so that not all come at once.
+// reconnectDelay parses the delay that a stopping server names in the reason of its close frame. It adds up
+// to a tenth at random, so that the clients do not all return at once.
 func reconnectDelay(reason string) (delay time.Duration, ok bool) {
 	digits, ok := strings.CutPrefix(reason, "reconnect in ")
 	if !ok {
@@ -113,8 +117,8 @@ func reconnectDelay(reason string) (delay time.Duration, ok bool) {
 	return delay + rand.N(delay/10+1), true
 }
 
-// follow reads what must be read and follows until the connection ends. It reports
-// whether it was told something.
+// follow reads what must be read, then follows until the connection ends. heard reports
+// whether it received an event.
 func (t *Timeline[P]) follow(ctx context.Context) (heard bool, err error) {
 	if t.mustRead() {
 		if err := t.Read(ctx); err != nil {
@@ -130,11 +134,11 @@ func (t *Timeline[P]) follow(ctx context.Context) (heard bool, err error) {
 		return false, err
 	}
 	defer s.Close()
-	defer context.AfterFunc(ctx, func() { s.conn.Close() })()
 	t.change(func() { t.open, t.err = true, nil })
 	for {
-		_ = s.conn.SetReadDeadline(time.Now().Add(2*time.Duration(heartbeat)*time.Second + silence)) // of an open connection
-		event, err := next[P](s)
+		reading, cancel := context.WithTimeout(ctx, 2*time.Duration(heartbeat)*time.Second+silence)
+		event, err := next[P](reading, s)
+		cancel()
 		if CodeOf(err) == codeBadInput {
 			t.change(func() { t.held.stale = true })
 			err = fmt.Errorf("%w: %w", errPosition, err)
@@ -149,8 +153,8 @@ func (t *Timeline[P]) follow(ctx context.Context) (heard bool, err error) {
 	}
 }
 
-// happen deals with an event. What comes while it reads again waits in the connection:
-// when the event is told, what was read may know of it.
+// happen handles an event. While it reads the timeline again, further events wait in the connection, and may
+// already be included in what it read.
 func (t *Timeline[P]) happen(ctx context.Context, e Event[P]) error {
 	var wait time.Duration
 	err := t.inTurn(ctx, func() error {
@@ -174,15 +178,15 @@ func (t *Timeline[P]) happen(ctx context.Context, e Event[P]) error {
 		}
 	}
 	return t.inTurn(ctx, func() error {
-		if !t.mustRead() { // the caller did meanwhile
+		if !t.mustRead() { // the caller has read it meanwhile
 			return nil
 		}
 		return t.read(ctx)
 	})
 }
 
-// rest returns how long to wait before an invalidated timeline is read again: not at all at
-// first, and longer each time that it was read a moment ago.
+// rest returns how long to wait before an invalidated timeline is read again: 0 at first, and longer each
+// time it was invalidated soon after a read.
 func (t *Timeline[P]) rest() time.Duration {
 	if time.Since(t.readAt) > calm {
 		t.repeats = 0

@@ -5,18 +5,18 @@ import (
 	"slices"
 )
 
-// Entry is an entry of a timeline. P is what is selected of its post.
+// Entry is an entry of a timeline. P has the selected fields of its post.
 type Entry[P any] struct {
-	// Cursor is the entry's place, for calls that take one.
+	// Cursor is the entry's position, for calls that take a cursor.
 	Cursor string
 	// Score orders the timeline, highest first.
 	Score float64
-	// ID is the post's, AuthorID its author's.
+	// ID is the post's id, AuthorID its author's.
 	ID, AuthorID string
 	Post         P
 }
 
-// edge is an entry as the API gives it.
+// edge decodes an entry of the API.
 type edge[P any] Entry[P]
 
 // UnmarshalJSON decodes an edge whose node has at least an id and its author's.
@@ -40,15 +40,15 @@ func (e *edge[P]) UnmarshalJSON(raw []byte) error {
 	return json.Unmarshal(as.Node, &e.Post)
 }
 
-// page is one or more pages that were read one after the other.
+// page is one page, or several that were read one after the other.
 type page[P any] struct {
 	entries  []Entry[P]
-	next     string // the cursor after which the next one begins; "": there is none
-	position string // that of the first
+	next     string // cursor of the next page; "" if there is none
+	position string // position of the first page
 	unread   int
 }
 
-// The kinds of events.
+// Kinds of events.
 const (
 	PostAdded   = "TimelinePostAdded"
 	PostUpdated = "TimelinePostUpdated"
@@ -57,45 +57,45 @@ const (
 	Heartbeat   = "TimelineHeartbeat"
 )
 
-// Event is what happened to a timeline.
+// Event is a change of a timeline.
 type Event[P any] struct {
-	// Kind is one of those above, or one of a later server, which changes nothing.
+	// Kind is one of the constants above. A later server may send other kinds, which change nothing.
 	Kind string
-	// Entry is that of a PostAdded or PostUpdated, with its ID alone of a PostRemoved.
+	// Entry is the entry of a PostAdded or PostUpdated. For a PostRemoved it has only the ID.
 	Entry Entry[P]
-	// Reason of a PostRemoved is DELETED, of a post of the viewer's own, or NOT_VISIBLE;
-	// that of an Invalidated is for the log.
+	// Reason is DELETED or NOT_VISIBLE for a PostRemoved; only the viewer's own posts are DELETED. For an
+	// Invalidated it is a text for the log.
 	Reason string
 
 	position       string
 	unread, lateBy int
 }
 
-// Saved is a timeline to be taken up later by another program: see Timeline.Save. It
-// can be encoded as JSON if its posts can.
+// Saved is the state of a timeline that another program can continue; see Timeline.Save. It can be
+// encoded as JSON if its posts can.
 type Saved[P any] struct {
 	Viewer   string
 	Entries  []Entry[P]
-	Next     string  // the cursor after which the next older page begins; "": there is none
-	End      float64 // the score down to which it was read
+	Next     string  // cursor of the next older page; "" if there is none
+	End      float64 // score down to which it was read
 	Position string  // where its subscription resumes
 	Unread   int
 }
 
-// held is what a client holds of a timeline, a function of what it was told. Nothing
-// here reads or waits.
+// held is the client's state of a timeline. It depends only on the pages and events
+// it was given, and does no I/O.
 type held[P any] struct {
 	Saved[P]
 	loaded bool // a first page was read
-	stale  bool // it must be read again: what is told has gaps
-	bound  int  // how many entries stay when one comes
-	lateBy int  // seconds, as the last heartbeat says
+	stale  bool // it must be read again: the events have gaps
+	bound  int  // how many entries are kept when one is added
+	lateBy int  // seconds, from the last heartbeat
 }
 
-// foreign reports whether an entry is another user's: those alone are unread.
+// foreign reports whether an entry is another user's. Only those can be unread.
 func (h *held[P]) foreign(e Entry[P]) bool { return e.AuthorID != h.Viewer }
 
-// newer returns how many entries of others are above a score.
+// newer returns how many entries of others have a higher score.
 func (h *held[P]) newer(score float64) (n int) {
 	for _, e := range h.Entries {
 		if e.Score <= score {
@@ -112,14 +112,14 @@ func (h *held[P]) index(id string) int {
 	return slices.IndexFunc(h.Entries, func(e Entry[P]) bool { return e.ID == id })
 }
 
-// land puts the first pages in the place of all that was held.
+// land replaces the whole state by the first pages.
 func (h *held[P]) land(p page[P], viewer string, bound int) {
 	h.Saved = Saved[P]{Viewer: viewer, Entries: p.entries, Position: p.position, Unread: p.unread}
 	h.loaded, h.stale, h.bound = true, false, max(bound, len(p.entries))
 	h.ends(p)
 }
 
-// landOlder adds the page after the oldest entry.
+// landOlder appends the next older page.
 func (h *held[P]) landOlder(p page[P]) {
 	h.Entries = slices.Clone(h.Entries)
 	for _, e := range p.entries {
@@ -131,7 +131,7 @@ func (h *held[P]) landOlder(p page[P]) {
 	h.ends(p)
 }
 
-// ends notes how far down the timeline was read.
+// ends records how far down the timeline was read.
 func (h *held[P]) ends(p page[P]) {
 	h.Next = p.next
 	if len(p.entries) > 0 {
@@ -139,12 +139,11 @@ func (h *held[P]) ends(p page[P]) {
 	}
 }
 
-// apply makes what is held agree with an event. Entries become a new slice, for the
-// old one is shown to somebody.
+// apply updates the state with an event. It copies the entries, because callers may still hold the old slice.
 func (h *held[P]) apply(e Event[P]) {
 	switch e.Kind {
 	case Invalidated:
-		h.stale = true // and the position without use
+		h.stale = true // and the position cannot be used
 	case PostAdded:
 		if h.index(e.Entry.ID) < 0 && h.foreign(e.Entry) && h.reaches(e.Entry) && h.newer(e.Entry.Score) <= h.Unread {
 			h.Unread++
@@ -160,11 +159,10 @@ func (h *held[P]) apply(e Event[P]) {
 	h.Position = e.position
 }
 
-// reaches reports whether an entry belongs to what was read. What is older comes with
-// the next page.
+// reaches reports whether an entry is in the range that was read. Older entries come with the next page.
 func (h *held[P]) reaches(e Entry[P]) bool { return h.Next == "" || e.Score >= h.End }
 
-// put has an entry take the place of that of the same post, or its place by score.
+// put replaces the entry of the same post, or inserts the entry by its score.
 func (h *held[P]) put(e Entry[P]) {
 	at := h.index(e.ID)
 	if at < 0 && !h.reaches(e) {

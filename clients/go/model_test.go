@@ -16,15 +16,15 @@ import (
 	tideline "tideline/clients/go"
 )
 
-// history is what happens to a server, and to a client of it, in its order.
+// history is a random sequence of steps of a server and a client.
 type history struct {
 	seed  uint64
 	lag   time.Duration
-	posts int // that are there from the beginning
+	posts int // posts that exist at the beginning
 	steps []string
 }
 
-// The steps, as often as they are drawn.
+// steps are the possible steps, repeated by their frequency.
 var steps = []string{
 	"post", "post", "post", "post", "post", "late", "hide", "hide", "show", "edit", "edit", "invalidate", "forget", "mark",
 	"cut", "restart", "stop", "slow", "later", "token", "refuse", "limit", "mute", "database", "upgrade",
@@ -40,7 +40,7 @@ func drawHistory(t *rapid.T) history {
 	}
 }
 
-// player is a client that is watched all the time.
+// player is a client whose state is checked all the time.
 type player struct {
 	*server
 	options  tideline.Options[post]
@@ -152,7 +152,7 @@ func (p *player) do(ctx context.Context, step string) error {
 		p.locked(func() { p.old = !p.old })
 		p.cut(1012)
 	case "older":
-		_ = p.timeline.ReadOlder(ctx) // it may be refused
+		_ = p.timeline.ReadOlder(ctx) // the server may refuse it
 	case "read":
 		_ = p.timeline.Read(ctx)
 	case "reborn":
@@ -177,12 +177,12 @@ func (p *player) do(ctx context.Context, step string) error {
 	return nil
 }
 
-// settle ends all trouble, and returns how what is held differs from the timeline once
-// nothing is left to do.
+// settle ends all disturbances, and returns the difference between the client's state and the
+// timeline when nothing is left to do.
 func (p *player) settle(ctx context.Context, all bool) error {
 	p.locked(func() { p.mute, p.old, p.refusing = false, false, nil })
-	p.cut(1012)                 // of a server that does not tell of edits
-	time.Sleep(2 * time.Minute) // a bubble's time: all heartbeats have come, or the connection is a new one
+	p.cut(1012)                 // disconnects from a server that does not report edits
+	time.Sleep(2 * time.Minute) // synctest time: all heartbeats have arrived, or the connection is a new one
 	for all && p.timeline.Snapshot().More {
 		if err := p.timeline.ReadOlder(ctx); err != nil {
 			return fmt.Errorf("read older entries: %w", err)
@@ -225,7 +225,7 @@ func play(t *testing.T, h history) (err error) {
 	return err
 }
 
-// Whatever happens, a client ends with what its timeline says, and is shown nothing twice.
+// After any history, a client shows what its timeline has, and never shows a post twice.
 func TestWhatIsHeldIsTheTimeline(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		h := drawHistory(rt)

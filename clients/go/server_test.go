@@ -24,39 +24,38 @@ import (
 const viewer = "me"
 
 type (
-	// post is what the tests select of a post.
+	// post has the fields of a post that the tests select.
 	post  struct{ ID, Text string }
 	entry = tideline.Entry[post]
 )
 
-// change is something that happened to the server's timeline: the post of id is added,
-// edited or removed, or, without an id, all is to be read again.
+// change is a change of the server's timeline: the post with the id was added, edited or removed. Without an
+// id, the timeline must be read again.
 type change struct{ kind, id string }
 
-// server is a model of a Tideline for one user, in memory: a timeline, and the log of what
-// happened to it. A position is a place in the log. It is served on pipes, so that its time
-// is that of the test's bubble.
+// server is an in-memory model of a Tideline server for one user: a timeline and a log of its changes. A
+// position is an index in the log. It is served over pipes, so that synctest controls its time.
 type server struct {
 	mu       sync.Mutex
 	random   *rand.Rand
 	timeline map[string]entry
 	hidden   []entry
 	log      []change
-	kept     int // what is before this place is told no more
-	database int // another one refuses the positions of this one
+	kept     int // entries of the log before this index are lost
+	database int // positions of other databases are refused
 	clock    float64
 	ids      int
 	mark     float64
-	lateBy   int           // seconds by which posts are late, as heartbeats say
+	lateBy   int           // delay of deliveries in seconds, as heartbeats report it
 	grown    chan struct{} // closed when the log grows
 
 	token    string
-	old      bool          // it does not know `updates`
-	lag      time.Duration // the most that a page or an event takes, each way
-	mute     bool          // sockets stay open and say nothing
-	refusing []refusal     // the next requests and subscriptions
+	old      bool          // it does not know the argument updates
+	lag      time.Duration // the largest delay of a page or an event in each direction
+	mute     bool          // sockets stay open and send nothing
+	refusing []refusal     // refusals for the next requests and subscriptions
 	sockets  map[*websocket.Conn]bool
-	pages    int // that were read
+	pages    int // pages read so far
 	opened   []string
 
 	accepting chan net.Conn
@@ -64,7 +63,7 @@ type server struct {
 	http      *http.Server
 }
 
-// refusal is an answer other than what was asked for: a status or a close code, and a code.
+// refusal is an answer that refuses a request: with a status or a close code, and an error code.
 type refusal struct {
 	status, close int
 	code          string
@@ -84,7 +83,7 @@ func newServer(seed uint64) *server {
 func (s *server) close() {
 	s.cut(0)
 	_ = s.http.Close()
-	time.Sleep(time.Minute) // of a bubble: those who pause end
+	time.Sleep(time.Minute) // synctest time, in which pausing goroutines end
 }
 
 // client returns a client of the server.
@@ -107,7 +106,7 @@ func (s *server) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	}
 }
 
-// listener accepts what is dialled.
+// listener accepts the connections of the server's clients.
 type listener struct{ *server }
 
 func (l listener) Accept() (net.Conn, error) {
@@ -121,7 +120,7 @@ func (l listener) Accept() (net.Conn, error) {
 func (l listener) Close() error   { close(l.closed); return nil }
 func (l listener) Addr() net.Addr { return &net.TCPAddr{} }
 
-// ---- What happens
+// ---- Changes
 
 func (s *server) locked(do func()) {
 	s.mu.Lock()
@@ -155,7 +154,7 @@ func (s *server) post() {
 	s.enter(s.newEntry(s.clock, author))
 }
 
-// late returns an entry of long ago. No two have the same score.
+// late returns an entry with an old score. No two entries have the same score.
 func (s *server) late() entry {
 	return s.newEntry(s.clock-float64(s.random.IntN(40))-0.5-float64(s.ids)/1e6, "someone")
 }
@@ -197,7 +196,7 @@ func (s *server) edit() {
 	}
 }
 
-// invalidate is a block, an unfollow: some leave, some come, and nobody is told which.
+// invalidate models a block or an unfollow: some entries leave, some are added, and no event names them.
 func (s *server) invalidate() {
 	for _, e := range s.sorted() {
 		if s.random.IntN(5) == 0 {
@@ -214,7 +213,7 @@ func (s *server) invalidate() {
 // forget loses the log, as when Redis is wiped.
 func (s *server) forget() { s.kept = len(s.log) }
 
-// cut ends all sockets, with a close code or, if it is 0, without.
+// cut closes all sockets, with a close code, or without a close frame if it is 0.
 func (s *server) cut(code int) { s.cutFor(code, "") }
 
 // cutFor is cut with a reason.
@@ -233,10 +232,10 @@ func (s *server) cutFor(code int, reason string) {
 }
 
 func goodbye(conn *websocket.Conn, code int, reason string) {
-	_ = conn.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(code, reason), time.Now().Add(time.Second)) // it may be gone
+	_ = conn.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(code, reason), time.Now().Add(time.Second)) // the connection may be closed
 }
 
-// ---- What it says
+// ---- Answers
 
 func (s *server) sorted() []entry {
 	all := make([]entry, 0, len(s.timeline))
@@ -296,7 +295,7 @@ func (s *server) page(first int, after *string) map[string]any {
 	}}
 }
 
-// tell returns what a stream that has told all before a place tells next, if anything.
+// tell returns the next event of a stream that has sent everything before the position from, if there is one.
 func (s *server) tell(from int, updates bool) (event map[string]any, at int) {
 	if from < s.kept {
 		return map[string]any{"__typename": tideline.Invalidated, "position": s.position(len(s.log)), "reason": "forgotten"}, len(s.log)
@@ -310,7 +309,7 @@ func (s *server) tell(from int, updates bool) (event map[string]any, at int) {
 			event["postId"], event["removal"] = c.id, "NOT_VISIBLE"
 		case c.kind == tideline.Invalidated:
 			event["reason"] = "a block"
-		case !there || c.kind == tideline.PostUpdated && !updates: // what may not be seen any more is not sent
+		case !there || c.kind == tideline.PostUpdated && !updates: // posts that can no longer be seen are not sent
 			continue
 		default:
 			event["edge"] = edgeOf(e)
@@ -327,7 +326,8 @@ func (s *server) pause() {
 	time.Sleep(wait)
 }
 
-// refused takes the next refusal, if it is one by a status or else one on a socket.
+// refused takes the next refusal if it is of the requested kind: one with a status if byStatus
+// is set, otherwise one for a socket.
 func (s *server) refused(byStatus bool) (r refusal, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -338,7 +338,7 @@ func (s *server) refused(byStatus bool) (r refusal, ok bool) {
 	return r, true
 }
 
-// knows reports whether this is the session of today, which a step may end at any time.
+// knows reports whether the token is the current one. A step may change it at any time.
 func (s *server) knows(authorization string) (known bool) {
 	s.locked(func() { known = authorization == "Bearer "+s.token })
 	return known
@@ -348,7 +348,7 @@ func errorsOf(r refusal) []any {
 	return []any{map[string]any{"message": "no", "extensions": map[string]any{"code": r.code, "reason": "WHY", "retryAfter": r.after}}}
 }
 
-// ---- How it is asked
+// ---- Requests
 
 type operation struct {
 	Query     string
@@ -465,8 +465,7 @@ func (s *server) socket(w http.ResponseWriter, r *http.Request) {
 	<-gone
 }
 
-// stream tells what happens until the socket is gone. What it has told is on its way for
-// some time.
+// stream sends events until the connection is gone. Each event is delayed for a random time.
 func (s *server) stream(conn *websocket.Conn, gone chan struct{}, at int, heartbeat time.Duration, updates bool) {
 	wire, written := make(chan map[string]any, 1000), make(chan struct{})
 	go func() {
@@ -491,7 +490,7 @@ func (s *server) stream(conn *websocket.Conn, gone chan struct{}, at int, heartb
 			}
 			event, at = s.tell(at, updates)
 			if event != nil && event["__typename"] == tideline.PostRemoved && s.random.IntN(5) == 0 {
-				wire <- event // a removal may be told once more
+				wire <- event // a removal may be sent twice
 			}
 		})
 		if event != nil {

@@ -8,14 +8,14 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strings"
 	"time"
 
-	"github.com/gorilla/websocket"
+	"github.com/coder/websocket"
 )
 
-// The close codes upon which this package acts; docs/live.md has all.
+// Close codes that this package acts on. docs/live.md lists all codes.
 const (
+	closeBroken           = 1006
 	closeTooLarge         = 1009
 	closeRestart          = 1012
 	closeNoMessage        = 4400
@@ -26,9 +26,9 @@ const (
 	closeTwiceInitialised = 4429
 )
 
-// CloseError is how a connection ended.
+// CloseError says how a connection ended.
 type CloseError struct {
-	// Code is that of docs/live.md; 1006: the line broke.
+	// Code is a close code of docs/live.md, or 1006 if the connection broke.
 	Code   int
 	Reason string
 }
@@ -38,14 +38,14 @@ func (e *CloseError) Error() string {
 	return fmt.Sprintf("the connection was closed: %d %s", e.Code, e.Reason)
 }
 
-// Subscription is one operation on a connection of its own. One goroutine may call
-// Next, any may call Close.
+// Subscription is one operation on its own connection. Close is safe for concurrent use. Next
+// must not be called concurrently.
 type Subscription struct {
 	conn  *websocket.Conn
 	frame bytes.Buffer
 }
 
-// The messages that it sends and gets.
+// message is a message of the protocol, in either direction.
 type message struct {
 	ID      string          `json:"id,omitempty"`
 	Type    string          `json:"type"`
@@ -54,15 +54,15 @@ type message struct {
 
 const (
 	subprotocol = "graphql-transport-ws"
-	// nextBegins is how a server writes a result. It is told by its first bytes, for most
-	// messages are results, and need not be read twice.
+	// nextBegins is how the server's results begin. Most messages are results. They are recognised by this
+	// prefix, and so need not be parsed twice.
 	nextBegins = `{"id":"1","type":"next","payload":`
-	farewell   = time.Second // to say that it closes
+	farewell   = time.Second // how long Close waits for the server
 )
 
-// Subscribe connects and subscribes. A token that is refused is renewed. ctx, and
-// Timeout, are for the beginning alone: Close ends a subscription. That it has begun at the
-// server shows with its first result. Errors: as of Query, and a *CloseError.
+// Subscribe opens a connection and subscribes. If the token is refused, it is renewed. ctx and Timeout apply
+// only to the start; Close ends a subscription. The first result shows that the server has started the
+// subscription. Errors: the errors of Query, and a *CloseError.
 func (c *Client) Subscribe(ctx context.Context, query string, variables map[string]any) (*Subscription, error) {
 	var s *Subscription
 	err := c.authorized(ctx, func(token string) (err error) {
@@ -73,39 +73,30 @@ func (c *Client) Subscribe(ctx context.Context, query string, variables map[stri
 }
 
 func (c *Client) connect(ctx context.Context, token, query string, variables map[string]any) (*Subscription, error) {
-	dialer := websocket.Dialer{
-		Subprotocols: []string{subprotocol}, HandshakeTimeout: Timeout,
-		ReadBufferSize: 2048, WriteBufferSize: 512, Proxy: http.ProxyFromEnvironment,
-	}
-	if transport, ok := c.http().Transport.(*http.Transport); ok {
-		dialer.NetDialContext, dialer.Proxy = transport.DialContext, transport.Proxy
-		if transport.TLSClientConfig != nil {
-			dialer.TLSClientConfig = transport.TLSClientConfig.Clone()
-			dialer.TLSClientConfig.NextProtos = nil // the transport's own has HTTP/2
-		}
-	}
-	conn, response, err := dialer.DialContext(ctx, "ws"+strings.TrimPrefix(c.URL, "http"), nil)
-	if errors.Is(err, websocket.ErrBadHandshake) {
+	beginning, cancel := context.WithTimeout(ctx, Timeout)
+	defer cancel()
+	conn, response, err := websocket.Dial(beginning, c.URL, &websocket.DialOptions{HTTPClient: c.http(), Subprotocols: []string{subprotocol}})
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil, ctx.Err()
+	case err != nil && response != nil:
 		return nil, handshakeError(response)
-	}
-	if err != nil {
+	case err != nil:
 		return nil, err
 	}
 	conn.SetReadLimit(maxAnswer)
 	s := &Subscription{conn: conn}
-	stop := context.AfterFunc(ctx, func() { conn.Close() })
-	err = s.begin(token, operation{query, variables})
-	if !stop() {
-		err = ctx.Err()
-	}
-	if err != nil {
-		conn.Close()
+	if err := s.begin(beginning, token, operation{query, variables}); err != nil {
+		_ = conn.CloseNow() // the error says why
+		if ctx.Err() != nil {
+			err = ctx.Err()
+		}
 		return nil, err
 	}
 	return s, nil
 }
 
-// handshakeError is why there is no socket: gorilla keeps the beginning of the answer.
+// handshakeError returns why the handshake failed. The library keeps the beginning of the response's body.
 func handshakeError(response *http.Response) error {
 	defer response.Body.Close()
 	raw, err := io.ReadAll(response.Body)
@@ -116,27 +107,25 @@ func handshakeError(response *http.Response) error {
 	return notOfTheAPI(response)
 }
 
-// begin introduces the user, and subscribes once the server says that it knows them.
-func (s *Subscription) begin(token string, what operation) error {
-	_ = s.conn.SetReadDeadline(time.Now().Add(Timeout)) // of an open connection
+// begin authenticates, and subscribes once the server has acknowledged that.
+func (s *Subscription) begin(ctx context.Context, token string, what operation) error {
 	who := map[string]string{}
 	if token != "" {
 		who["Authorization"] = "Bearer " + token
 	}
-	if err := s.send("", "connection_init", who); err != nil {
+	if err := s.send(ctx, "", "connection_init", who); err != nil {
 		return err
 	}
 	for {
-		m, err := s.read()
+		m, err := s.read(ctx)
 		if err != nil {
 			return err
 		}
 		switch m.Type {
 		case "connection_ack":
-			_ = s.conn.SetReadDeadline(time.Time{})
-			return s.send("1", "subscribe", what)
+			return s.send(ctx, "1", "subscribe", what)
 		case "ping":
-			err = s.send("", "pong", nil)
+			err = s.send(ctx, "", "pong", nil)
 		default:
 			err = fmt.Errorf("the server answers connection_init by %q", m.Type)
 		}
@@ -146,7 +135,7 @@ func (s *Subscription) begin(token string, what operation) error {
 	}
 }
 
-func (s *Subscription) send(id, kind string, payload any) error {
+func (s *Subscription) send(ctx context.Context, id, kind string, payload any) error {
 	m := message{ID: id, Type: kind}
 	if payload != nil {
 		raw, err := json.Marshal(payload)
@@ -155,12 +144,16 @@ func (s *Subscription) send(id, kind string, payload any) error {
 		}
 		m.Payload = raw
 	}
-	return closeError(s.conn.WriteJSON(m))
+	raw, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	return closeError(s.conn.Write(ctx, websocket.MessageText, raw))
 }
 
-// receive reads a message into frame.
-func (s *Subscription) receive() error {
-	_, r, err := s.conn.NextReader()
+// receive reads a message into s.frame.
+func (s *Subscription) receive(ctx context.Context) error {
+	_, r, err := s.conn.Reader(ctx)
 	if err == nil {
 		s.frame.Reset()
 		_, err = s.frame.ReadFrom(r)
@@ -168,8 +161,8 @@ func (s *Subscription) receive() error {
 	return closeError(err)
 }
 
-func (s *Subscription) read() (m message, err error) {
-	if err := s.receive(); err != nil {
+func (s *Subscription) read(ctx context.Context) (m message, err error) {
+	if err := s.receive(ctx); err != nil {
 		return m, err
 	}
 	if err := json.Unmarshal(s.frame.Bytes(), &m); err != nil {
@@ -179,21 +172,25 @@ func (s *Subscription) read() (m message, err error) {
 }
 
 func closeError(err error) error {
-	var closed *websocket.CloseError
-	if errors.As(err, &closed) {
-		return &CloseError{closed.Code, closed.Text}
+	var closed websocket.CloseError
+	switch {
+	case errors.As(err, &closed):
+		return &CloseError{int(closed.Code), closed.Reason}
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return &CloseError{closeBroken, "the connection ended without a close frame"}
 	}
 	return err
 }
 
 // Next waits for the next result and returns it as it came: an object with data, or
-// errors. It answers pings meanwhile. What it returns is valid until it is called again.
+// errors. It answers pings meanwhile. The result is valid until the next call. The end of ctx
+// closes the connection.
 // Errors, after each of which the subscription is over: io.EOF, when the server has
 // completed it; an *Error, when it refused it; a *CloseError; what the network says.
-// Cost: no allocation, but for what the socket's library takes for a message.
-func (s *Subscription) Next() ([]byte, error) {
+// Cost: no allocation except those of the WebSocket library for a message.
+func (s *Subscription) Next(ctx context.Context) ([]byte, error) {
 	for {
-		if err := s.receive(); err != nil {
+		if err := s.receive(ctx); err != nil {
 			return nil, err
 		}
 		frame := bytes.TrimSpace(s.frame.Bytes())
@@ -208,7 +205,7 @@ func (s *Subscription) Next() ([]byte, error) {
 		case "next":
 			return m.Payload, nil
 		case "ping":
-			if err := s.send("", "pong", nil); err != nil {
+			if err := s.send(ctx, "", "pong", nil); err != nil {
 				return nil, err
 			}
 		case "complete":
@@ -223,10 +220,14 @@ func (s *Subscription) Next() ([]byte, error) {
 	}
 }
 
-// Close ends the subscription and its connection. It waits for a second at most, to
-// tell the server.
+// Close ends the subscription and its connection. It waits at most a second for the server to close too.
 func (s *Subscription) Close() error {
-	bye := websocket.FormatCloseMessage(websocket.CloseNormalClosure, "")
-	_ = s.conn.WriteControl(websocket.CloseMessage, bye, time.Now().Add(farewell)) // it may be gone
-	return s.conn.Close()
+	closed := make(chan error, 1)
+	go func() { closed <- s.conn.Close(websocket.StatusNormalClosure, "") }() // takes at most ten seconds
+	select {
+	case err := <-closed:
+		return err
+	case <-time.After(farewell):
+		return nil
+	}
 }

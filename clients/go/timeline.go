@@ -13,7 +13,7 @@ import (
 // PostFields are the fields of a [Post].
 const PostFields = "id text visibility createdAt likeCount viewerHasLiked author { id handle name }"
 
-// Post is what a timeline has of a post where nothing else is asked for.
+// Post is the default type of a timeline's posts.
 type Post struct {
 	ID             string
 	Text           string
@@ -24,60 +24,56 @@ type Post struct {
 	Author         struct{ ID, Handle, Name string }
 }
 
-// Options say what a timeline has. The zero value is good for a P of Post.
+// Options configures a timeline. The zero value works if P is Post.
 type Options[P any] struct {
-	// Fields are selected of each post, and decoded as a P. Defaults to PostFields.
+	// Fields are the fields to select of each post. They are decoded into a P. Defaults to PostFields.
 	Fields string
-	// PageSize is how many entries one read asks for. Defaults to 20, which every server
-	// gives.
+	// PageSize is how many entries one read requests. Defaults to 20, which every server allows.
 	PageSize int
-	// Most is how many entries are held when more come by events, and how many are read
-	// again. Beyond it the oldest leave, and come back by ReadOlder, which also raises it.
-	// Defaults to 500.
+	// Most is how many entries are kept when events add more, and how many are read again. Beyond it the
+	// oldest ones are dropped; ReadOlder reads them again, and raises the bound. Defaults to 500.
 	Most int
-	// Heartbeat is after what time the server says that nothing was missed, in whole
-	// seconds, up to an hour. Two that do not come end the connection. Defaults to 30 s.
+	// Heartbeat is the interval of the server's heartbeats, in whole seconds, up to an hour. If two are
+	// missing, the connection is closed. Defaults to 30 s.
 	Heartbeat time.Duration
-	// Backoff returns how long to wait before the nth try, from 0 on, after a failure.
-	// Defaults to half a second, twice as long each time up to 15 s, by chance half as long
-	// or half as long again.
+	// Backoff returns how long to wait before try n, counted from 0, after a failure. By default it starts at
+	// half a second and doubles up to 15 s, each randomly varied by up to half.
 	Backoff func(n int) time.Duration
-	// Saved is what another program has left; its posts have the same Fields.
+	// Saved is the state that another program has saved, with the same Fields.
 	Saved *Saved[P]
-	// OnEvent is told of each event, one after the other, before what it changes is held:
-	// what fails before OnEvent returns is told again. It may not call the timeline's Read,
-	// ReadOlder and MarkRead, which wait for it.
+	// OnEvent is called for each event in order, before the event changes the timeline. An event for which
+	// OnEvent has not returned is delivered again after a restart. OnEvent must not call Read, ReadOlder or
+	// MarkRead of the timeline, because they wait for it.
 	OnEvent func(Event[P])
 }
 
-// Snapshot is a timeline at a moment. Its entries are shared: read them only.
+// Snapshot is the state of a timeline at a moment. Its entries are shared and must not be modified.
 type Snapshot[P any] struct {
-	// Entries are by descending score, each post once.
+	// Entries are sorted by descending score. Each post occurs once.
 	Entries []Entry[P]
-	// Unread is how many entries of others are newer than the read mark.
+	// Unread is the number of entries of others that are newer than the read mark.
 	Unread int
-	// More says that older entries can be read.
+	// More says whether older entries can be read.
 	More bool
-	// Live says that what happens is told at once: it is connected, and has nothing to
-	// read again.
+	// Live says whether changes arrive at once: the timeline is connected, and need not be read again.
 	Live bool
-	// LateBy is by how much posts reach timelines late, in whole seconds, as the server said
-	// last. It is under 10 s when all is well.
+	// LateBy is the current delay of deliveries to timelines in whole seconds, from the last heartbeat. It is
+	// under 10 s in normal operation.
 	LateBy time.Duration
-	// Err is what failed last, while it is not live.
+	// Err is the last error while the timeline is not live.
 	Err error
 }
 
-// Timeline is the home timeline of a client's user, newest first. It shows nothing twice and
-// nothing that it was told is gone, and misses nothing without reading again. Methods may be
-// called concurrently.
+// Timeline is the home timeline of a client's user, newest first. It shows no post twice, and
+// no post whose removal was reported. If events may have been missed, it reads the timeline
+// again. It is safe for concurrent use.
 type Timeline[P any] struct {
 	client  *Client
 	options Options[P]
-	turn    chan struct{} // of those who read pages, or deal with an event
-	readAt  time.Time     // when the newest page was read last; the turn guards it, and repeats
-	repeats int           // how often in succession it was invalidated soon after that
-	untold  bool          // edits are not told: the server does not know `updates`; Run alone uses it
+	turn    chan struct{} // held while reading pages or handling an event
+	readAt  time.Time     // when the newest page was last read; guarded by turn, like repeats
+	repeats int           // how often in succession it was invalidated soon after a read
+	untold  bool          // the server does not know the argument updates, so it does not report edits; used only by Run
 
 	mu      sync.Mutex
 	held    held[P]
@@ -86,7 +82,7 @@ type Timeline[P any] struct {
 	changed chan struct{}
 }
 
-// NewTimeline returns the timeline of the client's user, of which nothing is read yet.
+// NewTimeline returns the timeline of the client's user. It reads nothing yet.
 func NewTimeline[P any](client *Client, options Options[P]) *Timeline[P] {
 	if options.Fields == "" {
 		options.Fields = PostFields
@@ -116,7 +112,7 @@ func backoff(n int) time.Duration {
 	return most/2 + rand.N(most)
 }
 
-// Snapshot returns what the timeline has now.
+// Snapshot returns the current state.
 func (t *Timeline[P]) Snapshot() Snapshot[P] {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -124,17 +120,17 @@ func (t *Timeline[P]) Snapshot() Snapshot[P] {
 	return Snapshot[P]{Entries: h.Entries, Unread: h.Unread, More: h.Next != "", Live: t.open && !h.stale, LateBy: time.Duration(h.lateBy) * time.Second, Err: t.err}
 }
 
-// Changed returns a channel that is closed after the next change. Take it before the
-// Snapshot, and no change is missed.
+// Changed returns a channel that is closed after the next change. Call it before Snapshot,
+// so that no change is missed.
 func (t *Timeline[P]) Changed() <-chan struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.changed
 }
 
-// Save returns what another timeline can be taken up from: after days too, it is brought
-// up to date by what was missed, or read again. Nothing is saved, and Position is "", while
-// there is nothing from which to resume.
+// Save returns the state from which another Timeline can continue, even days later: it then
+// receives what it missed, or reads the timeline again. The result is empty, with Position "",
+// while there is nothing to resume from.
 func (t *Timeline[P]) Save() Saved[P] {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -144,7 +140,7 @@ func (t *Timeline[P]) Save() Saved[P] {
 	return t.held.Saved
 }
 
-// change changes what is held and tells those who watch.
+// change calls how under the lock and notifies the watchers.
 func (t *Timeline[P]) change(how func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -153,8 +149,8 @@ func (t *Timeline[P]) change(how func()) {
 	t.changed = make(chan struct{})
 }
 
-// inTurn does something while nobody else reads or deals with an event, so that an event
-// is newer than all that was read before it.
+// inTurn calls do while no other goroutine reads or handles an event, so that an event is newer
+// than everything read before it.
 func (t *Timeline[P]) inTurn(ctx context.Context, do func() error) error {
 	select {
 	case t.turn <- struct{}{}:
@@ -165,9 +161,9 @@ func (t *Timeline[P]) inTurn(ctx context.Context, do func() error) error {
 	return do()
 }
 
-// Read reads the newest page, or all that is shown, again: its likes, of which no event
-// tells, and its texts. Run reads by itself what it must; call Read first where a failure
-// is to be told at once. Errors: as of Client.Query; what was held stays.
+// Read reads the newest page, or everything that is shown, again. This also updates like counts, which no
+// event reports. Run reads by itself when necessary; call Read first to get an error at once. Errors: the
+// errors of Client.Query; the state then stays unchanged.
 func (t *Timeline[P]) Read(ctx context.Context) error {
 	return t.inTurn(ctx, func() error { return t.read(ctx) })
 }
@@ -194,7 +190,7 @@ func (t *Timeline[P]) read(ctx context.Context) error {
 	return nil
 }
 
-// ReadOlder adds the next older page, where there is one. Errors: as of Client.Query.
+// ReadOlder appends the next older page, if there is one. Errors: the errors of Client.Query.
 func (t *Timeline[P]) ReadOlder(ctx context.Context) error {
 	return t.inTurn(ctx, func() error {
 		if t.mustRead() {
@@ -220,7 +216,7 @@ func (t *Timeline[P]) mustRead() bool {
 	return !t.held.loaded || t.held.stale
 }
 
-// page reads a page.
+// page reads the page after a cursor.
 func (t *Timeline[P]) page(ctx context.Context, after string) (p page[P], viewer string, err error) {
 	var data struct {
 		Viewer   struct{ ID string }
@@ -261,8 +257,8 @@ func orNull(cursor string) any {
 	return cursor
 }
 
-// MarkRead moves the read mark up to an entry; the user's other devices are told. Errors:
-// as of Client.Query.
+// MarkRead moves the read mark to an entry. The user's other devices are notified.
+// Errors: the errors of Client.Query.
 func (t *Timeline[P]) MarkRead(ctx context.Context, upTo Entry[P]) error {
 	return t.inTurn(ctx, func() error {
 		var data struct{ MarkTimelineRead struct{ UnreadCount int } }
@@ -275,7 +271,7 @@ func (t *Timeline[P]) MarkRead(ctx context.Context, upTo Entry[P]) error {
 	})
 }
 
-// told is an event as it comes.
+// told is an event in JSON.
 type told[P any] struct {
 	Typename    string `json:"__typename"`
 	Position    string
@@ -288,8 +284,8 @@ type told[P any] struct {
 }
 
 // next waits for an event. A result with errors is an *Error.
-func next[P any](s *Subscription) (Event[P], error) {
-	result, err := s.Next()
+func next[P any](ctx context.Context, s *Subscription) (Event[P], error) {
+	result, err := s.Next(ctx)
 	if err != nil {
 		return Event[P]{}, err
 	}

@@ -15,8 +15,7 @@ import (
 	tideline "tideline/clients/go"
 )
 
-// run starts a timeline at a server with five posts, and returns a function that ends it
-// and returns what Run did.
+// run starts a timeline with a server of five posts. end stops it and returns the result of Run.
 func run(t *testing.T, s *server, options tideline.Options[post]) (timeline *tideline.Timeline[post], end func() error) {
 	options.Fields = "id text"
 	if options.Backoff == nil {
@@ -41,7 +40,7 @@ func withFive(seed uint64) *server {
 	return s
 }
 
-// texts are those that are shown.
+// texts returns the texts that the timeline shows.
 func texts(t *tideline.Timeline[post]) string {
 	var all []string
 	for _, e := range t.Snapshot().Entries {
@@ -50,15 +49,15 @@ func texts(t *tideline.Timeline[post]) string {
 	return strings.Join(all, ", ")
 }
 
-// How a connection ends says when to come back, and whether.
+// The way in which a connection ends determines whether and when the client reconnects.
 func TestComesBackInTime(t *testing.T) {
 	again := func(after time.Duration) *time.Duration { return &after }
 	for what, at := range map[string]struct {
 		close   int
 		reason  string
-		refuse  []refusal // of the tries after that
+		refuse  []refusal // refusals of the following attempts
 		after   *time.Duration
-		within  time.Duration // later than that
+		within  time.Duration // tolerance after that
 		because string
 	}{
 		"the server restarts":           {close: 1012, after: again(time.Second)},
@@ -127,7 +126,7 @@ func TestComesBackInTime(t *testing.T) {
 	}
 }
 
-// A server that invalidates a timeline whenever it was read is not asked without a pause.
+// If a server invalidates a timeline after each read, the client waits between reads.
 func TestATimelineThatNeverRestsIsReadLaterEachTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := withFive(1)
@@ -165,7 +164,7 @@ func TestSilenceEndsAConnection(t *testing.T) {
 		require.Len(t, s.opened, 1, "heartbeats keep it")
 		s.locked(func() { s.mute = true })
 		s.locked(s.post)
-		time.Sleep(14 * time.Second) // the last heartbeat was a moment ago
+		time.Sleep(14 * time.Second) // the last heartbeat was just before
 		require.Len(t, s.opened, 1)
 		time.Sleep(11 * time.Second)
 		s.locked(func() { s.mute = false })
@@ -227,7 +226,7 @@ func TestAnotherProgramGoesOn(t *testing.T) {
 	})
 }
 
-// An event is told before it is held, so a program that ends meanwhile is told again.
+// OnEvent is called before an event is applied, so a program that ends in between gets the event again.
 func TestAnEventIsToldFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := withFive(1)
@@ -268,7 +267,7 @@ func TestReadMarkIsMoved(t *testing.T) {
 	})
 }
 
-// Without Run, a timeline is what was read, and a failure is told.
+// Without Run, a timeline has what was read, and a failed read returns its error.
 func TestReadTellsOfItsFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := withFive(1)
@@ -287,7 +286,7 @@ func TestReadTellsOfItsFailure(t *testing.T) {
 	})
 }
 
-// A post that is shown again has the score of the oldest entry: the next page brings it, too.
+// A post that becomes visible again has the score of the oldest entry, so the next page contains it too.
 func TestAPageRepeatsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(1)
@@ -307,8 +306,8 @@ func TestAPageRepeatsNothing(t *testing.T) {
 	})
 }
 
-// Beside a server that does not know edits, and has not told of them, all is read again
-// once another one answers.
+// A server that does not know the argument updates does not report edits. When a newer server answers,
+// the client reads everything again.
 func TestGoesOnBesideAnOlderServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := withFive(1)
@@ -322,7 +321,7 @@ func TestGoesOnBesideAnOlderServer(t *testing.T) {
 		require.Equal(t, "post 6, post 5, post 4, post 3, post 2, post 1", texts(timeline))
 		s.locked(func() { s.old = false })
 		s.cut(1012)
-		time.Sleep(time.Second) // until it connects again
+		time.Sleep(time.Second) // until it reconnects
 		synctest.Wait()
 		require.Contains(t, texts(timeline), "edited")
 		require.ErrorIs(t, end(), context.Canceled)

@@ -45,7 +45,7 @@ func TestJobsGivenUp(t *testing.T) {
 		cure: func() {
 			h.exec(t, "ALTER TABLE away RENAME TO follows")
 			require.Contains(t, h.run(t, "jobs", "list", "--dead"), "follows")
-			require.Contains(t, h.run(t, "jobs", "retry"), " jobs will be tried again")
+			require.Contains(t, h.run(t, "jobs", "retry"), " will be tried again")
 		},
 		well: func() { h.read(t) },
 	})

@@ -42,7 +42,7 @@ type node struct {
 	dir       string
 	port, bus int
 	args      []string
-	proxy     *proxy
+	proxy     *storagetest.Proxy
 	client    *redis.Client
 }
 
@@ -58,7 +58,9 @@ func newCluster(t *testing.T, fullCoverage bool) *cluster {
 	for i := range 2 * masters {
 		n := &node{name: fmt.Sprint("redis", i), dir: storagetest.ProgramDir(t, "n"), port: storagetest.FreePort(t), bus: storagetest.FreePort(t)}
 		n.Program = storagetest.NewProgram(n.dir, syscall.SIGKILL)
-		n.proxy = newProxy(t, n.addr, byGreeting)
+		n.proxy = startProxy(t, n.addr, byGreeting)
+		_, port, err := net.SplitHostPort(n.proxy.Addr)
+		require.NoError(t, err)
 		n.client = redis.NewClient(&redis.Options{Addr: n.addr(), MaxRetries: -1, ContextTimeoutEnabled: true})
 		t.Cleanup(func() { _ = n.client.Close() })
 		coverage := "no"
@@ -67,7 +69,7 @@ func newCluster(t *testing.T, fullCoverage bool) *cluster {
 		}
 		n.args = []string{path, "--bind", "127.0.0.1", "--port", strconv.Itoa(n.port), "--save", "", "--appendonly", "no",
 			"--cluster-enabled", "yes", "--cluster-port", strconv.Itoa(n.bus), "--cluster-node-timeout", "2000",
-			"--cluster-announce-ip", "127.0.0.1", "--cluster-announce-port", strconv.Itoa(n.proxy.port()),
+			"--cluster-announce-ip", "127.0.0.1", "--cluster-announce-port", port,
 			"--cluster-announce-bus-port", strconv.Itoa(n.bus), "--cluster-replica-validity-factor", "0",
 			"--cluster-allow-replica-migration", "no", "--cluster-require-full-coverage", coverage, "--repl-diskless-sync-delay", "0"}
 		require.NoError(t, n.start())
@@ -121,7 +123,7 @@ func (n *node) forget() { _ = os.Remove(filepath.Join(n.dir, "dump.rdb")) }
 func (c *cluster) url(name string) string {
 	var addrs []string
 	for _, n := range c.nodes {
-		addrs = append(addrs, n.proxy.addr())
+		addrs = append(addrs, n.proxy.Addr)
 	}
 	return "redis://" + strings.Join(addrs, ",") + "?client_name=" + name
 }

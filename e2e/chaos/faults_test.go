@@ -90,7 +90,7 @@ func stop(w *world, _ context.Context, rng *rand.Rand, m *member, length time.Du
 	if hungUp {
 		detail = ", redis hung up"
 		for _, n := range w.cluster.nodes {
-			n.proxy.drop(m.name)
+			n.proxy.Drop(m.name)
 		}
 	}
 	m.Thaw()
@@ -122,7 +122,7 @@ func stopAtWork(w *world, ctx context.Context, rng *rand.Rand, m *member, length
 		all.Wait()
 	}
 	for _, n := range cut {
-		n.proxy.cut(m.name)
+		n.proxy.Cut(m.name)
 	}
 	change(private)
 	time.Sleep(200 * time.Millisecond)
@@ -133,7 +133,7 @@ func stopAtWork(w *world, ctx context.Context, rng *rand.Rand, m *member, length
 	}
 	time.Sleep(length)
 	for _, n := range cut {
-		n.proxy.heal(m.name)
+		n.proxy.Heal(m.name)
 	}
 	m.Thaw()
 	return fmt.Sprintf(", %d posts shown again", len(posts)), nil
@@ -156,18 +156,18 @@ func cutFromMaster(w *world, ctx context.Context, rng *rand.Rand, m *member, len
 
 func cutOff(m *member, length time.Duration, nodes ...*node) {
 	for _, n := range nodes {
-		n.proxy.cut(m.name)
+		n.proxy.Cut(m.name)
 	}
 	time.Sleep(length)
 	for _, n := range nodes {
-		n.proxy.heal(m.name)
+		n.proxy.Heal(m.name)
 	}
 }
 
 func cutFromPostgres(_ *world, _ context.Context, _ *rand.Rand, m *member, length time.Duration) (string, error) {
-	m.pg.cut(m.name)
+	m.pg.Cut(m.name)
 	time.Sleep(length)
-	m.pg.heal(m.name)
+	m.pg.Heal(m.name)
 	return "", nil
 }
 
@@ -241,11 +241,11 @@ func failOverToLaggingReplica(w *world, ctx context.Context, rng *rand.Rand, _ t
 		return "", err
 	}
 	lag, takeover := between(rng, 3*time.Second, 6*time.Second), rng.IntN(2) == 0
-	s.master.proxy.cut(replica)
+	s.master.proxy.Cut(replica)
 	time.Sleep(lag)
 	s.master.Kill()
-	s.master.proxy.drop(replica)
-	s.master.proxy.heal(replica)
+	s.master.proxy.Drop(replica)
+	s.master.proxy.Heal(replica)
 	detail := fmt.Sprintf("%s to %s, %.1f s behind", s.master.name, s.replica.name, lag.Seconds())
 	if takeover {
 		detail += ", forced"

@@ -16,6 +16,7 @@ import (
 
 	"tideline/e2e/worldtest"
 	"tideline/storage"
+	"tideline/storage/storagetest"
 )
 
 // clock is how times are printed.
@@ -45,7 +46,7 @@ type world struct {
 type member struct {
 	*worldtest.Process
 	name string
-	pg   *proxy
+	pg   *storagetest.Proxy
 }
 
 // options say how large the world is.
@@ -60,10 +61,10 @@ func newWorld(t *testing.T, o options, rng *rand.Rand) *world {
 	t.Helper()
 	w := &world{t: t, pg: newPostgres(t)}
 	w.cluster = newCluster(t, rng.IntN(2) == 0)
-	checks := newProxy(t, w.pg.addr, byName("checks"))
+	checks := startProxy(t, w.pg.addr, storagetest.OwnedBy("checks"))
 	var err error
 	w.db, err = storage.Open(t.Context(), storage.Config{
-		DatabaseURL: databaseURL(checks.addr(), "postgres"), RedisURL: w.cluster.url("checks"),
+		DatabaseURL: databaseURL(checks.Addr, "postgres"), RedisURL: w.cluster.url("checks"),
 	}, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = w.db.Close() })
@@ -92,9 +93,9 @@ func newWorld(t *testing.T, o options, rng *rand.Rand) *world {
 }
 
 func (w *world) newMember(binary, name, flag string, args ...string) *member {
-	m := &member{name: name, pg: newProxy(w.t, w.pg.addr, byName(name))}
+	m := &member{name: name, pg: startProxy(w.t, w.pg.addr, storagetest.OwnedBy(name))}
 	m.Process = worldtest.NewStopped(w.t, binary, []string{
-		"TIDELINE_DATABASE_URL=" + databaseURL(m.pg.addr(), "postgres"), "TIDELINE_REDIS_URL=" + w.cluster.url(name),
+		"TIDELINE_DATABASE_URL=" + databaseURL(m.pg.Addr, "postgres"), "TIDELINE_REDIS_URL=" + w.cluster.url(name),
 		"TIDELINE_LOG_FORMAT=json", "TIDELINE_RATE_LIMIT=off",
 		// What a feed in Redis does not hold is read from SQL, which loses nothing:
 		// the feeds are to hold all that is posted here.

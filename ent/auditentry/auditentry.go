@@ -76,7 +76,6 @@ const (
 	ActionDECIDE_REPORT    Action = "DECIDE_REPORT"
 	ActionPAUSE_WORKERS    Action = "PAUSE_WORKERS"
 	ActionRESUME_WORKERS   Action = "RESUME_WORKERS"
-	ActionSCALE_WORKERS    Action = "SCALE_WORKERS"
 	ActionRETRY_JOBS       Action = "RETRY_JOBS"
 	ActionDISCARD_JOBS     Action = "DISCARD_JOBS"
 	ActionREBUILD_TIMELINE Action = "REBUILD_TIMELINE"
@@ -89,7 +88,7 @@ func (a Action) String() string {
 // ActionValidator is a validator for the "action" field enum values. It is called by the builders before save.
 func ActionValidator(a Action) error {
 	switch a {
-	case ActionSET_ROLE, ActionSUSPEND_USER, ActionUNSUSPEND_USER, ActionHIDE_POST, ActionUNHIDE_POST, ActionDECIDE_REPORT, ActionPAUSE_WORKERS, ActionRESUME_WORKERS, ActionSCALE_WORKERS, ActionRETRY_JOBS, ActionDISCARD_JOBS, ActionREBUILD_TIMELINE:
+	case ActionSET_ROLE, ActionSUSPEND_USER, ActionUNSUSPEND_USER, ActionHIDE_POST, ActionUNHIDE_POST, ActionDECIDE_REPORT, ActionPAUSE_WORKERS, ActionRESUME_WORKERS, ActionRETRY_JOBS, ActionDISCARD_JOBS, ActionREBUILD_TIMELINE:
 		return nil
 	default:
 		return fmt.Errorf("auditentry: invalid enum value for action field: %q", a)

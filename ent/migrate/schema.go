@@ -31,7 +31,7 @@ var (
 		{Name: "id", Type: field.TypeInt64, Increment: true},
 		{Name: "actor_id", Type: field.TypeInt64},
 		{Name: "key_id", Type: field.TypeInt64, Default: 0},
-		{Name: "action", Type: field.TypeEnum, Enums: []string{"SET_ROLE", "SUSPEND_USER", "UNSUSPEND_USER", "HIDE_POST", "UNHIDE_POST", "DECIDE_REPORT", "PAUSE_WORKERS", "RESUME_WORKERS", "SCALE_WORKERS", "RETRY_JOBS", "DISCARD_JOBS", "REBUILD_TIMELINE"}},
+		{Name: "action", Type: field.TypeEnum, Enums: []string{"SET_ROLE", "SUSPEND_USER", "UNSUSPEND_USER", "HIDE_POST", "UNHIDE_POST", "DECIDE_REPORT", "PAUSE_WORKERS", "RESUME_WORKERS", "RETRY_JOBS", "DISCARD_JOBS", "REBUILD_TIMELINE"}},
 		{Name: "subject_kind", Type: field.TypeEnum, Enums: []string{"User", "Post", "Report", "Process", "Job"}},
 		{Name: "subject_id", Type: field.TypeInt64},
 		{Name: "note", Type: field.TypeString, Default: ""},
@@ -404,7 +404,6 @@ var (
 		{Name: "id", Type: field.TypeInt64, Increment: true},
 		{Name: "word", Type: field.TypeString, Size: 1024},
 		{Name: "head", Type: field.TypeString, Size: 1024},
-		{Name: "form", Type: field.TypeInt, Default: 0},
 		{Name: "created_at", Type: field.TypeTime},
 		{Name: "user_id", Type: field.TypeInt64},
 	}
@@ -416,7 +415,7 @@ var (
 		ForeignKeys: []*schema.ForeignKey{
 			{
 				Symbol:     "muted_words_users_user",
-				Columns:    []*schema.Column{MutedWordsColumns[5]},
+				Columns:    []*schema.Column{MutedWordsColumns[4]},
 				RefColumns: []*schema.Column{UsersColumns[0]},
 				OnDelete:   schema.Cascade,
 			},
@@ -425,20 +424,12 @@ var (
 			{
 				Name:    "mutedword_user_id_word",
 				Unique:  true,
-				Columns: []*schema.Column{MutedWordsColumns[5], MutedWordsColumns[1]},
+				Columns: []*schema.Column{MutedWordsColumns[4], MutedWordsColumns[1]},
 			},
 			{
 				Name:    "mutedword_head_user_id",
 				Unique:  false,
-				Columns: []*schema.Column{MutedWordsColumns[2], MutedWordsColumns[5]},
-			},
-			{
-				Name:    "muted_word_of_before",
-				Unique:  false,
-				Columns: []*schema.Column{MutedWordsColumns[0]},
-				Annotation: &entsql.IndexAnnotation{
-					Where: "form < 1",
-				},
+				Columns: []*schema.Column{MutedWordsColumns[2], MutedWordsColumns[4]},
 			},
 		},
 	}
@@ -613,8 +604,6 @@ var (
 		{Name: "jobs", Type: field.TypeInt},
 		{Name: "paused", Type: field.TypeBool},
 		{Name: "wanted", Type: field.TypeEnum, Enums: []string{"run", "pause"}, Default: "run"},
-		{Name: "sizes", Type: field.TypeJSON, Nullable: true},
-		{Name: "wanted_sizes", Type: field.TypeJSON, Nullable: true},
 	}
 	// ProcessesTable holds the schema information for the "processes" table.
 	ProcessesTable = &schema.Table{

@@ -20,8 +20,6 @@ const (
 	FieldWord = "word"
 	// FieldHead holds the string denoting the head field in the database.
 	FieldHead = "head"
-	// FieldForm holds the string denoting the form field in the database.
-	FieldForm = "form"
 	// FieldCreatedAt holds the string denoting the created_at field in the database.
 	FieldCreatedAt = "created_at"
 	// EdgeUser holds the string denoting the user edge name in mutations.
@@ -43,7 +41,6 @@ var Columns = []string{
 	FieldUserID,
 	FieldWord,
 	FieldHead,
-	FieldForm,
 	FieldCreatedAt,
 }
 
@@ -62,8 +59,6 @@ var (
 	WordValidator func(string) error
 	// HeadValidator is a validator for the "head" field. It is called by the builders before save.
 	HeadValidator func(string) error
-	// DefaultForm holds the default value on creation for the "form" field.
-	DefaultForm int
 	// DefaultCreatedAt holds the default value on creation for the "created_at" field.
 	DefaultCreatedAt func() time.Time
 )
@@ -89,11 +84,6 @@ func ByWord(opts ...sql.OrderTermOption) OrderOption {
 // ByHead orders the results by the head field.
 func ByHead(opts ...sql.OrderTermOption) OrderOption {
 	return sql.OrderByField(FieldHead, opts...).ToFunc()
-}
-
-// ByForm orders the results by the form field.
-func ByForm(opts ...sql.OrderTermOption) OrderOption {
-	return sql.OrderByField(FieldForm, opts...).ToFunc()
 }
 
 // ByCreatedAt orders the results by the created_at field.

@@ -70,11 +70,6 @@ func Head(v string) predicate.MutedWord {
 	return predicate.MutedWord(sql.FieldEQ(FieldHead, v))
 }
 
-// Form applies equality check predicate on the "form" field. It's identical to FormEQ.
-func Form(v int) predicate.MutedWord {
-	return predicate.MutedWord(sql.FieldEQ(FieldForm, v))
-}
-
 // CreatedAt applies equality check predicate on the "created_at" field. It's identical to CreatedAtEQ.
 func CreatedAt(v time.Time) predicate.MutedWord {
 	return predicate.MutedWord(sql.FieldEQ(FieldCreatedAt, v))
@@ -228,46 +223,6 @@ func HeadEqualFold(v string) predicate.MutedWord {
 // HeadContainsFold applies the ContainsFold predicate on the "head" field.
 func HeadContainsFold(v string) predicate.MutedWord {
 	return predicate.MutedWord(sql.FieldContainsFold(FieldHead, v))
-}
-
-// FormEQ applies the EQ predicate on the "form" field.
-func FormEQ(v int) predicate.MutedWord {
-	return predicate.MutedWord(sql.FieldEQ(FieldForm, v))
-}
-
-// FormNEQ applies the NEQ predicate on the "form" field.
-func FormNEQ(v int) predicate.MutedWord {
-	return predicate.MutedWord(sql.FieldNEQ(FieldForm, v))
-}
-
-// FormIn applies the In predicate on the "form" field.
-func FormIn(vs ...int) predicate.MutedWord {
-	return predicate.MutedWord(sql.FieldIn(FieldForm, vs...))
-}
-
-// FormNotIn applies the NotIn predicate on the "form" field.
-func FormNotIn(vs ...int) predicate.MutedWord {
-	return predicate.MutedWord(sql.FieldNotIn(FieldForm, vs...))
-}
-
-// FormGT applies the GT predicate on the "form" field.
-func FormGT(v int) predicate.MutedWord {
-	return predicate.MutedWord(sql.FieldGT(FieldForm, v))
-}
-
-// FormGTE applies the GTE predicate on the "form" field.
-func FormGTE(v int) predicate.MutedWord {
-	return predicate.MutedWord(sql.FieldGTE(FieldForm, v))
-}
-
-// FormLT applies the LT predicate on the "form" field.
-func FormLT(v int) predicate.MutedWord {
-	return predicate.MutedWord(sql.FieldLT(FieldForm, v))
-}
-
-// FormLTE applies the LTE predicate on the "form" field.
-func FormLTE(v int) predicate.MutedWord {
-	return predicate.MutedWord(sql.FieldLTE(FieldForm, v))
 }
 
 // CreatedAtEQ applies the EQ predicate on the "created_at" field.

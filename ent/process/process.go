@@ -33,10 +33,6 @@ const (
 	FieldPaused = "paused"
 	// FieldWanted holds the string denoting the wanted field in the database.
 	FieldWanted = "wanted"
-	// FieldSizes holds the string denoting the sizes field in the database.
-	FieldSizes = "sizes"
-	// FieldWantedSizes holds the string denoting the wanted_sizes field in the database.
-	FieldWantedSizes = "wanted_sizes"
 	// Table holds the table name of the process in the database.
 	Table = "processes"
 )
@@ -54,8 +50,6 @@ var Columns = []string{
 	FieldJobs,
 	FieldPaused,
 	FieldWanted,
-	FieldSizes,
-	FieldWantedSizes,
 }
 
 // ValidColumn reports if the column name is valid (part of the table columns).

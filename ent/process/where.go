@@ -524,26 +524,6 @@ func WantedNotIn(vs ...Wanted) predicate.Process {
 	return predicate.Process(sql.FieldNotIn(FieldWanted, vs...))
 }
 
-// SizesIsNil applies the IsNil predicate on the "sizes" field.
-func SizesIsNil() predicate.Process {
-	return predicate.Process(sql.FieldIsNull(FieldSizes))
-}
-
-// SizesNotNil applies the NotNil predicate on the "sizes" field.
-func SizesNotNil() predicate.Process {
-	return predicate.Process(sql.FieldNotNull(FieldSizes))
-}
-
-// WantedSizesIsNil applies the IsNil predicate on the "wanted_sizes" field.
-func WantedSizesIsNil() predicate.Process {
-	return predicate.Process(sql.FieldIsNull(FieldWantedSizes))
-}
-
-// WantedSizesNotNil applies the NotNil predicate on the "wanted_sizes" field.
-func WantedSizesNotNil() predicate.Process {
-	return predicate.Process(sql.FieldNotNull(FieldWantedSizes))
-}
-
 // And groups predicates with the AND operator between them.
 func And(predicates ...predicate.Process) predicate.Process {
 	return predicate.Process(sql.AndPredicates(predicates...))

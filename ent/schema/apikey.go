@@ -5,7 +5,7 @@ import (
 	"entgo.io/ent/schema/field"
 )
 
-// APIKey is a key by which another server makes calls. Its secret is never stored.
+// APIKey is a key with which another server makes calls. Its secret is never stored.
 type APIKey struct{ ent.Schema }
 
 // Fields of APIKey.

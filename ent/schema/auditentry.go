@@ -6,8 +6,8 @@ import (
 	"entgo.io/ent/schema/field"
 )
 
-// AuditEntry is one thing that somebody with a role, or the command line, did. Rows are
-// inserted and read: triggers of the database refuse every other change.
+// AuditEntry is an action of a moderator, an admin or the command line. Rows are only inserted and
+// read: triggers of the database refuse every other change.
 type AuditEntry struct{ ent.Schema }
 
 // Fields of AuditEntry.
@@ -16,7 +16,7 @@ func (AuditEntry) Fields() []ent.Field {
 		field.Int64("id"),
 		field.Int64("actor_id").Immutable().Comment("the user who did it; 0: the command line"),
 		field.Int64("key_id").Default(0).Immutable().Comment("the API key by which a server did it for the user; 0: none"),
-		field.Enum("action").Values("SET_ROLE", "SUSPEND_USER", "UNSUSPEND_USER", "HIDE_POST", "UNHIDE_POST", "DECIDE_REPORT", "PAUSE_WORKERS", "RESUME_WORKERS", "SCALE_WORKERS", "RETRY_JOBS", "DISCARD_JOBS", "REBUILD_TIMELINE").Immutable(),
+		field.Enum("action").Values("SET_ROLE", "SUSPEND_USER", "UNSUSPEND_USER", "HIDE_POST", "UNHIDE_POST", "DECIDE_REPORT", "PAUSE_WORKERS", "RESUME_WORKERS", "RETRY_JOBS", "DISCARD_JOBS", "REBUILD_TIMELINE").Immutable(),
 		field.Enum("subject_kind").Values("User", "Post", "Report", "Process", "Job").Immutable().Comment("the type of the API, or Process or Job, which have none there"),
 		field.Int64("subject_id").Immutable(),
 		field.String("note").Default("").Immutable(),

@@ -6,8 +6,8 @@ import (
 	"entgo.io/ent/schema/index"
 )
 
-// PostData has the own fields of the app in a post, which most posts have none of. They are no
-// column of the post: what reads posts, and what counts their likes, does not pay for them.
+// PostData holds the app's own fields of a post. Most posts have none. They are not a column of the
+// post, so that statements that read posts, or count their likes, do not pay for them.
 type PostData struct{ ent.Schema }
 
 // Fields of PostData.
@@ -25,7 +25,7 @@ func (PostData) Edges() []ent.Edge { return []ent.Edge{owner("post", "post_id")}
 // Indexes of PostData.
 func (PostData) Indexes() []ent.Index { return []ent.Index{index.Fields("post_id").Unique()} }
 
-// UserData is PostData of a user.
+// UserData is PostData for a user.
 type UserData struct{ ent.Schema }
 
 // Fields of UserData.

@@ -6,9 +6,9 @@ import (
 	"entgo.io/ent/schema/index"
 )
 
-// UserDelta is what has been added to the counters of a user since they were folded last:
-// User's columns are without it. It spares those who follow one user at the same time a row
-// that all of them lock.
+// UserDelta is an addition to the counters of a user that is not yet part of User's columns. Users
+// who follow the same user at the same time append rows here, instead of waiting for a lock on one
+// row.
 type UserDelta struct{ ent.Schema }
 
 // Fields of UserDelta.

@@ -9,8 +9,8 @@ import (
 	"entgo.io/ent/schema/index"
 )
 
-// Job is work that follows from a write. Its row is stored in the transaction of that
-// write, and deleted when the work is finished, not when it is handed out.
+// Job is work that follows from a write. Its row is stored in the transaction of the write, and
+// deleted when the work is finished, not when it is handed out.
 type Job struct{ ent.Schema }
 
 // Fields of Job.
@@ -40,15 +40,15 @@ func (Job) Indexes() []ent.Index {
 	}
 }
 
-// JobChanges is the condition of SQL for jobs by which a user may come to see more or less
-// of a home timeline. The kinds that it names are those by which nobody does: a new post
-// comes into inboxes, an author who is pushed again is merged no more, and who mutes words
-// is asked for them. It is that of an index, so another one needs a migration.
+// JobChanges is the SQL condition for jobs after which a user may see more or less of a home
+// timeline. The kinds that it excludes need no such check: a new post reaches inboxes, an author
+// who is pushed again is no longer merged, and queries read the muted words themselves. An index
+// uses the condition, so a change needs a migration.
 const JobChanges = "kind NOT IN ('post.created', 'post.erased', 'author.returns', 'words.changed', 'canary', 'canary_subscriber')"
 
-// Writer is a lease on one of the numbers that keep the ids of concurrently
-// writing processes apart. The holder writes ids below the lease's end only, so
-// the next holder, starting above it, cannot repeat one, whatever its clock says.
+// Writer is a lease on one of the numbers that keep the ids of concurrently writing processes
+// apart. Its holder makes only ids below the end of the lease. The next holder starts above that
+// end, so it cannot repeat an id, whatever its clock says.
 type Writer struct{ ent.Schema }
 
 // Fields of Writer.

@@ -2,12 +2,11 @@ package schema
 
 import (
 	"entgo.io/ent"
-	"entgo.io/ent/dialect/entsql"
 	"entgo.io/ent/schema/field"
 	"entgo.io/ent/schema/index"
 )
 
-// MutedWord keeps posts of others that have the word out of the user's timeline.
+// MutedWord hides posts by others that contain the word from the user's timeline.
 type MutedWord struct{ ent.Schema }
 
 // Fields of MutedWord.
@@ -17,7 +16,6 @@ func (MutedWord) Fields() []ent.Field {
 		field.Int64("user_id").Immutable(),
 		field.String("word").MaxLen(1024).Comment("a word or a phrase, as package visibility normalises it"),
 		field.String("head").MaxLen(1024).Comment("the first part of the word: what has no such part has not the word"),
-		field.Int("form").Default(0).Comment("of the word and its head: 0 is that of versions before; a worker writes such a row anew"),
 		field.Time("created_at").Immutable().Default(now),
 	}
 }
@@ -25,15 +23,10 @@ func (MutedWord) Fields() []ent.Field {
 // Edges of MutedWord.
 func (MutedWord) Edges() []ent.Edge { return []ent.Edge{owner("user", "user_id")} }
 
-// Indexes of MutedWord. By the second one a post finds who mutes its words.
+// Indexes of MutedWord. The second one finds the users who mute a word of a post.
 func (MutedWord) Indexes() []ent.Index {
 	return []ent.Index{
 		index.Fields("user_id", "word").Unique(),
 		index.Fields("head", "user_id"),
-		index.Fields("id").StorageKey("muted_word_of_before").Annotations(entsql.IndexWhere(MutedWordOfBefore)),
 	}
 }
-
-// MutedWordOfBefore is the condition of SQL for words in the form of versions before. An index
-// has it, so another one needs a migration.
-const MutedWordOfBefore = "form < 1"

@@ -8,8 +8,8 @@ import (
 	"entgo.io/ent/schema/index"
 )
 
-// Post is what people write. Its id is also its time and its score in every
-// chronological feed, so "newest first" is always "by id, descending".
+// Post is a post. Its id is also its time and its score in every chronological feed, so "newest
+// first" is always "by id, descending".
 type Post struct{ ent.Schema }
 
 // Fields of Post.
@@ -31,7 +31,7 @@ func (Post) Edges() []ent.Edge { return []ent.Edge{owner("author", "author_id")}
 func (Post) Indexes() []ent.Index {
 	return []ent.Index{
 		index.Fields("author_id", "id"),
-		index.Fields("author_id", "visibility", "id"),                                          // past what is hidden, however much that is
+		index.Fields("author_id", "visibility", "id"),                                          // skips hidden posts, however many there are
 		index.Fields("author_id", "edited_at").Annotations(entsql.IndexWhere("edited_at > 0")), // few posts are edited
 	}
 }
@@ -56,7 +56,7 @@ func (PostVersion) Edges() []ent.Edge { return []ent.Edge{owner("post", "post_id
 // Indexes of PostVersion.
 func (PostVersion) Indexes() []ent.Index { return []ent.Index{index.Fields("post_id", "id")} }
 
-// PostTag is a tag in the text of a post, by which the post is found.
+// PostTag is a tag in the text of a post. Posts are found by it.
 type PostTag struct{ ent.Schema }
 
 // Fields of PostTag.
@@ -79,7 +79,7 @@ func (PostTag) Indexes() []ent.Index {
 	}
 }
 
-// ExternalPost is the id that a post has at another server.
+// ExternalPost is the id of a post at another server.
 type ExternalPost struct{ ent.Schema }
 
 // Fields of ExternalPost.
@@ -106,7 +106,7 @@ func (ExternalPost) Indexes() []ent.Index {
 // Delivery is the receipt of a post's fan-out.
 type Delivery struct{ ent.Schema }
 
-// Fields of Delivery. Lags are milliseconds from the post.
+// Fields of Delivery. Lags are milliseconds since the post.
 func (Delivery) Fields() []ent.Field {
 	return []ent.Field{
 		plainID(),
@@ -145,7 +145,7 @@ func (Like) Indexes() []ent.Index {
 	}
 }
 
-// IdempotencyKey ties a key that a client chose to the post its first use made.
+// IdempotencyKey ties a key that a client chose to the post that its first use created.
 type IdempotencyKey struct{ ent.Schema }
 
 // Fields of IdempotencyKey.
@@ -167,7 +167,7 @@ func (IdempotencyKey) Indexes() []ent.Index {
 	}
 }
 
-// owner is a required edge to the row that this row belongs to and goes with.
+// owner is a required edge to the row that this row belongs to. The row is deleted with its owner.
 func owner(name, column string) ent.Edge {
 	target := map[string]any{"post": Post.Type}[name]
 	if target == nil {

@@ -6,18 +6,9 @@ import (
 	"entgo.io/ent/schema/index"
 )
 
-// Process is a process that serves or works, or did until lately. It keeps its row by
-// itself, and reads from it what an operator wants of its workers.
+// Process is a process that serves or works, or did until recently. It maintains its row itself,
+// and reads from it what an operator wants its workers to do.
 type Process struct{ ent.Schema }
-
-// Size names a number of a process that an operator may change while it runs.
-type Size string
-
-// Sizing is what a size is now, and what it is as long as no operator wants another.
-type Sizing struct {
-	Now        int `json:"now"`
-	Configured int `json:"configured"`
-}
 
 // Fields of Process.
 func (Process) Fields() []ent.Field {
@@ -33,8 +24,6 @@ func (Process) Fields() []ent.Field {
 		field.Int("jobs").Comment("under way"),
 		field.Bool("paused").Comment("its workers take no new job"),
 		field.Enum("wanted").Values("run", "pause").Default("run").Comment("of its workers, by an operator"),
-		field.JSON("sizes", map[Size]Sizing{}).Optional().Comment("of the process; none of one that is too old to have them changed"),
-		field.JSON("wanted_sizes", map[Size]int{}).Optional().Comment("by an operator; one that is missing is as configured"),
 	}
 }
 

@@ -6,8 +6,8 @@ import (
 	"entgo.io/ent/schema/index"
 )
 
-// relation is a directed edge between two users, at most one a pair: from is
-// the one who acts (follows, asks, blocks, mutes), to the one it is done to.
+// relation is a directed edge between two users, at most one per pair. from is the user who acts
+// (follows, asks, blocks, mutes), and to is the other user.
 type relation struct {
 	ent.Schema
 	from, to string
@@ -26,8 +26,8 @@ func (r relation) edges() []ent.Edge {
 	return []ent.Edge{owner(r.from, r.from+"_id"), owner(r.to, r.to+"_id")}
 }
 
-// The second and third index answer both directions' lists, newest first, from
-// the index alone; the unique one answers "does this edge exist?".
+// The second and third index answer the lists of both directions, newest first, from the index
+// alone. The unique index answers whether the edge exists.
 func (r relation) indexes() []ent.Index {
 	from, to := r.from+"_id", r.to+"_id"
 	return []ent.Index{
@@ -44,7 +44,7 @@ var (
 	mute          = relation{from: "muter", to: "muted"}
 )
 
-// Follow says that the follower's timeline has the followee's posts.
+// Follow puts the followee's posts into the follower's timeline.
 type Follow struct{ ent.Schema }
 
 // Fields of Follow.
@@ -56,7 +56,7 @@ func (Follow) Edges() []ent.Edge { return follow.edges() }
 // Indexes of Follow.
 func (Follow) Indexes() []ent.Index { return follow.indexes() }
 
-// FollowRequest waits for an account that approves its followers.
+// FollowRequest waits for the approval of an account that approves its followers.
 type FollowRequest struct{ ent.Schema }
 
 // Fields of FollowRequest.
@@ -68,7 +68,7 @@ func (FollowRequest) Edges() []ent.Edge { return followRequest.edges() }
 // Indexes of FollowRequest.
 func (FollowRequest) Indexes() []ent.Index { return followRequest.indexes() }
 
-// Block keeps two users from each other's posts, whoever of them blocked.
+// Block hides two users' posts from each other, whichever of them blocked.
 type Block struct{ ent.Schema }
 
 // Fields of Block.
@@ -80,7 +80,7 @@ func (Block) Edges() []ent.Edge { return block.edges() }
 // Indexes of Block.
 func (Block) Indexes() []ent.Index { return block.indexes() }
 
-// Mute keeps a followed user out of the muter's timeline.
+// Mute hides a followed user from the muter's timeline.
 type Mute struct{ ent.Schema }
 
 // Fields of Mute.

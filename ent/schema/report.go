@@ -6,8 +6,8 @@ import (
 	"entgo.io/ent/schema/index"
 )
 
-// Report is what a user told the moderators about a post or about another user. It goes
-// when either of the two users does.
+// Report is a user's report to the moderators about a post or another user. It is deleted with
+// either of the two users.
 type Report struct{ ent.Schema }
 
 // Fields of Report.
@@ -36,7 +36,8 @@ func (Report) Edges() []ent.Edge {
 	return []ent.Edge{owner("reporter", "reporter_id"), owner("reported", "reported_id")}
 }
 
-// Indexes of Report: a user's own, those about one thing, and the queue of moderators.
+// Indexes of Report: a user's own reports, the reports about one subject, and the moderators'
+// queue.
 func (Report) Indexes() []ent.Index {
 	return []ent.Index{
 		index.Fields("reporter_id", "status"),

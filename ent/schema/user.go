@@ -1,5 +1,4 @@
-// Package schema is the hand-written description of the tables; package ent is
-// generated from it.
+// Package schema is the hand-written description of the tables. Package ent is generated from it.
 package schema
 
 import (
@@ -17,11 +16,11 @@ func plainID() ent.Field {
 	return field.Int64("id").Annotations(entsql.Annotation{Incremental: new(bool)})
 }
 
-// now is in UTC: SQLite compares times as text.
+// now returns the time in UTC, because SQLite compares times as text.
 func now() time.Time { return time.Now().UTC() }
 
-// User is an account and its public profile. The counters are kept in the
-// transactions that add or remove what they count, under a lock on the row, or in UserDelta.
+// User is an account and its public profile. The transaction that adds or removes a counted row
+// also changes the counter, under a lock on the user's row or in UserDelta.
 type User struct{ ent.Schema }
 
 // Fields of User.
@@ -66,16 +65,16 @@ func (User) Indexes() []ent.Index {
 	return []ent.Index{
 		index.Fields("handle").Unique(),
 		index.Fields("issuer", "external_id").Unique(),
-		index.Fields("fan_out_mode"), // without a counter: PostgreSQL writes a changed row's other indexes anew only where an indexed column changes
+		index.Fields("fan_out_mode"), // without a counter: PostgreSQL rewrites a changed row's index entries only if an indexed column changes
 		index.Fields("id").StorageKey("user_unindexed").Annotations(entsql.IndexWhere(Unindexed)),
 	}
 }
 
-// Unindexed is the condition of SQL for users whose words are those of another handle or name.
-// An index has it, so another one needs a migration.
+// Unindexed is the SQL condition for users whose words belong to a former handle or name. An index
+// uses it, so a change needs a migration.
 const Unindexed = "indexed_as IS DISTINCT FROM (handle || ' ' || name)"
 
-// UserWord is a word of a user's handle or name, by whose beginning the user is found.
+// UserWord is a word of a user's handle or name. Users are found by the beginning of a word.
 type UserWord struct{ ent.Schema }
 
 // Fields of UserWord.
@@ -94,13 +93,13 @@ func (UserWord) Edges() []ent.Edge { return []ent.Edge{owner("user", "user_id")}
 // Indexes of UserWord.
 func (UserWord) Indexes() []ent.Index {
 	return []ent.Index{
-		index.Fields("word", "user_id").Unique(), // the users of a beginning
+		index.Fields("word", "user_id").Unique(), // the users with a word that begins so
 		index.Fields("user_id", "word"),
 	}
 }
 
-// Session is one log-in, or all tokens that an issuer gave a user. A token itself is
-// never stored.
+// Session is a log-in, or stands for all tokens that an issuer gave a user. Tokens are never
+// stored.
 type Session struct{ ent.Schema }
 
 // Fields of Session.
@@ -129,8 +128,7 @@ func (Session) Indexes() []ent.Index {
 	}
 }
 
-// ReadMarker is how far a user has read the home timeline. It only moves
-// forwards.
+// ReadMarker is the point up to which a user has read the home timeline. It only moves forwards.
 type ReadMarker struct{ ent.Schema }
 
 // Fields of ReadMarker.
@@ -146,8 +144,8 @@ func (ReadMarker) Annotations() []schema.Annotation {
 	return []schema.Annotation{schema.Comment("one row a user, keyed by the user's id")}
 }
 
-// HiddenUser is a user whom nobody sees, because the account is on its way to be deleted,
-// or a moderator suspended it.
+// HiddenUser is a user who is invisible to everybody, because the account is being deleted or will
+// be, or because a moderator suspended it.
 type HiddenUser struct{ ent.Schema }
 
 // Fields of HiddenUser.

@@ -2,26 +2,26 @@ package schema
 
 import "strings"
 
-// Visibility says who may see a post. It is the enum Visibility of the API and
-// the column of the same name.
+// Visibility says who may see a post. It is the enum Visibility of the API and the column of the
+// same name.
 type Visibility string
 
 const (
-	// Public posts are for anyone, signed in or not.
+	// Public posts are visible to everybody, signed in or not.
 	Public Visibility = "PUBLIC"
-	// Followers posts are for the author and the author's followers.
+	// Followers posts are visible to the author and the author's followers.
 	Followers Visibility = "FOLLOWERS"
-	// Mutuals posts are for the author and those followers whom the author follows back.
+	// Mutuals posts are visible to the author and to followers that the author follows back.
 	Mutuals Visibility = "MUTUALS"
-	// Private posts are for the author alone.
+	// Private posts are visible only to the author.
 	Private Visibility = "PRIVATE"
-	// Deleted posts are for nobody. Their rows stay until their likes are deleted, which
-	// are many. It is no value of the API.
+	// Deleted posts are visible to nobody. Their rows stay until their many likes are deleted. It
+	// is not a value of the API.
 	Deleted Visibility = "DELETED"
 )
 
-// The posts that a moderator hid are for their authors alone. What follows the underscore
-// is who else sees them when they are shown again. These are no values of the API.
+// Posts that a moderator hid are visible only to their authors. The part after the underscore is
+// the visibility that returns when the post is shown again. These are not values of the API.
 const (
 	HiddenPublic    Visibility = "HIDDEN_PUBLIC"
 	HiddenFollowers Visibility = "HIDDEN_FOLLOWERS"
@@ -31,7 +31,7 @@ const (
 
 const hidden = "HIDDEN_"
 
-// Hidden returns the visibility of a post with this one after a moderator hid it.
+// Hidden returns the visibility that a post with this visibility gets when a moderator hides it.
 func (v Visibility) Hidden() Visibility {
 	if v == Deleted || v.IsHidden() {
 		return v
@@ -42,7 +42,7 @@ func (v Visibility) Hidden() Visibility {
 // IsHidden reports whether a moderator hid the post.
 func (v Visibility) IsHidden() bool { return strings.HasPrefix(string(v), hidden) }
 
-// Shown returns the visibility that the author chose: a value of the API, but for Deleted.
+// Shown returns the visibility that the author chose. It is a value of the API, except for Deleted.
 func (v Visibility) Shown() Visibility { return Visibility(strings.TrimPrefix(string(v), hidden)) }
 
 // Values lists the visibilities of the API from the widest to the narrowest.

@@ -6,7 +6,7 @@ import (
 	"entgo.io/ent/schema/index"
 )
 
-// WebhookEndpoint is an address of another server that is told what happens.
+// WebhookEndpoint is an address of another server that receives events.
 type WebhookEndpoint struct{ ent.Schema }
 
 // Fields of WebhookEndpoint.
@@ -22,9 +22,9 @@ func (WebhookEndpoint) Fields() []ent.Field {
 	}
 }
 
-// WebhookDelivery is an event on its way to one endpoint. Its row is stored in the
-// transaction of the change that it tells. It refers to its endpoint without a foreign key:
-// no change waits for, or fails by, an endpoint that is being removed.
+// WebhookDelivery is an event for one endpoint. Its row is stored in the transaction of the change
+// that the event describes. It refers to its endpoint without a foreign key, so that no change
+// waits for, or fails because of, an endpoint that is being removed.
 type WebhookDelivery struct{ ent.Schema }
 
 // Fields of WebhookDelivery.

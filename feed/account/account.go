@@ -1,5 +1,4 @@
-// Package account manages users: their accounts, their sessions, how they are
-// found.
+// Package account manages users: their accounts, their sessions, and the search for users.
 package account
 
 import (
@@ -19,22 +18,22 @@ import (
 	"tideline/feed/webhook"
 )
 
-// Config configures Accounts. Fields without a default are required.
+// Config configures Accounts. Fields are required unless they have a default.
 type Config struct {
 	Sessions *Sessions
-	IDs      *ids.Generator // makes the ids of users
+	IDs      *ids.Generator // generates the ids of users
 	// Issuers verifies the tokens of other issuers. Defaults to none.
 	Issuers *identity.Verifier
-	// NoSignUp refuses to make accounts with a password, and NoPasswords to sign in by
-	// one, too. The tokens of such sessions are then refused.
+	// NoSignUp turns off accounts with a password. NoPasswords also turns off log-in with a
+	// password, and rejects the tokens of sessions that began with one.
 	NoSignUp, NoPasswords bool
-	// Avatars are the hosts of pictures that users may give. Defaults to none.
+	// Avatars lists the hosts that avatar URLs may name. Defaults to none.
 	Avatars AvatarHosts
-	// Webhooks records what happens for endpoints of other servers. Defaults to none.
+	// Webhooks records events for endpoints of other servers. Defaults to none.
 	Webhooks *webhook.Outbox
 }
 
-// Accounts makes accounts and signs users in. It is safe for concurrent use.
+// Accounts creates accounts and logs users in. It is safe for concurrent use.
 type Accounts struct {
 	*Sessions
 	ids       *ids.Generator
@@ -42,20 +41,19 @@ type Accounts struct {
 	passwords *password.Hasher
 }
 
-// New returns Accounts. It fails when a required field is missing.
+// New returns Accounts. It fails if a required field is missing.
 func New(c Config) (*Accounts, error) {
 	if c.Sessions == nil || c.IDs == nil {
 		return nil, errors.New("accounts: Sessions and IDs are required")
 	}
-	passwords, err := password.NewHasher()
-	return &Accounts{c.Sessions, c.IDs, c, passwords}, err
+	return &Accounts{c.Sessions, c.IDs, c, password.NewHasher()}, nil
 }
 
-// SignUp makes an account and signs it in. The name defaults to the handle.
-// Errors: BadInput; Conflict when the handle is taken; Forbidden when it is switched off.
+// SignUp creates an account and starts a session. The name defaults to the handle. Errors:
+// BadInput; Conflict if the handle is taken; Forbidden if sign-up is turned off.
 //
-// Cost: one password hash, of which a process computes few at a time, and a
-// transaction of two inserts and KeepNames.
+// Cost: one password hash, of which a process computes few at a time, and a transaction of two
+// inserts and KeepNames.
 func (a *Accounts) SignUp(ctx context.Context, handle, secret, name string) (*Auth, error) {
 	if a.with.NoSignUp || a.with.NoPasswords {
 		return nil, refusal.New(refusal.SignUpOff, "This server makes no accounts with a password.")
@@ -102,21 +100,21 @@ func (a *Accounts) SignUp(ctx context.Context, handle, secret, name string) (*Au
 	return auth, err
 }
 
-// LogIn starts a session. Errors: Unauthenticated, which is the same for an unknown
-// handle and a wrong password, after the same work; Forbidden when it is switched off, and
-// for the right password of an account that is suspended. It restores an account that is
-// about to be deleted, and not one that is being deleted. A user has at most MaxSessions
-// sessions: the oldest end.
+// LogIn starts a session. It restores an account in the grace period of a deletion, but not an
+// account whose deletion has begun. A user has at most MaxSessions sessions; LogIn ends the
+// oldest. Errors: Unauthenticated, the same and after the same work for an unknown handle and for
+// a wrong password; Forbidden if log-in is turned off, and for the right password of a suspended
+// account.
 //
-// Cost: one password hash, as SignUp, a look-up and a short transaction; one hash and an
-// update more where the stored hash has another cost than the present one.
+// Cost: one password hash, as SignUp, a look-up and a short transaction. If the stored hash has
+// other parameters than new hashes, one more hash and an update.
 func (a *Accounts) LogIn(ctx context.Context, handle, password string) (*Auth, error) {
 	if a.with.NoPasswords {
 		return nil, refusal.New(refusal.LogInOff, "Nobody logs in with a password on this server.")
 	}
 	handle, err := Handle(handle)
 	if err != nil {
-		handle = "" // which nobody has
+		handle = "" // no user has an empty handle
 	}
 	for range 3 { // the hash may change at the same time
 		u, err := a.cfg.DB.User.Query().Where(user.Handle(handle)).Only(ctx)
@@ -144,12 +142,12 @@ func (a *Accounts) LogIn(ctx context.Context, handle, password string) (*Auth, e
 	return nil, errWrong
 }
 
-// errWrong refuses a log-in, whatever is wrong with it.
+// errWrong is the same error for an unknown handle and a wrong password.
 var errWrong error = refusal.New(refusal.WrongCredentials, "Handle or password is wrong.")
 
-// startVerified starts a session of a user whose password was found to match the hash of
-// the row; nil when the row has another hash by now: ChangePassword ends the sessions that
-// are there, and this one must not come after.
+// startVerified starts a session after the password was verified against u.PasswordHash. It
+// returns nil if the hash has changed since: ChangePassword ends all existing sessions, so no
+// session with the former password may start afterwards.
 func (a *Accounts) startVerified(ctx context.Context, u *ent.User) (auth *Auth, err error) {
 	ended := 0
 	err = rows.InTx(ctx, a.cfg.DB, func(tx *ent.Tx) error {
@@ -176,19 +174,19 @@ func (a *Accounts) startVerified(ctx context.Context, u *ent.User) (auth *Auth, 
 	return auth, err
 }
 
-// Profile is a change of a user's own profile; nil fields do not change.
+// Profile is a change of a user's own profile. Fields that are nil do not change.
 type Profile struct {
 	Name, Bio         *string
-	AvatarURL         *string  // empty: none
-	Links             []string // all of them; nil: as they are
-	Data              *string  // a JSON object, in place of that before
+	AvatarURL         *string  // empty removes the picture
+	Links             []string // replaces all links; nil keeps them
+	Data              *string  // replaces the app's own fields, a JSON object
 	DefaultVisibility *schema.Visibility
 	ApprovesFollowers *bool
 }
 
 // UpdateProfile changes the viewer's profile. Errors: Unauthenticated, BadInput.
 //
-// Cost: a lock, one update and one look-up by primary key, one update more for the data, and
+// Cost: a lock, one update and one look-up by primary key, one more update for the data, and
 // KeepNames for another name.
 func (a *Accounts) UpdateProfile(ctx context.Context, v Viewer, p Profile) (*ent.User, error) {
 	if v.ID == 0 {
@@ -196,8 +194,8 @@ func (a *Accounts) UpdateProfile(ctx context.Context, v Viewer, p Profile) (*ent
 	}
 	var u *ent.User
 	err := rows.InTx(ctx, a.cfg.DB, func(tx *ent.Tx) error {
-		// An update that sets no column locks nothing, and the webhook must not have a profile
-		// that another call is about to change.
+		// An update that sets no column does not lock the row. Without the lock, the webhook
+		// could send a profile that a concurrent call is about to change.
 		if err := lockUser(ctx, tx, v.ID); refusal.CodeOf(err) == refusal.NotFound {
 			return refusal.ErrSignIn
 		} else if err != nil {

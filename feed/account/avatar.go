@@ -11,7 +11,7 @@ import (
 	"tideline/feed/refusal"
 )
 
-// Bounds of addresses in a profile: characters of each, and how many links.
+// Bounds of URLs in a profile: characters of each URL, and the number of links.
 const (
 	MaxAvatarURL = 500
 	MaxLink      = 200
@@ -23,17 +23,17 @@ var (
 	linkField   = text.Field{What: "A link", Name: "links", Limit: "linkLength", Least: 1, Most: MaxLink}
 )
 
-// AvatarHosts are the hosts whose pictures are shown. Whoever looks at a picture tells its
-// host their address, so without any no picture is shown. Entries are example.org,
-// *.example.org for all hosts below it, either with a :port, or * alone for any host.
+// AvatarHosts lists the hosts whose pictures are shown. An empty list shows no pictures, because
+// a picture's host sees the address of everybody who looks at it. An entry is example.org,
+// *.example.org for all hosts below it, either of them with a :port, or * for any host.
 type AvatarHosts []string
 
 var hostPattern = regexp.MustCompile(`^(\*|(\*\.)?[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]{1,5})?)$`)
 
-// IsHost reports whether an entry of AvatarHosts is one.
+// IsHost reports whether an entry of AvatarHosts is valid.
 func IsHost(entry string) bool { return hostPattern.MatchString(entry) }
 
-// Allow reports whether pictures at the address are shown.
+// Allow reports whether a picture at the URL may be shown.
 func (h AvatarHosts) Allow(address string) bool {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -49,7 +49,7 @@ func (h AvatarHosts) Allow(address string) bool {
 	})
 }
 
-// Of returns the address of the user's picture; nil where there is none that is shown.
+// Of returns the URL of the user's picture, or nil if there is none that may be shown.
 func (h AvatarHosts) Of(u *ent.User) *string {
 	if u.AvatarURL == "" || !h.Allow(u.AvatarURL) {
 		return nil
@@ -57,10 +57,10 @@ func (h AvatarHosts) Of(u *ent.User) *string {
 	return &u.AvatarURL
 }
 
-// CleanAvatar returns the address of a picture of any host as it is kept. Error: BadInput.
+// CleanAvatar validates and normalises the URL of a picture on any host. Error: BadInput.
 func CleanAvatar(address string) (string, error) { return avatarField.CleanURL(address) }
 
-// clean is CleanAvatar, of the hosts that are allowed.
+// clean is like CleanAvatar, but accepts only allowed hosts.
 func (h AvatarHosts) clean(address string) (string, error) {
 	address, err := CleanAvatar(address)
 	if err == nil && address != "" && !h.Allow(address) {
@@ -69,7 +69,8 @@ func (h AvatarHosts) clean(address string) (string, error) {
 	return address, err
 }
 
-// CleanLinks returns links in the form in which a user's row has them. Error: BadInput.
+// CleanLinks validates links and returns them in the form that a user's row stores. Error:
+// BadInput.
 func CleanLinks(links []string) (string, error) {
 	if len(links) > MaxLinks {
 		return "", refusal.New(refusal.TooMany, "A profile has at most %d links.", MaxLinks).In("links").Beyond("links", MaxLinks, len(links))

@@ -13,9 +13,9 @@ import (
 	"tideline/feed/webhook"
 )
 
-// ChangeHandle gives the viewer another handle. The former one is free at once: who asks
-// for it finds nobody, or somebody else. Errors: Unauthenticated, BadInput; Conflict when
-// it is taken.
+// ChangeHandle changes the viewer's handle. The former handle is free at once: a look-up finds
+// nobody, or another user who has taken it. Errors: Unauthenticated, BadInput; Conflict if the
+// new handle is taken.
 //
 // Cost: a short transaction of an update and a look-up by primary key, and KeepNames.
 func (a *Accounts) ChangeHandle(ctx context.Context, v Viewer, handle string) (*ent.User, error) {
@@ -49,13 +49,13 @@ func (a *Accounts) ChangeHandle(ctx context.Context, v Viewer, handle string) (*
 	return u, err
 }
 
-// ChangePassword changes the viewer's password and ends all other sessions, as SignOut. A
-// log-in with the former password that is under way fails. It returns how many sessions
-// ended. Errors: Unauthenticated; BadInput for the new password; Forbidden when the present
-// one is wrong, or the user has none.
+// ChangePassword changes the viewer's password and ends all other sessions, as SignOut does. A
+// concurrent log-in with the former password fails. It returns how many sessions ended. Errors:
+// Unauthenticated; BadInput for the new password; Forbidden if the current password is wrong or
+// the user has none.
 //
-// Cost: two password hashes, as SignUp, two look-ups and an update by primary key, a
-// deletion by index, and one message to each process.
+// Cost: two password hashes, as SignUp, two look-ups and an update by primary key, a deletion by
+// index, and one message to each process.
 func (a *Accounts) ChangePassword(ctx context.Context, v Viewer, current, changed string) (ended int, err error) {
 	if err := password.Check("newPassword", changed); err != nil {
 		return 0, err
@@ -69,7 +69,8 @@ func (a *Accounts) ChangePassword(ctx context.Context, v Viewer, current, change
 		return 0, err
 	}
 	err = rows.InTx(ctx, a.cfg.DB, func(tx *ent.Tx) error {
-		// The row is locked until the sessions are deleted: no log-in comes in between.
+		// The row stays locked until the sessions are deleted, so no log-in can start a session
+		// in between.
 		err := tx.User.UpdateOneID(u.ID).Where(user.PasswordHash(u.PasswordHash)).SetPasswordHash(hash).Exec(ctx)
 		if ent.IsNotFound(err) {
 			return refusal.New(refusal.PasswordChanged, "The password was changed at the same time. Try again.")
@@ -87,8 +88,9 @@ func (a *Accounts) ChangePassword(ctx context.Context, v Viewer, current, change
 	return ended, nil
 }
 
-// ConfirmPassword returns the viewer's row when the secret is the viewer's password; field
-// is the input's field that has it. Errors: Unauthenticated; Forbidden when it is wrong, or the user has none.
+// ConfirmPassword checks the viewer's password and returns the viewer's row. The parameter field
+// names the input field with the password, for the error. Errors: Unauthenticated; Forbidden if
+// the password is wrong or the user has none.
 //
 // Cost: one password hash, as LogIn, and a look-up.
 func (a *Accounts) ConfirmPassword(ctx context.Context, v Viewer, field, secret string) (*ent.User, error) {
@@ -114,13 +116,13 @@ func (a *Accounts) self(ctx context.Context, v Viewer) (*ent.User, error) {
 	return u, rows.Wrap("find user", err)
 }
 
-// hasPassword reports whether a user logs in with a password here: also a user of an issuer
-// may, who was imported with the hash of one.
+// hasPassword reports whether the user can log in with a password. This includes a user of an
+// issuer who was imported with a password hash.
 func (a *Accounts) hasPassword(u *ent.User) bool {
 	return !a.with.NoPasswords && u.PasswordHash != NoPassword && u.PasswordHash != ""
 }
 
-// verify refuses a secret that is not the password of a user who has one. Error: Forbidden.
+// verify checks the password of a user who has one. Error: Forbidden.
 func (a *Accounts) verify(ctx context.Context, u *ent.User, field, secret string) error {
 	fits, _, err := a.passwords.Verify(ctx, secret, u.PasswordHash)
 	if err == nil && !fits {
@@ -129,8 +131,8 @@ func (a *Accounts) verify(ctx context.Context, u *ent.User, field, secret string
 	return err
 }
 
-// renewHash stores a hash of the present cost for a password that has been
-// verified. A failure does not refuse the log-in: the next one tries again.
+// renewHash replaces the hash of a verified password by one with current parameters. A failure is
+// only logged: the next log-in tries again.
 func (a *Accounts) renewHash(ctx context.Context, u *ent.User, password string) {
 	renewed, err := a.passwords.Hash(ctx, password)
 	if err == nil { // only if the password has not changed meanwhile

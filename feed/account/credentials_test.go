@@ -106,7 +106,7 @@ func TestChangePassword(t *testing.T) {
 	})
 }
 
-// A user whom a token made has no password, and gets none.
+// A user that a token created has no password and cannot set one.
 func TestUserOfAnIssuerHasNoPassword(t *testing.T) {
 	eachWithIssuers(t, feedtest.Options{}, func(t *testing.T, w *feedtest.World) {
 		v := signIn(w, tokenOf(t, "app", "7", time.Now(), nil))
@@ -115,8 +115,8 @@ func TestUserOfAnIssuerHasNoPassword(t *testing.T) {
 	})
 }
 
-// An imported user who has a password is one like others: it is asked for, and may be changed.
-// A fresh token of the issuer does as well.
+// For an imported user with a password, the password confirms and can be changed as for any other
+// user. A fresh token of the issuer confirms, too.
 func TestImportedUserHasAPassword(t *testing.T) {
 	eachWithIssuers(t, feedtest.Options{}, func(t *testing.T, w *feedtest.World) {
 		hash := "$2b$04$abcdefghijklmnopqrstuuKRze7BjvIHM2j/Mlifwl1ZipE2V9mZ."
@@ -151,7 +151,7 @@ func TestImportedUserHasAPassword(t *testing.T) {
 	})
 }
 
-// A token that does not say when it was issued is refused for that.
+// A token that does not say when it was issued confirms nothing.
 func TestTokenWithoutItsTimeConfirmsNothing(t *testing.T) {
 	eachWithIssuers(t, feedtest.Options{}, func(t *testing.T, w *feedtest.World) {
 		v := signIn(w, tokenOf(t, "app", "7", time.Now(), jwt.MapClaims{"iat": nil}))
@@ -166,8 +166,8 @@ func TestTokenWithoutItsTimeConfirmsNothing(t *testing.T) {
 	})
 }
 
-// Whatever the order in which log-ins with the former password and its change come to
-// their ends, none of these sessions is open afterwards.
+// In any order of concurrent log-ins with the former password and its change, no session of those
+// log-ins is open afterwards.
 func TestNoLogInSurvivesAChangeOfPassword(t *testing.T) {
 	t.Parallel()
 	feedtest.Each(t, func(w *feedtest.World) {
@@ -250,10 +250,10 @@ func TestSessionList(t *testing.T) {
 	})
 }
 
-// manySessions is more than a statement of any engine may bind values.
+// manySessions is more than the number of values that any engine can bind in a statement.
 const manySessions = 65_536
 
-// fillSessions gives a user n sessions more.
+// fillSessions gives a user n more sessions.
 func fillSessions(w *feedtest.World, v account.Viewer, n int) {
 	w.Helper()
 	hash := "CAST($2 || ' ' || n AS BLOB)"
@@ -266,7 +266,7 @@ func fillSessions(w *feedtest.World, v account.Viewer, n int) {
 	require.NoError(w, err)
 }
 
-// However many sessions a user has, what ends them does.
+// Operations that end the sessions of a user end all of them, for any number of sessions.
 func TestSessionsEndHoweverManyThereAre(t *testing.T) {
 	t.Parallel()
 	feedtest.Each(t, func(w *feedtest.World) {
@@ -284,8 +284,8 @@ func TestSessionsEndHoweverManyThereAre(t *testing.T) {
 	})
 }
 
-// A user has so many sessions and not one more: a log-in, the path of an export or a token
-// of an issuer ends the oldest, also those of a time without a bound.
+// A user has at most MaxSessions sessions. A log-in, the path of an export or a token of an
+// issuer ends the oldest, including sessions from before the limit existed.
 func TestOldestSessionsEnd(t *testing.T) {
 	eachWithIssuers(t, feedtest.Options{}, func(t *testing.T, w *feedtest.World) {
 		count := func(v account.Viewer) int {
@@ -315,7 +315,7 @@ func TestOldestSessionsEnd(t *testing.T) {
 	})
 }
 
-// What ends several sessions is one message to each process.
+// An operation that ends several sessions sends one message to each process.
 func TestSessionsEndByOneMessage(t *testing.T) {
 	t.Parallel()
 	feedtest.Each(t, func(w *feedtest.World) {

@@ -17,18 +17,18 @@ import (
 	"tideline/queue"
 )
 
-// DELETION.md tells the protocol by which an account goes.
+// DELETION.md describes how an account is deleted, step by step.
 
-// FreshToken is how old the token of a user of an issuer may be who deletes or exports the
-// account without a password.
+// FreshToken is the maximum age of an issuer's token that confirms the deletion or the export of
+// an account without a password.
 const FreshToken = 10 * time.Minute
 
-// Confirm refuses a viewer who does not show once more who it is: by the password, if the
-// account has one, or by a token that an issuer made within FreshToken. A server that acts for
-// the viewer by an API key has decided for itself. Errors: Unauthenticated, Forbidden.
+// Confirm checks again who the viewer is: with the password, if the account has one, or with a
+// token that the issuer signed within FreshToken. It accepts every call with an API key, because
+// the server that makes the call decides for itself. Errors: Unauthenticated, Forbidden.
 //
-// Cost: none with a fresh token; else a look-up, and one password hash, as LogIn, where the
-// account has a password.
+// Cost: none with a fresh token or an API key; otherwise a look-up, and one password hash, as
+// LogIn, if the account has a password.
 func (a *Accounts) Confirm(ctx context.Context, v Viewer, password string) error {
 	switch {
 	case v.ID == 0:
@@ -48,17 +48,17 @@ func (a *Accounts) Confirm(ctx context.Context, v Viewer, password string) error
 		return a.verify(ctx, u, "password", password)
 	case !v.Issued.IsZero():
 		return refusal.New(refusal.TokenNotFresh, "Sign in anew: the token must be of the last %d minutes.", minutes)
-	case u.Issuer != nil: // without a password only a token of the issuer signs in
+	case u.Issuer != nil: // without a password, only a token of the issuer signs in
 		return refusal.New(refusal.TokenWithoutIat, "The token must be of the last %d minutes, and has no claim iat that says when it was issued.", minutes)
 	}
 	return refusal.New(refusal.NoPassword, "This account has no password.")
 }
 
-// DeleteAccount is Delete of the viewer, after Confirm, with the grace period of the
-// configuration. It returns until when LogIn restores the account; nil when it does not.
-// Errors: Unauthenticated, Forbidden.
+// DeleteAccount confirms the viewer with Confirm and then calls Delete with the configured grace
+// period. It returns the time until which LogIn restores the account, or nil if it cannot be
+// restored. Errors: Unauthenticated, Forbidden.
 //
-// Cost: that of Confirm and Delete.
+// Cost: Confirm and Delete.
 func (a *Accounts) DeleteAccount(ctx context.Context, v Viewer, password string) (*time.Time, error) {
 	if err := a.Confirm(ctx, v, password); err != nil {
 		return nil, err
@@ -67,13 +67,14 @@ func (a *Accounts) DeleteAccount(ctx context.Context, v Viewer, password string)
 	return until, err
 }
 
-// Delete hides a user from everybody and ends all sessions, as SignOut. After the grace
-// period the user is deleted, by a job. Without one there is no way back, also for a user
-// who was in one. To delete a user again changes nothing else. It returns until when the
-// user may be restored, nil for not at all, and whether the call has changed that. Errors:
-// NotFound; Conflict for a grace period of a user who is suspended.
+// Delete hides a user from everybody and ends all sessions, as SignOut does. A job deletes the
+// user after the grace period. Without a grace period the deletion begins at once and cannot be
+// undone, also for a user who was in a grace period. Otherwise, deleting a user again changes
+// nothing. Delete returns the time until which the user can be restored, or nil if there is no
+// way back, and whether the call changed anything. Errors: NotFound; Conflict for a grace period
+// if the user is suspended.
 //
-// Cost: a short transaction, a job or two, and one message to each process.
+// Cost: a short transaction, one or two jobs, and one message to each process.
 func (s *Sessions) Delete(ctx context.Context, id int64, grace time.Duration) (until *time.Time, changed bool, err error) {
 	err = rows.InTx(ctx, s.cfg.DB, func(tx *ent.Tx) error {
 		until, changed = nil, false
@@ -137,12 +138,14 @@ func lockUser(ctx context.Context, tx *ent.Tx, id int64) error {
 	return rows.Wrap("lock user", err)
 }
 
-// stale has the inboxes of the user's followers read anew, and the followers told.
+// stale enqueues the job that marks the inboxes of the user's followers as missing and tells the
+// followers to read again.
 func (s *Sessions) stale(ctx context.Context, tx *ent.Tx, id int64) error {
 	return s.cfg.Queue.Enqueue(ctx, tx, queue.Large, job.AuthorStale, job.Post{Author: id})
 }
 
-// beginDeletion passes the point of no return, under a lock on the user's row.
+// beginDeletion begins the deletion, which cannot be undone afterwards. The user's row must be
+// locked.
 func (s *Sessions) beginDeletion(ctx context.Context, tx *ent.Tx, id int64) error {
 	u, err := tx.User.Get(ctx, id)
 	if err != nil {
@@ -162,9 +165,9 @@ func (s *Sessions) beginDeletion(ctx context.Context, tx *ent.Tx, id int64) erro
 	return s.cfg.Queue.Enqueue(ctx, tx, queue.Large, job.UserDeleted, job.User{User: id})
 }
 
-// restore shows a user again, whose row is locked, and reports whether the user was hidden.
-// Errors: Forbidden for one who is suspended; Unauthenticated, as of a wrong password, when
-// it is too late.
+// restore shows a hidden user again, and reports whether the user was hidden. The user's row must
+// be locked. Errors: Forbidden if the user is suspended; Unauthenticated, as for a wrong
+// password, if the deletion has begun.
 func (s *Sessions) restore(ctx context.Context, tx *ent.Tx, u *ent.User) (bool, error) {
 	if !u.Hidden {
 		return false, nil
@@ -189,8 +192,8 @@ func (s *Sessions) restore(ctx context.Context, tx *ent.Tx, u *ent.User) (bool, 
 	return true, s.stale(ctx, tx, u.ID)
 }
 
-// Restore calls the deletion of a user off, as LogIn does, and reports whether there was
-// one. Errors: NotFound; Forbidden for a user who is suspended; Conflict when it is too late.
+// Restore cancels the deletion of a user, as LogIn does, and reports whether the user was hidden.
+// Errors: NotFound; Forbidden for a suspended user; Conflict if the deletion has begun.
 //
 // Cost: a short transaction, and a job.
 func (s *Sessions) Restore(ctx context.Context, id int64) (restored bool, err error) {
@@ -211,17 +214,17 @@ func (s *Sessions) Restore(ctx context.Context, id int64) (restored bool, err er
 	return restored, err
 }
 
-// Named is Directory.Named of anybody, hidden or not.
+// Named finds a user as Directory.Named does, hidden or not.
 //
 // Cost: two look-ups by index.
 func (s *Sessions) Named(ctx context.Context, name string) (*ent.User, error) {
 	return named(ctx, s.cfg.DB, s.cfg.DB.User.Query, name)
 }
 
-// DeleteExternal is Delete without a grace period of the user with the id at the issuer. It
-// reports whether there was such a user who was not being deleted yet.
+// DeleteExternal deletes, without a grace period, the user with the external id at the issuer. It
+// reports whether there was such a user whose deletion had not begun yet.
 //
-// Cost: a look-up by index, and that of Delete.
+// Cost: a look-up by index, and Delete.
 func (s *Sessions) DeleteExternal(ctx context.Context, issuer, externalID string) (deleted bool, err error) {
 	id, err := s.cfg.DB.User.Query().Where(user.Issuer(issuer), user.ExternalID([]byte(externalID))).OnlyID(ctx)
 	if ent.IsNotFound(err) {
@@ -230,16 +233,16 @@ func (s *Sessions) DeleteExternal(ctx context.Context, issuer, externalID string
 	if err != nil {
 		return false, fmt.Errorf("find user: %w", err)
 	}
-	if _, deleted, err = s.Delete(ctx, id, 0); refusal.CodeOf(err) == refusal.NotFound { // gone since
+	if _, deleted, err = s.Delete(ctx, id, 0); refusal.CodeOf(err) == refusal.NotFound { // the user has gone since
 		err = nil
 	}
 	return deleted, err
 }
 
-// BeginDeletions begins to delete those users whose grace period is over, a hundred at
-// most, and reports how many.
+// BeginDeletions begins the deletion of users whose grace period is over, at most a hundred, and
+// returns how many.
 //
-// Cost: an index range, and a short transaction and a job for each.
+// Cost: an index range, and a short transaction and a job for each user.
 func (s *Sessions) BeginDeletions(ctx context.Context) (int, error) {
 	ids, err := s.cfg.DB.HiddenUser.Query().Where(hiddenuser.DueAtLTE(s.now()), hiddenuser.StateEQ(hiddenuser.StateLEAVING)).
 		Order(ent.Asc(hiddenuser.FieldDueAt)).Limit(100).IDs(ctx)
@@ -253,7 +256,8 @@ func (s *Sessions) BeginDeletions(ctx context.Context) (int, error) {
 			if err := lockUser(ctx, tx, id); err != nil {
 				return err
 			}
-			// Another process may have begun, or a log-in restored the user.
+			// Another process may have begun the deletion, or a log-in may have restored the
+			// user.
 			still, err := tx.HiddenUser.Query().Where(hiddenuser.ID(id), hiddenuser.StateEQ(hiddenuser.StateLEAVING),
 				hiddenuser.DueAtLTE(s.now())).Exist(ctx)
 			if err != nil || !still {

@@ -37,8 +37,8 @@ import (
 	"tideline/storage/storagetest"
 )
 
-// eachLater runs the test on every engine, in a world whose clock is put forward by later.
-// Nothing works in it.
+// eachLater runs the test on every engine, in a World whose clock later moves forward. No workers
+// run.
 func eachLater(t *testing.T, test func(w *feedtest.World, later func(time.Duration))) {
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
 		var ahead atomic.Int64
@@ -47,7 +47,7 @@ func eachLater(t *testing.T, test func(w *feedtest.World, later func(time.Durati
 	})
 }
 
-// dump returns everything that SQL and Redis have, a line a row or key.
+// dump returns the content of SQL and Redis, one line for each row or key.
 func dump(w *feedtest.World) (lines []string) {
 	w.Helper()
 	tables := "SELECT name FROM sqlite_master WHERE type = 'table'"
@@ -107,7 +107,7 @@ func dump(w *feedtest.World) (lines []string) {
 			value, err = w.Stores.Redis.ZRangeWithScores(w.Ctx, key, 0, -1).Result()
 		case "stream":
 			value, err = w.Stores.Redis.XRange(w.Ctx, key, "-", "+").Result()
-		case "none": // it has ended meanwhile
+		case "none": // it has expired in the meantime
 		default:
 			require.Fail(w, "keys of type "+kind+" are not known here")
 		}
@@ -119,9 +119,9 @@ func dump(w *feedtest.World) (lines []string) {
 	return lines
 }
 
-// requireNoTrace requires that nothing has any of the texts, but what ends by itself before
-// traces are looked for: the fences of other authors, which the clock of Redis ends, and what
-// says which changes a user was told of.
+// requireNoTrace requires that no row or key contains any of the texts. Keys that expire before
+// the search for traces are allowed: fences of other authors, and the keys that record which
+// changes a user was told of.
 func requireNoTrace(w *feedtest.World, texts ...string) {
 	w.Helper()
 	for _, line := range dump(w) {
@@ -147,11 +147,11 @@ func texts(ids ...int64) []string {
 	return list
 }
 
-// circle is a user who is to go, with everything that there can be of one.
+// circle is a user to be deleted, with data of every kind.
 type circle struct {
 	gone, follower, followee, friend account.Viewer
 	posts                            []int64
-	liked                            int64 // a post of the friend that the user likes
+	liked                            int64 // the friend's post that the user likes
 }
 
 func newCircle(w *feedtest.World) circle {
@@ -210,7 +210,7 @@ func newCircle(w *feedtest.World) circle {
 	return c
 }
 
-// requireGone requires that there is nothing of the user of the circle.
+// requireGone requires that nothing is left of the deleted user.
 func (c circle) requireGone(w *feedtest.World) {
 	w.Helper()
 	requireNoTrace(w, append(texts(append(c.posts, c.gone.ID)...), "soongone")...)
@@ -243,7 +243,7 @@ func TestNothingIsLeftOfADeletedUser(t *testing.T) {
 		_, _, err = w.Sessions.Delete(w.Ctx, c.gone.ID, 0)
 		requireCode(w, refusal.NotFound, err)
 
-		// A call that was under way all the time leaves its trace.
+		// A call that was running during the whole deletion leaves a trace.
 		w.Stores.DB.ReadMarker.Create().SetID(c.gone.ID).SetPostID(c.liked).ExecX(w.Ctx)
 		w.AwaitInbox(c.gone)
 		n, err := account.EraseTraces(w.Ctx, w.Stores.DB, w.Now(), w.Timelines.ForgetUser)
@@ -257,7 +257,7 @@ func TestNothingIsLeftOfADeletedUser(t *testing.T) {
 	})
 }
 
-// While users post, like and follow as fast as they can, one of them is deleted.
+// A user is deleted while users post, like and follow as fast as they can.
 func TestNothingIsLeftOfAUserWhoIsDeletedUnderLoad(t *testing.T) {
 	t.Parallel()
 	eachLater(t, func(w *feedtest.World, later func(time.Duration)) {
@@ -362,7 +362,7 @@ func TestDeletedUserIsHiddenAndALogInRestores(t *testing.T) {
 			require.Equal(w, map[int64][]*ent.Post{c.follower.ID: make([]*ent.Post, len(c.posts))}, shown)
 		}
 		hidden()
-		// Calls that were under way change nothing.
+		// Calls that were running when the user was hidden change nothing.
 		_, err = w.Feed.Follow(w.Ctx, c.followee, c.gone.ID)
 		requireCode(w, refusal.NotFound, err)
 		_, err = w.Feed.Follow(w.Ctx, c.follower, c.gone.ID)
@@ -372,7 +372,7 @@ func TestDeletedUserIsHiddenAndALogInRestores(t *testing.T) {
 		_, err = w.Feed.CreatePost(w.Ctx, c.gone, feed.Draft{Text: "late"})
 		requireCode(w, refusal.Unauthenticated, err)
 		w.Drain()
-		w.AwaitInbox(c.follower) // an inbox that is built now has none of the posts
+		w.AwaitInbox(c.follower) // an inbox that is built now contains none of the posts
 		hidden()
 		again, _, err := w.Sessions.Delete(w.Ctx, c.gone.ID, 2*feedtest.Grace)
 		require.NoError(w, err)
@@ -392,7 +392,7 @@ func TestDeletedUserIsHiddenAndALogInRestores(t *testing.T) {
 	})
 }
 
-// Once the deletion has begun there is no way back.
+// Once the deletion has begun, the user cannot be restored.
 func TestLogInAfterTheGracePeriodRestoresNothing(t *testing.T) {
 	t.Parallel()
 	eachLater(t, func(w *feedtest.World, later func(time.Duration)) {
@@ -417,8 +417,8 @@ func TestLogInAfterTheGracePeriodRestoresNothing(t *testing.T) {
 	})
 }
 
-// However often a worker dies, the next attempt goes on, and nothing is left or counted
-// twice.
+// After a worker died, at any page, the next attempt continues; nothing is left, and nothing is
+// counted twice.
 func TestErasureGoesOnWhereAWorkerDied(t *testing.T) {
 	t.Parallel()
 	eachLater(t, func(w *feedtest.World, later func(time.Duration)) {
@@ -468,8 +468,8 @@ func streams(w *feedtest.World) []string {
 	}), "none")
 }
 
-// A fan-out that is under way may put a post into an inbox from which the deletion has
-// taken it: the deletion waits for it.
+// A running fan-out may put a post into an inbox that the deletion has cleared, so the deletion
+// waits for it.
 func TestErasureWaitsForJobsAboutTheUser(t *testing.T) {
 	t.Parallel()
 	eachLater(t, func(w *feedtest.World, _ func(time.Duration)) {
@@ -495,7 +495,7 @@ func TestErasureWaitsForJobsAboutTheUser(t *testing.T) {
 	})
 }
 
-// A user of an issuer shows a fresh token, and no token brings the user back.
+// A user of an issuer confirms with a fresh token, and no token restores the user.
 func TestUserOfAnIssuerDeletesTheAccount(t *testing.T) {
 	eachWithIssuers(t, feedtest.Options{}, func(t *testing.T, w *feedtest.World) {
 		old := signIn(w, tokenOf(t, "app", "7", time.Now().Add(-time.Hour), nil))
@@ -516,8 +516,8 @@ func TestUserOfAnIssuerDeletesTheAccount(t *testing.T) {
 	})
 }
 
-// Another phone of a deleted user has a token still. It makes no new user; a token that the
-// issuer makes later does.
+// A second device of a deleted user still has a token. That token does not create a new user; a
+// token that the issuer signs later does.
 func TestTokenOfADeletedUserMakesNobody(t *testing.T) {
 	eachWithIssuers(t, feedtest.Options{}, func(t *testing.T, w *feedtest.World) {
 		token := tokenOf(t, "app", "7", time.Now().Add(-time.Second), nil)
@@ -594,7 +594,7 @@ func TestExportAccount(t *testing.T) {
 		require.NotContains(w, file.String(), w.Stores.DB.User.GetX(w.Ctx, id).PasswordHash)
 		requireCode(w, refusal.NotFound, w.Sessions.Export(w.Ctx, 1, &file))
 
-		// A hidden user looks like one that does not exist.
+		// A hidden user looks like a user who does not exist.
 		for _, v := range []account.Viewer{c.friend, c.followee} {
 			_, err = w.Sessions.Suspend(w.Ctx, v.ID, func(*ent.Tx, *ent.User) error { return nil })
 			require.NoError(w, err)
@@ -602,7 +602,7 @@ func TestExportAccount(t *testing.T) {
 		file.Reset()
 		require.NoError(w, w.Sessions.Export(w.Ctx, id, &file))
 		for _, name := range []string{`"handle":"friend"`, `"handle":"followee"`, ent.NodeID("User", c.friend.ID), ent.NodeID("User", c.followee.ID)} {
-			relations := strings.Split(file.String(), `{"comment"`)[0] // the report names whom it is about
+			relations := strings.Split(file.String(), `{"comment"`)[0] // the report names the reported user
 			require.NotContains(w, relations, name)
 		}
 		require.Contains(w, file.String(), `"handle":"follower"`)

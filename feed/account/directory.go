@@ -18,7 +18,7 @@ import (
 	"tideline/feed/refusal"
 )
 
-// Bounds of a user's texts about themselves, in characters (Unicode code points).
+// Bounds of a user's texts, in characters (Unicode code points).
 const (
 	MaxHandle = 30
 	MaxName   = 50
@@ -26,7 +26,7 @@ const (
 	maxSearch = 100
 )
 
-// What users write about themselves, and what others look for them by.
+// The fields of a profile, and of the query of a search.
 var (
 	NameField  = text.Field{What: "The name", Name: "name", Limit: "nameLength", Least: 1, Most: MaxName}
 	BioField   = text.Field{What: "The bio", Name: "bio", Limit: "bioLength", Most: MaxBio}
@@ -35,7 +35,7 @@ var (
 
 var handlePattern = regexp.MustCompile(`^[a-z0-9_]{1,30}$`)
 
-// Handle normalizes a handle: it folds it, and removes an @ before it. Error: BadInput.
+// Handle normalises a handle: it folds the case and removes a leading @. Error: BadInput.
 func Handle(s string) (string, error) {
 	handle := handleOf(s)
 	const message = "A handle has 1 to %d characters of a-z, 0-9 and _."
@@ -50,7 +50,7 @@ func Handle(s string) (string, error) {
 	return handle, nil
 }
 
-// handleOf is Handle without its check.
+// handleOf normalises a handle as Handle does, without validating it.
 func handleOf(s string) string { return strings.TrimPrefix(text.Fold(s), "@") }
 
 // Directory finds users. It is safe for concurrent use.
@@ -60,9 +60,8 @@ type Directory struct {
 	maxPage int
 }
 
-// NewDirectory returns the Directory of the database, dialect.Postgres or
-// dialect.SQLite. A page of its lists has at
-// most maxPage entries; 0 stands for paging.DefaultMaxSize.
+// NewDirectory returns the Directory of a database. The dialect is dialect.Postgres or
+// dialect.SQLite. A page has at most maxPage entries; 0 stands for paging.DefaultMaxSize.
 func NewDirectory(db *ent.Client, dialectName string, maxPage int) *Directory {
 	if maxPage == 0 {
 		maxPage = paging.DefaultMaxSize
@@ -70,22 +69,22 @@ func NewDirectory(db *ent.Client, dialectName string, maxPage int) *Directory {
 	return &Directory{db, dialectName, maxPage}
 }
 
-// public are the columns that what is shown of a user is made of. A user of the Directory
-// has no others.
+// public lists the columns that other users may see. A user that the Directory returns has no
+// other columns.
 var public = slices.DeleteFunc(slices.Clone(user.Columns), func(column string) bool {
 	return slices.Contains([]string{user.FieldPasswordHash, user.FieldIssuer, user.FieldExternalID, user.FieldSignedOutBefore,
 		user.FieldFanOutMode, user.FieldFanOutModeSince, user.FieldLastPostID, user.FieldHidden, user.FieldIndexedAs}, column)
 })
 
-// users is a query of users who are not hidden, with their public columns.
+// users returns a query for the public columns of users who are not hidden.
 func (d *Directory) users() *ent.UserQuery {
 	q := d.db.User.Query().Where(user.Hidden(false), rows.WithFollows)
 	q.Select(public...)
 	return q
 }
 
-// Users returns the users of the ids, in their order; nil where there is none, or one
-// that is hidden. It costs one query.
+// Users returns the users with the ids, in their order. An entry is nil if there is no such user
+// or the user is hidden. It costs one query.
 func (d *Directory) Users(ctx context.Context, ids []int64) ([]*ent.User, error) {
 	list, err := d.users().Where(rows.Among(user.FieldID, ids)).All(ctx)
 	if err != nil {
@@ -94,12 +93,13 @@ func (d *Directory) Users(ctx context.Context, ids []int64) ([]*ent.User, error)
 	return rows.InOrder(ids, list, func(u *ent.User) int64 { return u.ID }), nil
 }
 
-// Data returns the own fields of the app in the users of the ids, in their order. It costs one query.
+// Data returns the app's own fields of the users with the ids, in their order. It costs one
+// query.
 func (d *Directory) Data(ctx context.Context, ids []int64) ([]*string, error) {
 	return rows.UserData(ctx, d.db.UserData, ids)
 }
 
-// User returns the user of the handle. Error: NotFound, also for a text that cannot be a
+// User returns the user with the handle. Error: NotFound, also for a text that is not a valid
 // handle.
 //
 // Cost: one look-up by index.
@@ -115,23 +115,23 @@ func (d *Directory) User(ctx context.Context, handle string) (*ent.User, error) 
 	return u, rows.Wrap("find user", err)
 }
 
-// Named returns the user an operator names: by the handle, by the id in the API, or by the
-// number in the log. An @ in front makes the name a handle. Errors: NotFound; BadInput for a
-// name that is the id or number of one user and the handle of another, hidden or not: anybody
-// may take such a handle.
+// Named finds the user that an operator names by handle, by the id in the API, or by the number
+// in the log. A leading @ makes the name a handle. Errors: NotFound; BadInput if the name is the
+// id or number of one user and the handle of another, hidden or not. Anybody could choose such a
+// handle.
 //
 // Cost: two look-ups by index.
 func (d *Directory) Named(ctx context.Context, name string) (*ent.User, error) {
 	return named(ctx, d.db, d.users, name)
 }
 
-// named looks among all users for the one who is named, and among users for the row.
+// named looks for the name among all users and reads the row with the query that users returns.
 func named(ctx context.Context, db *ent.Client, users func() *ent.UserQuery, name string) (*ent.User, error) {
 	kind, id, ok := ent.ParseNodeID(name)
 	if !ok || kind != "User" {
 		id, _ = strconv.ParseInt(name, 10, 64)
 	}
-	handle, _ := Handle(name) // nobody has an empty one
+	handle, _ := Handle(name) // no user has an empty handle
 	found, err := db.User.Query().Where(user.Or(user.ID(id), user.Handle(handle))).Select(user.FieldID, user.FieldHandle).All(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("find user: %w", err)
@@ -154,11 +154,12 @@ func named(ctx context.Context, db *ent.Client, users func() *ent.UserQuery, nam
 	return u, rows.Wrap("find user", err)
 }
 
-// Search is a page of users, the newest first, in whose handle or name each word of the query
-// begins a word, whatever the case and the form of its letters. Where a script does not set
-// words apart, a word may begin at any letter. An empty query matches all users. Where a query
-// finds more than 5,000 users, a page looks at the newest 2,000 users behind the cursor: it may
-// be shorter than asked for, even empty, while there is more behind its end. Error: BadInput.
+// Search returns a page of users, newest first. A user matches if every word of the query is the
+// beginning of a word of the handle or the name. Case and the form of letters make no difference.
+// In scripts that do not separate words, a match may begin at any letter. An empty query matches
+// all users. If a query matches more than 5,000 users, a page examines the newest 2,000 users
+// after the cursor: it may be shorter than requested, or empty, even if the list continues after
+// it. Error: BadInput.
 //
 // Cost: up to two index ranges of 5,000 words, a look-up by index of each user found for each
 // other word, and the users of the page.
@@ -185,14 +186,14 @@ func (d *Directory) Search(ctx context.Context, query string, p paging.Page) (*p
 }
 
 const (
-	// maxCandidates is how many words one index range of a search reads.
+	// maxCandidates is the most words that one index range of a search reads.
 	maxCandidates = 5000
-	// searchWindow is how many users a search looks at where its words begin too many.
+	// searchWindow is how many users a search examines if its words match too many users.
 	searchWindow = 2000
 )
 
-// wordsOfQuery returns the words of a folded query, each once, the longest first, because it
-// begins the fewest words.
+// wordsOfQuery returns the distinct words of a folded query. The longest comes first, because the
+// fewest words begin with it.
 func wordsOfQuery(query string) []string {
 	var words []string
 	for word := range strings.FieldsSeq(query) {
@@ -204,8 +205,8 @@ func wordsOfQuery(query string) []string {
 	return words
 }
 
-// search returns the newest users below the id who have all of the words, up to the limit. If it
-// did not look at all users, stopped is the id at which it ended.
+// search returns up to limit of the newest users with ids below the given one that match all of
+// the words. If it did not examine all users, stopped is the id at which it ended.
 func (d *Directory) search(ctx context.Context, words []string, below int64, limit int) (list []*ent.User, stopped int64, err error) {
 	q := d.users().Where(user.IDLT(below)).Order(ent.Desc(user.FieldID)).Limit(limit)
 	if len(words) == 0 {
@@ -239,8 +240,8 @@ func (d *Directory) search(ctx context.Context, words []string, below int64, lim
 	return list, stopped, err
 }
 
-// candidates returns the users in whose handle or name one of the first words begins a word, and
-// which word it is; none if each of them begins more than maxCandidates words.
+// candidates returns the users that match one of the first two words, and that word. It returns
+// no word if more than maxCandidates words begin with each of them.
 func (d *Directory) candidates(ctx context.Context, words []string) (ids []int64, found string, err error) {
 	for _, word := range words[:min(len(words), 2)] {
 		ids, err := rows.IDs(ctx, d.db, wordRange, []byte(word), after(word))
@@ -252,25 +253,27 @@ func (d *Directory) candidates(ctx context.Context, words []string) (ids []int64
 	return nil, "", nil
 }
 
-// wordRange has the users of the words from $1 on and below $2. It is in the order of the index, so that
-// a database does not read the table until it has found so many.
+// wordRange selects the users of the words from $1 up to but excluding $2. It reads in the order
+// of the index, so that the database stops at the limit instead of sorting the table.
 var wordRange = fmt.Sprintf("SELECT user_id AS id FROM user_words WHERE word >= $1 AND word < $2 ORDER BY word, user_id LIMIT %d", maxCandidates+1)
 
-// usersWith has those of the users of the list $1 who have the word $2. It asks by substr, so
-// that no database reads all words with this beginning instead of the users' words.
+// usersWith selects the users of list $1 that have a word beginning with $2. It compares with
+// substr, so that no database reads all words with this beginning instead of the words of the
+// listed users.
 func usersWith(of, word string) string {
 	return fmt.Sprintf("SELECT DISTINCT user_id AS id FROM user_words WHERE user_id %s AND substr(word, 1, %d) = $2", rows.In(of, "$1", "bigint"), len(word))
 }
 
-// after returns the smallest text behind all that begin with the word, in the order of bytes.
+// after returns the smallest text that sorts, in byte order, after all texts that begin with the
+// word.
 func after(word string) []byte {
 	end := []byte(word)
 	end[len(end)-1]++ // no byte of UTF-8 is 0xFF
 	return end
 }
 
-// UserIDsAfter returns up to n ids of users above the given one, ascending. A
-// caller can go through all users with it in steps.
+// UserIDsAfter returns up to n ids of users greater than the given one, in ascending order. A
+// caller can use it to visit all users in steps.
 //
 // Cost: an index range of n.
 func (d *Directory) UserIDsAfter(ctx context.Context, after int64, n int) ([]int64, error) {

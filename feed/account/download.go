@@ -15,23 +15,24 @@ import (
 )
 
 const (
-	// ExportPath is where a server has the files that OfferExport names.
+	// ExportPath is the path at which a server serves the files that OfferExport offers.
 	ExportPath = "/account/export"
-	// exportTTL is how long a path is good, unless the file was sent whole before.
+	// exportTTL is how long a path is valid, unless the file has been sent completely before.
 	exportTTL = 5 * time.Minute
-	// exportAgent is what the list of sessions says of a path that was not used yet.
+	// exportAgent is the user agent that the list of sessions shows for an offered export.
 	exportAgent = "export of the account"
 )
 
-// exportHash stands for the secret of a path in the table of sessions, where the hash of a
-// token stands for others. It is another hash function: the secret is no token.
+// exportHash returns the value that the table of sessions stores for an export instead of a
+// token's hash. It uses another hash function, so that the secret of an export is not valid as a
+// token.
 func exportHash(secret string) tokenHash { return sha512.Sum512_256([]byte("export:" + secret)) }
 
-// OfferExport returns the path of a file with all that is kept of the viewer, after
-// Confirm. The path is good until the file was sent whole, and counts and ends as a session does. Errors:
-// Unauthenticated, Forbidden.
+// OfferExport confirms the viewer with Confirm and returns the path of a file with all data of
+// the viewer. The path is valid until the file has been sent completely. It counts as a session,
+// and everything that ends sessions ends it. Errors: Unauthenticated, Forbidden.
 //
-// Cost: that of Confirm, an insert, and an index range of the user's sessions.
+// Cost: Confirm, an insert, and an index range of the user's sessions.
 func (a *Accounts) OfferExport(ctx context.Context, v Viewer, password string) (path string, until time.Time, err error) {
 	if err := a.Confirm(ctx, v, password); err != nil {
 		return "", time.Time{}, err
@@ -55,16 +56,15 @@ func (a *Accounts) OfferExport(ctx context.Context, v Viewer, password string) (
 	return ExportPath + "?secret=" + secret, until, rows.Wrap("offer export", err)
 }
 
-// Offer is an export that OfferExport has offered and that is not over.
+// Offer is an export that OfferExport has offered and that has not ended.
 type Offer struct {
 	User    int64
 	Expires time.Time
 	session int64
 }
 
-// FindExport returns the offer of the secret in a path. The offer stays good until EndExport,
-// or until its time is over: a download that breaks off can be begun again. Error:
-// Unauthenticated.
+// FindExport returns the offer for the secret in a path. The offer stays valid until EndExport or
+// until it expires, so an interrupted download can be repeated. Error: Unauthenticated.
 //
 // Cost: a look-up by index.
 func (s *Sessions) FindExport(ctx context.Context, secret string) (Offer, error) {
@@ -79,7 +79,7 @@ func (s *Sessions) FindExport(ctx context.Context, secret string) (Offer, error)
 	return Offer{row.UserID, row.ExpiresAt, row.ID}, nil
 }
 
-// EndExport ends an offer: its file was sent whole.
+// EndExport ends an offer after its file has been sent completely.
 //
 // Cost: a deletion by primary key.
 func (s *Sessions) EndExport(ctx context.Context, o Offer) error {

@@ -34,35 +34,37 @@ import (
 )
 
 const (
-	// erasePage is how many rows one statement deletes, at most, of those that others'
-	// counters or posts depend on, and eraseMany of others.
+	// erasePage is the number of rows that one statement deletes if counters or posts of other
+	// users depend on them. eraseMany is the number for all other rows.
 	erasePage = 500
 	eraseMany = 5000
 )
 
-// tracesFor is how long after the user traces are looked for: longer than anything in
-// Redis lives that names the user and is not deleted before, which is the fences of two
-// hours. So long HiddenUser has a row of the user, which is GONE.
+// tracesFor is the time between the deletion of the user's row and the search for traces. All
+// Redis keys that name the user and are not deleted before expire within that time; the
+// longest-lived are fences, which last two hours. During that time HiddenUser keeps a row of the
+// user in state GONE.
 const tracesFor = 3 * time.Hour
 
-// ErrStillInUse says that jobs about a user are still to be done, who therefore cannot go yet.
+// ErrStillInUse says that the user cannot be deleted yet, because jobs about the user are
+// outstanding.
 var ErrStillInUse = errors.New("jobs about the user are still to be done")
 
-// Erasure deletes what is kept of one user in SQL, in pages. Each statement finds what is
-// left, so what another attempt has done is not done again.
+// Erasure deletes the data of one user from SQL, in pages. Each statement looks for the rows that
+// are left, so a new attempt continues where the last one stopped.
 type Erasure struct {
 	db   *ent.Client
 	user int64
 	now  func() time.Time
-	// Forget is called with a page of the user's followers, before they are none any more:
-	// their inboxes may have posts of the user.
+	// Forget is called with each page of the user's followers before their follows are deleted.
+	// It drops their inboxes, which may hold posts of the user.
 	Forget func(ctx context.Context, followers []int64) error
-	// Pace is called between two pages. An error of it ends the erasure.
+	// Pace is called between two pages. An error of Pace ends the erasure.
 	Pace func(ctx context.Context) error
 }
 
-// BeginErasure begins to delete a user for whom a job UserDeleted is there; nil when there is
-// nothing to do any more.
+// BeginErasure returns the Erasure of a user in state DELETING. It returns nil if the user is not
+// in that state, because the deletion has already ended.
 //
 // Cost: one look-up by primary key.
 func BeginErasure(ctx context.Context, db *ent.Client, id int64, now func() time.Time) (*Erasure, error) {
@@ -73,10 +75,11 @@ func BeginErasure(ctx context.Context, db *ent.Client, id int64, now func() time
 	return &Erasure{db: db, user: id, now: now}, nil
 }
 
-// Run deletes everything, and last the user, for the job of the id. Error: ErrStillInUse, for any
-// other job: fan-outs of the user's posts must not put into inboxes what has been taken out.
+// Run deletes the user's data and then the user. The parameter ofJob is the id of the job that
+// calls it. Error: ErrStillInUse while any other job names the user: a fan-out of the user's
+// posts could put posts back into inboxes that have been cleared.
 //
-// Cost: a statement or a short transaction for each page of what there is.
+// Cost: one statement or short transaction for each page of rows.
 func (e *Erasure) Run(ctx context.Context, ofJob int64) error {
 	for {
 		busy, err := e.inUse(ctx, e.db.Job, ofJob)
@@ -105,14 +108,14 @@ func (e *Erasure) Run(ctx context.Context, ofJob int64) error {
 	}
 }
 
-// inUse reports whether a job but this one names the user and is still to be done. It looks
-// through all jobs, of which there are few unless workers are behind.
+// inUse reports whether an outstanding job other than this one names the user. It reads all jobs,
+// of which there are few unless workers are behind.
 func (e *Erasure) inUse(ctx context.Context, jobs *ent.JobClient, but int64) (bool, error) {
 	found, err := jobs.Query().Where(job.IDNEQ(but), job.Dead(false), e.named(job.FieldPayload)).Exist(ctx)
 	return found, rows.Wrap("find jobs about the user", err)
 }
 
-// named matches jobs in whose column the user's id is.
+// named matches jobs whose column contains the user's id.
 func (e *Erasure) named(column string) predicate.Job {
 	return func(s *sql.Selector) {
 		s.Where(sql.P(func(b *sql.Builder) {
@@ -121,8 +124,9 @@ func (e *Erasure) named(column string) predicate.Job {
 	}
 }
 
-// last deletes the user, unless something has come that depends on it. What refers to the
-// user waits for the lock on the row, which is one FOR UPDATE for that, and then finds no user.
+// last deletes the user's row, unless new rows that depend on it have appeared. It locks the row
+// with FOR UPDATE, so that an insert that refers to the user waits, and then fails because the
+// user is gone.
 func (e *Erasure) last(ctx context.Context, ofJob int64) (done bool, err error) {
 	err = rows.InTx(ctx, e.db, func(tx *ent.Tx) error {
 		done = false
@@ -161,8 +165,8 @@ func (e *Erasure) last(ctx context.Context, ofJob int64) (done bool, err error) 
 	return done, err
 }
 
-// deleteTraces deletes what does not go with the user's row, and may be written by a call
-// that was under way.
+// deleteTraces deletes rows that do not cascade from the user's row and that a concurrent call may
+// still have written. It also releases reports that the user has claimed.
 func deleteTraces(ctx context.Context, tx *ent.Tx, id int64) error {
 	if _, err := tx.IdempotencyKey.Delete().Where(idempotencykey.UserID(id)).Exec(ctx); err != nil {
 		return fmt.Errorf("delete idempotency keys: %w", err)
@@ -174,11 +178,11 @@ func deleteTraces(ctx context.Context, tx *ent.Tx, id int64) error {
 	return rows.Wrap("delete read marker", err)
 }
 
-// EraseTraces looks once more for traces of users who have been gone for hours, a hundred
-// at most, and then forgets their ids. It calls forget for what is in Redis. It reports how
-// many users there were.
+// EraseTraces deletes what is left of users whose rows were deleted hours ago, at most a hundred
+// users, and then their rows of HiddenUser. It calls forget to delete their keys in Redis. It
+// returns how many users it handled.
 //
-// Cost: an index range, and of each user three deletions by key and what forget costs.
+// Cost: an index range; for each user, three deletions by key and one call of forget.
 func EraseTraces(ctx context.Context, db *ent.Client, now time.Time, forget func(ctx context.Context, id int64) error) (int, error) {
 	ids, err := db.HiddenUser.Query().Where(hiddenuser.DueAtLTE(now), hiddenuser.StateEQ(hiddenuser.StateGONE)).
 		Order(ent.Asc(hiddenuser.FieldDueAt)).Limit(100).IDs(ctx)
@@ -217,7 +221,8 @@ func (e *Erasure) likes(ctx context.Context) (int, error) {
 		if err := lockPosts(ctx, tx, posts); err != nil {
 			return err
 		}
-		// Unlike the columns of posts, likes change under no lock: it counts those that it deletes.
+		// Likes are deleted without a lock on the row, so only the likes that this statement
+		// deletes are counted.
 		liked, err := e.unlike(ctx, tx, page)
 		if err != nil {
 			return fmt.Errorf("delete likes: %w", err)
@@ -226,7 +231,7 @@ func (e *Erasure) likes(ctx context.Context) (int, error) {
 	})
 }
 
-// unlike deletes likes, each of another post, and returns the posts of those that were there.
+// unlike deletes likes of different posts and returns the posts of the likes that still existed.
 func (e *Erasure) unlike(ctx context.Context, tx *ent.Tx, likes []*ent.Like) (posts []int64, err error) {
 	ids := make([]string, len(likes))
 	for i, l := range likes {
@@ -275,10 +280,10 @@ func (e *Erasure) posts(ctx context.Context) (int, error) {
 	})
 }
 
-// ErasePost deletes the likes of a deleted post, in pages, and then the post. Pace is called
+// ErasePost deletes the likes of a deleted post, in pages, and then the post. It calls pace
 // between two pages.
 //
-// Cost: two statements for each 5,000 likes, and one.
+// Cost: two statements for each 5,000 likes, and one more.
 func ErasePost(ctx context.Context, db *ent.Client, id int64, pace func(context.Context) error) error {
 	if err := erasePostLikes(ctx, db, []int64{id}, pace); err != nil {
 		return err
@@ -287,13 +292,13 @@ func ErasePost(ctx context.Context, db *ent.Client, id int64, pace func(context.
 	return rows.Wrap("delete post", err)
 }
 
-// erasePostLikes deletes the likes of posts that nobody can like any more.
+// erasePostLikes deletes the likes of posts that nobody can like any longer.
 func erasePostLikes(ctx context.Context, db *ent.Client, posts []int64, pace func(context.Context) error) error {
 	return eraseAll(ctx, "delete likes of posts", pace, db.Like.Query().Where(rows.Among(like.FieldPostID, posts)).Limit(eraseMany).IDs,
 		func(ids []int64) (int, error) { return db.Like.Delete().Where(rows.Among(like.FieldID, ids)).Exec(ctx) })
 }
 
-// erasePostVersions deletes the earlier versions of posts that nobody can edit any more.
+// erasePostVersions deletes the earlier versions of posts that nobody can edit any longer.
 func erasePostVersions(ctx context.Context, db *ent.Client, posts []int64, pace func(context.Context) error) error {
 	return eraseAll(ctx, "delete versions of posts", pace, db.PostVersion.Query().Where(rows.Among(postversion.FieldPostID, posts)).Limit(eraseMany).IDs,
 		func(ids []int64) (int, error) {
@@ -301,7 +306,7 @@ func erasePostVersions(ctx context.Context, db *ent.Client, posts []int64, pace 
 		})
 }
 
-// eraseAll deletes what page finds, until it finds nothing.
+// eraseAll deletes pages of rows until page finds none.
 func eraseAll(ctx context.Context, doing string, pace func(context.Context) error, page func(context.Context) ([]int64, error), del func(ids []int64) (int, error)) error {
 	for {
 		ids, err := page(ctx)
@@ -346,7 +351,7 @@ func (e *Erasure) followees(ctx context.Context) (int, error) {
 		func(f *ent.Follow) int64 { return f.FolloweeID })
 }
 
-// unfollow deletes follows and counts them at the other ends, who are the users.
+// unfollow deletes follows and updates the counters of the users at their other ends.
 func (e *Erasure) unfollow(ctx context.Context, page []*ent.Follow, users []int64, count func(*ent.UserUpdate), other func(*ent.Follow) int64) error {
 	return rows.InTx(ctx, e.db, func(tx *ent.Tx) error {
 		_, err := tx.User.Query().Where(rows.Among(user.FieldID, append(users, e.user)), rows.ForUpdate).Order(user.ByID()).IDs(ctx)
@@ -374,7 +379,7 @@ func (e *Erasure) unfollow(ctx context.Context, page []*ent.Follow, users []int6
 	})
 }
 
-// others deletes what no counter depends on.
+// others deletes rows that no counter depends on.
 func (e *Erasure) others(ctx context.Context) (int, error) {
 	all := 0
 	for table, one := range map[string]struct {
@@ -405,7 +410,7 @@ func (e *Erasure) others(ctx context.Context) (int, error) {
 				return e.db.Report.Delete().Where(rows.Among(report.FieldID, ids)).Exec(ctx)
 			},
 		},
-		// What is on its way goes, too: the other server is told that the user is deleted.
+		// Undelivered webhooks are deleted, too: user.deleted tells the other server enough.
 		"webhooks": {
 			e.db.WebhookDelivery.Query().Where(webhookdelivery.TypeNEQ(webhook.UserDeleted), webhookdelivery.BodyContains(ent.NodeID("User", e.user))).
 				Limit(eraseMany).IDs,

@@ -9,10 +9,11 @@ import (
 	"tideline/live"
 )
 
-// Check is what Run does now and then.
+// Check is the check that Run makes at intervals.
 func (s *Sessions) Check(ctx context.Context) error { return s.check(ctx) }
 
-// Hear is the part of Run that hears of ended sessions; with it Authenticate remembers.
+// Hear is the part of Run that receives ended sessions. While it runs, Authenticate remembers
+// sessions.
 func (s *Sessions) Hear(ctx context.Context, hub *live.Hub) error {
 	s.known.run(true)
 	defer s.known.run(false)
@@ -22,19 +23,19 @@ func (s *Sessions) Hear(ctx context.Context, hub *live.Hub) error {
 // TrustFor is how long an answer of SQL is trusted.
 const TrustFor = trustFor
 
-// StartVerified is the end of LogIn, once the password was verified.
+// StartVerified is the last part of LogIn, after the password was verified.
 func (a *Accounts) StartVerified(ctx context.Context, u *ent.User) (*Auth, error) {
 	return a.startVerified(ctx, u)
 }
 
-// Statement is a statement of SQL with its arguments.
+// Statement is an SQL statement with its arguments.
 type Statement struct {
 	SQL  string
 	Args []any
 }
 
-// SearchStatements returns what a search asks besides the users of its page, and what IndexNames
-// looks for.
+// SearchStatements returns the statements of a search, except the query for the users of its
+// page, and the statement with which IndexNames finds users.
 func SearchStatements(of string, users []int64) []Statement {
 	return []Statement{
 		{wordRange, []any{[]byte("early"), after("early")}},

@@ -27,11 +27,12 @@ import (
 // exportPage is how many rows are in memory at a time.
 const exportPage = 1000
 
-// Export writes all that is kept of a user to w, as lines of JSON, each with a type: user,
-// session, post, version, like, follow, follower, request, requester, block, mute, mutedWord, report. Of others it names the
-// handle and the id only. It is a sequence of reads, not one moment. Error: NotFound.
+// Export writes all data of a user to w, as one JSON object per line. Each has a type: user,
+// session, post, version, like, follow, follower, request, requester, block, mute, mutedWord or
+// report. Of other users it contains only the handle and the id. It is not a snapshot: rows are
+// read one page after another. Error: NotFound.
 //
-// Cost: a query for each thousand rows, which is what is in memory at a time.
+// Cost: a query for each thousand rows. A thousand rows are in memory at a time.
 func (s *Sessions) Export(ctx context.Context, id int64, w io.Writer) error {
 	db := s.cfg.DB
 	u, err := db.User.Get(ctx, id)
@@ -77,7 +78,8 @@ type exporter struct {
 	to   *json.Encoder
 }
 
-// exportAll writes all that page finds, ascending, by the id of which next goes on.
+// exportAll writes all rows that page finds, in ascending order of their ids. It calls page again
+// with the last id of the page before.
 func exportAll[T any](ctx context.Context, to *json.Encoder, page func(ctx context.Context, after int64) ([]T, error), line func(T) (id int64, fields map[string]any)) error {
 	var after int64
 	for {
@@ -127,7 +129,7 @@ func (x exporter) posts(ctx context.Context) error {
 	})
 }
 
-// versions writes what the user's posts said before.
+// versions writes the earlier versions of the user's posts.
 func (x exporter) versions(ctx context.Context) error {
 	return exportAll(ctx, x.to, func(ctx context.Context, after int64) ([]*ent.PostVersion, error) {
 		return x.db.PostVersion.Query().Where(postversion.IDGT(after), postversion.HasPostWith(post.AuthorID(x.user), post.VisibilityNEQ(schema.Deleted))).
@@ -153,8 +155,8 @@ func (x exporter) words(ctx context.Context) error {
 	})
 }
 
-// reports writes what the user reported, except posts that the user could not see: the export
-// must not tell whether they exist. Who reported the user is not the user's to know.
+// reports writes the user's reports, except reports of posts that the user could not see, because
+// the export must not reveal that they exist. It does not write who reported the user.
 func (x exporter) reports(ctx context.Context) error {
 	return exportAll(ctx, x.to, func(ctx context.Context, after int64) ([]*ent.Report, error) {
 		return x.db.Report.Query().Where(report.ReporterID(x.user), report.Unseen(false), report.IDGT(after)).Order(ent.Asc(report.FieldID)).Limit(exportPage).All(ctx)
@@ -169,15 +171,15 @@ func (x exporter) reports(ctx context.Context) error {
 	})
 }
 
-// relationRow is a row of a table of relations, with the user at the other end.
+// relationRow is a row of a relation table, with the user at its other end.
 type relationRow struct {
 	id, other int64
 	at        time.Time
 	handle    string
 }
 
-// relations writes the user's relations to users who are not hidden: a hidden user looks like
-// one that does not exist. Who blocks or mutes the user is not the user's to know.
+// relations writes the user's relations to users who are not hidden: a hidden user must look like
+// a user who does not exist. It does not write who blocks or mutes the user.
 func (x exporter) relations(ctx context.Context) error {
 	for _, r := range []struct{ name, table, mine, theirs string }{
 		{"follow", follow.Table, follow.FieldFollowerID, follow.FieldFolloweeID},

@@ -24,18 +24,17 @@ import (
 	"tideline/feed/webhook"
 )
 
-// Users of an issuer are those who come with its tokens. The first token makes the user.
-// All tokens of a user share one session, so that what ends a session ends them: the row
-// is made by the first of them, and again by the first after a sign-out. Which of the
-// older ones are refused then is written in the user's row, and copied to the session's.
+// Users of an issuer sign in with its tokens. The first token creates the user. All tokens of a
+// user share one session, so that everything that ends a session also ends them. The first token
+// creates the session's row, and so does the first one after a sign-out. Tokens issued before a
+// sign-out are refused: its time is in the user's row and is copied to the session's row.
 
-// sessionSlack is how much longer than the token that renews it the session of a user of
-// an issuer lasts: it is written about once in that time.
+// sessionSlack is how much longer the session of an issuer's user lasts than the token that
+// renewed it. The row is therefore written about once in that time.
 const sessionSlack = 24 * time.Hour
 
-// Recall returns what Authenticate would return for a credential that this process has lately
-// found good. It does no work: ok is false when Authenticate would have to look anything up, or
-// to check a signature.
+// Recall returns the result of Authenticate for a credential that this process has recently
+// accepted. It returns ok false if Authenticate would have to query SQL or verify a signature.
 func (a *Accounts) Recall(token string) (v Viewer, expires time.Time, ok bool) {
 	switch {
 	case a.with.Issuers != nil && identity.IsToken(token):
@@ -59,12 +58,13 @@ func (a *Accounts) Recall(token string) (v Viewer, expires time.Time, ok bool) {
 	return s.viewer, s.expires, ok
 }
 
-// Authenticate takes the tokens that Sessions.Authenticate takes, and tokens of issuers: the
-// first one makes its user. It also takes credentials of API keys, see apikey.Keys, which do
-// not end by themselves.
+// Authenticate accepts the tokens that Sessions.Authenticate accepts, and tokens of issuers. The
+// first token of an issuer's user creates the user. It also accepts credentials of API keys,
+// which do not expire; see apikey.Keys.
 //
-// Cost: as of Sessions.Authenticate, with a signature for a token that is new. The first token of
-// a user, or after a sign-out, costs a transaction or two, and so does one a day.
+// Cost: as Sessions.Authenticate, plus the verification of a signature for a new token. The first
+// token of a user, the first one after a sign-out, and one a day each cost one or two
+// transactions.
 func (a *Accounts) Authenticate(ctx context.Context, token string) (Viewer, time.Time, error) {
 	if a.with.Issuers != nil && identity.IsToken(token) {
 		claims, err := a.with.Issuers.Verify(ctx, token)
@@ -86,12 +86,12 @@ func (a *Accounts) Authenticate(ctx context.Context, token string) (Viewer, time
 	return a.Sessions.Authenticate(ctx, token)
 }
 
-// viewerOf is the viewer of a key that acts for the user.
+// viewerOf returns the viewer of a key that acts for the user.
 func viewerOf(key *apikey.Key, user int64) Viewer {
 	return Viewer{ID: user, Session: -key.ID, Key: key}
 }
 
-// bounded is the claims of a token that lasts no longer than a session may.
+// bounded limits the expiry of claims to the longest lifetime of a session.
 func (a *Accounts) bounded(c identity.Claims) identity.Claims {
 	if most := a.now().Add(MaxSessionTTL); c.Expires.After(most) {
 		c.Expires = most
@@ -99,21 +99,20 @@ func (a *Accounts) bounded(c identity.Claims) identity.Claims {
 	return c
 }
 
-// admits reports whether the open session of a user of an issuer is good for a token with the
-// claims: the token was not refused by a sign-out, and does not outlast the session.
+// admits reports whether a token with the claims may use this session of an issuer's user: no
+// sign-out has refused the token, and the session lasts at least as long as the token.
 func (s knownSession) admits(c identity.Claims) bool {
 	return !c.Issued.Before(s.tokensSince) && !s.expires.Before(c.Expires)
 }
 
-// viewerOf is the viewer of a token with the claims.
+// viewerOf returns the viewer of a token with the claims.
 func (s knownSession) viewerOf(c identity.Claims) Viewer {
 	s.viewer.Issued = c.Issued
 	return s.viewer
 }
 
-// sessionKey stands for a user of an issuer in the table of sessions, where the hash of a
-// token stands for others. It is another hash function: nothing that somebody sends as a
-// token has this hash.
+// sessionKey returns the value that the table of sessions stores for an issuer's user instead of
+// a token's hash. It uses another hash function, so that no token has this hash.
 func sessionKey(issuer, externalID string) tokenHash {
 	return sha512.Sum512_256([]byte(strconv.Itoa(len(issuer)) + ":" + issuer + externalID))
 }
@@ -122,7 +121,7 @@ func sessionKey(issuer, externalID string) tokenHash {
 func (a *Accounts) admit(ctx context.Context, c identity.Claims) (Viewer, time.Time, error) {
 	c = a.bounded(c)
 	key := sessionKey(c.Issuer, c.ExternalID)
-	for range 5 { // another request may end, or renew, the session at the same time
+	for range 5 { // a concurrent request may end or renew the session
 		s, found, err := a.find(ctx, key)
 		if err != nil {
 			return Viewer{}, time.Time{}, err
@@ -137,14 +136,14 @@ func (a *Accounts) admit(ctx context.Context, c identity.Claims) (Viewer, time.T
 			return Viewer{}, time.Time{}, err
 		}
 		if found {
-			a.known.forget(s.viewer.Session) // it knows when the session would have ended
+			a.known.forget(s.viewer.Session) // the remembered session has the former expiry
 		}
 	}
 	return Viewer{}, time.Time{}, errEnded
 }
 
-// open begins or renews the session of a user of an issuer. Error: Unauthenticated when
-// the user was signed out after the token was issued.
+// open creates or renews the session of an issuer's user. Error: Unauthenticated if the user was
+// signed out after the token was issued, or is hidden.
 func (a *Accounts) open(ctx context.Context, key tokenHash, c identity.Claims) error {
 	id, err := a.userOf(ctx, c)
 	if err != nil {
@@ -178,9 +177,9 @@ func (a *Accounts) open(ctx context.Context, key tokenHash, c identity.Claims) e
 	return err
 }
 
-// userOf returns the user of the claims, and makes the user when there is none: once, as
-// the pair of issuer and id is unique. Error: Unauthenticated when the user was deleted
-// after the token was issued.
+// userOf returns the user of the claims and creates the user if there is none. The pair of issuer
+// and external id is unique, so concurrent calls create one user. Error: Unauthenticated if the
+// user was deleted after the token was issued.
 func (a *Accounts) userOf(ctx context.Context, c identity.Claims) (int64, error) {
 	for attempt := range 5 {
 		id, err := a.cfg.DB.User.Query().Where(user.Issuer(c.Issuer), user.ExternalID([]byte(c.ExternalID))).OnlyID(ctx)
@@ -213,22 +212,23 @@ func (a *Accounts) userOf(ctx context.Context, c identity.Claims) (int64, error)
 	return 0, fmt.Errorf("no handle for a user of the issuer %s", c.Issuer)
 }
 
-// deleted reports whether the user of the claims was deleted in the last hours, and not yet
-// when the token was issued.
+// deleted reports whether the user of the claims was deleted within the last hours, after the
+// token was issued.
 func (a *Accounts) deleted(ctx context.Context, c identity.Claims) (bool, error) {
 	key := sessionKey(c.Issuer, c.ExternalID)
-	// Such a row is due TracesFor after the end of the deletion.
+	// The row is due tracesFor after the end of the deletion.
 	found, err := a.cfg.DB.HiddenUser.Query().Where(hiddenuser.Identity(key[:]), hiddenuser.StateEQ(hiddenuser.StateGONE),
 		hiddenuser.DueAtGT(c.Issued.Add(tracesFor).UTC())).Exist(ctx)
 	return found, rows.Wrap("find deleted user", err)
 }
 
-// NoPassword is no hash: no password matches it.
+// NoPassword is stored instead of a password hash. No password matches it.
 const NoPassword = "-"
 
-// HandleFrom makes the handle of a new user from the one that the token has: folded, without what follows an @ inside, with _ for every run of other characters, cut
-// to MaxHandle. When it is taken, the next attempts add _ and a few random characters;
-// they and an empty one end up at user_ with the id, which is unique.
+// HandleFrom derives the handle of a new user from the handle in the token. It folds it, cuts it
+// at an @ inside, replaces each run of other characters by _, and cuts it to MaxHandle. If the
+// handle is taken, the next attempts add _ and four random characters. The last attempt, and a
+// token without a usable handle, use user_ and the id, which is unique.
 func HandleFrom(claimed string, id int64, attempt int) string {
 	name, _, _ := strings.Cut(handleOf(claimed), "@")
 	name = strings.Trim(strings.Join(strings.FieldsFunc(name, func(r rune) bool {
@@ -246,9 +246,9 @@ func HandleFrom(claimed string, id int64, attempt int) string {
 	return strings.TrimRight(name[:min(len(name), MaxHandle-len(suffix))], "_") + suffix
 }
 
-// NameFrom makes the name of a new user from the one that the token has: on one line,
-// without control characters and those that change the direction of the text, cut to MaxName
-// characters. It defaults to the handle, also where the name shows nothing.
+// NameFrom derives the name of a new user from the name in the token. It joins the name into one
+// line, removes control characters and characters that change the direction of the text, and cuts
+// it to MaxName characters. If nothing visible is left, it returns the handle.
 func NameFrom(claimed, handle string) string {
 	name := strings.Join(strings.FieldsFunc(strings.ToValidUTF8(claimed, ""), func(r rune) bool {
 		return unicode.IsSpace(r) || unicode.IsControl(r) || text.Turns(r)
@@ -259,11 +259,11 @@ func NameFrom(claimed, handle string) string {
 	return handle
 }
 
-// ExternalIDs returns the ids that the users of the list have at their issuer; nil where
-// there is none, or where it is none of the viewer's business: it is for the user alone,
-// and for the other users of an issuer whose ids are public.
+// ExternalIDs returns the users' ids at their issuers, in order. An entry is nil if the user has
+// no issuer, or if the viewer may not see the id. Only the user may see it, and other users of an
+// issuer whose ids are public.
 //
-// Cost: none for an anonymous viewer, else one look-up by primary keys.
+// Cost: none for an anonymous viewer, otherwise one look-up by primary keys.
 func (a *Accounts) ExternalIDs(ctx context.Context, v Viewer, ids []int64) ([]*string, error) {
 	list := make([]*string, len(ids))
 	if v.ID == 0 {
@@ -288,8 +288,8 @@ func (a *Accounts) ExternalIDs(ctx context.Context, v Viewer, ids []int64) ([]*s
 	return list, nil
 }
 
-// UserByExternalID returns the id of the user who has the id at the viewer's own issuer. Error:
-// NotFound, also for any user but the viewer when the issuer's ids are not public.
+// UserByExternalID returns the id of the user with the external id at the viewer's own issuer.
+// Error: NotFound, also for any user except the viewer if the issuer's ids are not public.
 //
 // Cost: two look-ups by index.
 func (a *Accounts) UserByExternalID(ctx context.Context, v Viewer, externalID string) (*int64, error) {

@@ -23,7 +23,7 @@ import (
 	"tideline/storage/storagetest"
 )
 
-// The issuers of these tests share their secret. The ids of the second's users are public.
+// The issuers of these tests share a secret. The ids of the second issuer's users are public.
 const appSecret = "a secret of the app, 32 bytes or more"
 
 func newIssuers(t *testing.T, now func() time.Time) *identity.Verifier {
@@ -44,7 +44,7 @@ func tokenOf(t testing.TB, issuer, id string, issued time.Time, change jwt.MapCl
 	return token
 }
 
-// eachWithIssuers runs a test on every engine, in a world that takes tokens of issuers.
+// eachWithIssuers runs a test on every engine, in a World that accepts tokens of issuers.
 func eachWithIssuers(t *testing.T, o feedtest.Options, test func(t *testing.T, w *feedtest.World)) {
 	if o.Now == nil {
 		o.Now = time.Now
@@ -68,8 +68,8 @@ func requireRefused(w *feedtest.World, token string) {
 	require.Equal(w, refusal.Unauthenticated, refusal.CodeOf(err))
 }
 
-// The first token of a user makes the user, and later ones find the same; another issuer's
-// user with the same id is another user.
+// The first token of a user creates the user, and later ones find the same user. The same id at
+// another issuer is another user.
 func TestFirstTokenMakesTheUser(t *testing.T) {
 	eachWithIssuers(t, feedtest.Options{}, func(t *testing.T, w *feedtest.World) {
 		now := time.Now()
@@ -93,8 +93,7 @@ func TestFirstTokenMakesTheUser(t *testing.T) {
 	})
 }
 
-// A user is made once, however many requests come at the same time, here and at another
-// process.
+// Concurrent first tokens, at this process and another, create one user.
 func TestFirstTokensAtOnceMakeOneUser(t *testing.T) {
 	eachWithIssuers(t, feedtest.Options{}, func(t *testing.T, w *feedtest.World) {
 		other := feedtest.New(t, w.Stores, feedtest.Options{Issuers: newVerifierOfSecret(t)})
@@ -140,8 +139,8 @@ func newVerifierOfSecret(t *testing.T) *identity.Verifier {
 	return identity.New(identity.Config{Issuers: issuers})
 }
 
-// Whatever the token says, the handle and the name are such as a sign-up would take, and
-// no part of an id or an address gets into them.
+// For any claims in the token, the handle and the name are valid for a sign-up, and contain no
+// part of an id or an address.
 func TestHandlesOfTokens(t *testing.T) {
 	eachWithIssuers(t, feedtest.Options{}, func(t *testing.T, w *feedtest.World) {
 		w.User("taken")
@@ -170,7 +169,7 @@ func TestHandlesOfTokens(t *testing.T) {
 	})
 }
 
-// An id at an issuer may be any text of up to 255 bytes, and no two are mixed up.
+// An external id may be any text of up to 255 bytes, and no two are confused.
 func TestExternalIDsAreAnyText(t *testing.T) {
 	eachWithIssuers(t, feedtest.Options{}, func(t *testing.T, w *feedtest.World) {
 		seen := map[int64]string{}
@@ -190,8 +189,7 @@ func TestExternalIDsAreAnyText(t *testing.T) {
 	})
 }
 
-// An id at an issuer is told to the user alone, and where the issuer says so to its other
-// users.
+// Only the user sees an external id, and, if the issuer allows it, the issuer's other users.
 func TestWhoSeesExternalIDs(t *testing.T) {
 	eachWithIssuers(t, feedtest.Options{}, func(t *testing.T, w *feedtest.World) {
 		now := time.Now()
@@ -228,8 +226,8 @@ func TestWhoSeesExternalIDs(t *testing.T) {
 	})
 }
 
-// A sign-out ends the sessions of a user, and refuses every token that was issued before,
-// here and elsewhere; a later token signs in again, and an old one not even then.
+// A sign-out ends the sessions of a user and refuses every token issued before, at every process.
+// A later token signs in again; an old one is still refused then.
 func TestSignOutRefusesOlderTokens(t *testing.T) {
 	at := time.Now().Truncate(time.Second)
 	eachWithIssuers(t, feedtest.Options{Now: func() time.Time { return at }}, func(t *testing.T, w *feedtest.World) {
@@ -264,8 +262,8 @@ func TestSignOutRefusesOlderTokens(t *testing.T) {
 	})
 }
 
-// A sign-out at another process ends a remembered user of an issuer by its event: the
-// clock stands still, and SQL is not asked.
+// A sign-out at another process ends a remembered user of an issuer by its event: the clock
+// stands still, so SQL is not queried.
 func TestSignOutElsewhereEndsARememberedUser(t *testing.T) {
 	at := time.Now()
 	eachWithIssuers(t, feedtest.Options{Now: func() time.Time { return at }}, func(t *testing.T, w *feedtest.World) {
@@ -273,7 +271,7 @@ func TestSignOutElsewhereEndsARememberedUser(t *testing.T) {
 		w.Run(func(ctx context.Context) error { return w.Sessions.Hear(ctx, w.Hub) })
 		token := tokenOf(t, "app", "ann", at.Add(-time.Minute), nil)
 		v, fresh := signIn(w, token), 0
-		require.Eventually(t, func() bool { // the hub may have everything forgotten when it comes online
+		require.Eventually(t, func() bool { // the hub may clear everything when it comes online
 			fresh++
 			another := tokenOf(t, "app", "ann", at.Add(-time.Minute), jwt.MapClaims{"jti": fmt.Sprint(fresh)})
 			asked := storagetest.CountQueries(w.Stores)
@@ -290,8 +288,8 @@ func TestSignOutElsewhereEndsARememberedUser(t *testing.T) {
 	})
 }
 
-// The session of an issuer's user outlasts every token that it was used with: later ones
-// renew it, about once a day.
+// The session of an issuer's user lasts longer than every token used with it. Later tokens renew
+// it about once a day.
 func TestTokensRenewTheSession(t *testing.T) {
 	at := time.Now()
 	eachWithIssuers(t, feedtest.Options{Now: func() time.Time { return at }}, func(t *testing.T, w *feedtest.World) {
@@ -318,7 +316,8 @@ func TestTokensRenewTheSession(t *testing.T) {
 	})
 }
 
-// What is switched off is refused, and so is what it made.
+// Sign-up and log-in that are turned off are refused, and so are sessions that they started
+// before.
 func TestOwnAccountsSwitchedOff(t *testing.T) {
 	eachWithIssuers(t, feedtest.Options{}, func(t *testing.T, w *feedtest.World) {
 		ann, err := w.Accounts.SignUp(w.Ctx, "ann", "correct horse", "")
@@ -339,8 +338,8 @@ func TestOwnAccountsSwitchedOff(t *testing.T) {
 	})
 }
 
-// A suspended user is out with every token, and with those issued later, here and at another
-// process, until the end of the suspension.
+// A suspended user is refused with every token, including tokens issued later, at every process,
+// until the suspension ends.
 func TestSuspendedUserOfAnIssuer(t *testing.T) {
 	at := time.Now()
 	eachWithIssuers(t, feedtest.Options{Now: func() time.Time { return at }}, func(t *testing.T, w *feedtest.World) {

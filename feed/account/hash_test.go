@@ -13,7 +13,7 @@ import (
 	"tideline/storage/storagetest"
 )
 
-// foreignHashes are of other implementations: the reference's tests of Argon2, passlib's
+// foreignHashes come from other implementations: the reference tests of Argon2, passlib's
 // documentation, Python's hashlib with OpenSSL, and crypt of the C library.
 var foreignHashes = map[string]struct{ password, hash string }{
 	"argon2i":            {"password", "$argon2i$v=19$m=65536,t=2,p=1$c29tZXNhbHQ$wWKIMhR9lyDFvRz9YTZweHKfbftvj+qf+YFY4NeBbtA"},
@@ -30,8 +30,8 @@ var foreignHashes = map[string]struct{ password, hash string }{
 	"bcrypt of 72 bytes": {strings.Repeat("x", 100), "$2b$04$abcdefghijklmnopqrstuubzadhGtS2zEF.gu0yd0opP6cVzb.e0i"},
 }
 
-// A password matches the hash that another system made of it, and the log-in renews the
-// hash. Another password does not.
+// A password matches the hash that another system made of it, and the log-in renews the hash.
+// Another password does not match.
 func TestHashesOfOtherSystems(t *testing.T) {
 	t.Parallel()
 	w := feedtest.Idle(t, storagetest.Embedded(t), feedtest.Options{})

@@ -10,36 +10,36 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"tideline/internal/clock"
 	"tideline/live"
 )
 
 const (
-	// trustFor is how long a session that was found open is taken to be open: the
-	// longest that one which was ended at another process is accepted here, when the
-	// message of its end was lost.
+	// trustFor is how long a session that was found open is trusted to be open. If the message
+	// about the end of a session is lost, this process accepts the session for at most that long.
 	trustFor = 5 * time.Second
-	// checkEvery is how often SQL is asked about the sessions in use, so that their
-	// requests need not ask.
+	// checkEvery is how often SQL is asked about the sessions in use, so that their requests need
+	// no query.
 	checkEvery = 2 * time.Second
 	// checkChunk is how many sessions one query asks about.
 	checkChunk = 1000
 	// rememberFor is how long an unused session is remembered.
 	rememberFor = time.Minute
-	// maxKnown bounds the sessions that a process remembers. When there are more, it
-	// forgets them all.
+	// maxKnown bounds the sessions that a process remembers. When there are more, it forgets all
+	// of them.
 	maxKnown = 20_000
 
-	// allProcesses receives the ends of sessions at every process that runs Run. No
-	// user has this id: it is larger than any.
+	// allProcesses is the recipient of messages about ended sessions. Every process that runs Run
+	// subscribes to it. It is larger than any user id.
 	allProcesses = 1 << 62
 )
 
-// knownSessions are sessions that this process has found open. The zero value remembers
-// none, until a Run begins.
+// knownSessions remembers sessions that this process has found open. The zero value remembers
+// nothing until Run begins.
 type knownSessions struct {
 	mu      sync.Mutex
 	running bool
-	ends    int64 // how often sessions were forgotten because one may have ended
+	ends    int64 // counts the calls that forgot sessions because one may have ended
 	byToken map[tokenHash]*knownSession
 	byID    map[int64]tokenHash
 }
@@ -47,34 +47,27 @@ type knownSessions struct {
 type knownSession struct {
 	viewer        Viewer
 	expires       time.Time
-	tokensSince   time.Time // an issuer's tokens from before are refused
+	tokensSince   time.Time // older tokens of an issuer are refused
 	checked, used time.Time
 }
 
 type tokenHash = [sha256.Size]byte
 
-// find returns the session of a token that may be taken to be open now. The number is
-// for remember.
+// find returns the session of a token if it can be trusted to be open now. The caller passes ends
+// to remember.
 func (k *knownSessions) find(token tokenHash, now time.Time) (found knownSession, ends int64, ok bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	s := k.byToken[token]
-	if s == nil || !within(trustFor, s.checked, now) || !s.expires.After(now) {
+	if s == nil || !clock.Within(trustFor, s.checked, now) || !s.expires.After(now) {
 		return found, k.ends, false
 	}
 	s.used = now
 	return *s, k.ends, true
 }
 
-// within reports whether two moments lie no more apart, by the monotonic clock and by
-// that of the wall: the first stands still while a machine is suspended, and the second
-// may be set.
-func within(d time.Duration, a, b time.Time) bool {
-	return b.Sub(a).Abs() <= d && b.Round(0).Sub(a.Round(0)).Abs() <= d
-}
-
-// remember has a session that SQL was asked about at a moment after find returned ends.
-// It does not when a session has ended since: it may be this one.
+// remember stores a session that SQL returned after find returned ends. It does nothing if a
+// session has ended since, because it may be this one.
 func (k *knownSessions) remember(token tokenHash, s knownSession, ends int64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -95,7 +88,7 @@ func (k *knownSessions) forget(session int64) {
 	k.drop(session)
 }
 
-// forgetUser forgets the sessions of a user, of which some have ended.
+// forgetUser forgets all sessions of a user, because some have ended.
 func (k *knownSessions) forgetUser(user int64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -112,7 +105,7 @@ func (k *knownSessions) drop(session int64) {
 	delete(k.byID, session)
 }
 
-// forgetAll forgets all sessions: any may have ended.
+// forgetAll forgets all sessions, because any may have ended.
 func (k *knownSessions) forgetAll() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -127,12 +120,12 @@ func (k *knownSessions) run(running bool) {
 	k.running = running
 }
 
-// inUse returns the sessions that were used lately, and drops the others.
+// inUse returns the ids of recently used sessions and forgets the others.
 func (k *knownSessions) inUse(now time.Time) (ids []int64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, s := range k.byToken {
-		if within(rememberFor, s.used, now) {
+		if clock.Within(rememberFor, s.used, now) {
 			ids = append(ids, s.viewer.Session)
 		} else {
 			k.drop(s.viewer.Session)
@@ -141,7 +134,7 @@ func (k *knownSessions) inUse(now time.Time) (ids []int64) {
 	return ids
 }
 
-// open notes that SQL, asked at that moment, had the sessions open.
+// open records that SQL returned the sessions as open at the given time.
 func (k *knownSessions) open(ids []int64, at time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -152,13 +145,13 @@ func (k *knownSessions) open(ids []int64, at time.Time) {
 	}
 }
 
-// Run lets Authenticate remember open sessions until ctx ends. The hub brings the ends of
-// sessions at once. And SQL is asked about the sessions in use every two seconds, and each
-// answer is trusted for five: so a session that has ended is out within five seconds, also
-// while the hub, or Redis, cannot be reached.
+// Run lets Authenticate remember open sessions until ctx ends. The hub delivers messages about
+// ended sessions at once. In addition, Run asks SQL about the sessions in use every two seconds,
+// and each answer is trusted for five seconds. So an ended session is refused after at most five
+// seconds, even if the hub or Redis cannot be reached.
 //
-// Cost: a query for each thousand sessions that made a request in the last minute, every
-// two seconds.
+// Cost: a query every two seconds for each thousand sessions that made a request in the last
+// minute.
 func (s *Sessions) Run(ctx context.Context, hub *live.Hub) error {
 	s.known.run(true)
 	defer s.known.run(false)
@@ -204,18 +197,18 @@ func (s *Sessions) check(ctx context.Context) error {
 	return nil
 }
 
-// hear forgets the sessions whose end is published.
+// hear forgets the sessions whose end the hub reports.
 func (s *Sessions) hear(ctx context.Context, hub *live.Hub) error {
 	woken := make(chan struct{}, 1)
 	wake := func() {
 		select {
 		case woken <- struct{}{}:
-		default: // it is awake
+		default: // a wake-up is already pending
 		}
 	}
 	for {
 		told, err := hub.Subscribe(ctx, allProcesses, wake)
-		if errors.Is(err, live.ErrClosed) { // the process ends
+		if errors.Is(err, live.ErrClosed) { // the process is stopping
 			<-ctx.Done()
 		}
 		if ctx.Err() != nil {
@@ -230,13 +223,13 @@ func (s *Sessions) hear(ctx context.Context, hub *live.Hub) error {
 	}
 }
 
-// take takes the events of a subscription until it ends.
+// take handles the events of a subscription until it ends.
 func (s *Sessions) take(ctx context.Context, told *live.Subscription, woken <-chan struct{}) {
 	for {
 		ended := told.Ended()
 		for event, ok := told.Take(); ok; event, ok = told.Take() {
 			switch {
-			case event.Kind != live.SessionEnded: // some were lost
+			case event.Kind != live.SessionEnded: // events were lost
 				s.known.forgetAll()
 			case event.Session == 0:
 				s.known.forgetUser(event.Author)

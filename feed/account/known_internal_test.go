@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What SQL said before a session ended is not remembered after the end was heard.
+// An answer that SQL gave before a session ended is not remembered after the end was received.
 func TestAnOldAnswerIsNotRemembered(t *testing.T) {
 	t.Parallel()
 	var k knownSessions
@@ -17,7 +17,7 @@ func TestAnOldAnswerIsNotRemembered(t *testing.T) {
 	token, s := hashOf("token"), knownSession{viewer: Viewer{ID: 1, Session: 2}, expires: now.Add(time.Hour), checked: now, used: now}
 	_, ends, known := k.find(token, now)
 	require.False(t, known)
-	k.forget(2) // while SQL was read
+	k.forget(2) // while SQL was being queried
 	k.remember(token, s, ends)
 	_, ends, known = k.find(token, now)
 	require.False(t, known)
@@ -34,8 +34,8 @@ func TestAnOldAnswerIsNotRemembered(t *testing.T) {
 	require.Empty(t, k.byID)
 }
 
-// A session is not taken to be open when the machine was suspended since it was found
-// open: the monotonic clock stood still.
+// After the machine was suspended, remembered sessions are not trusted, although the monotonic
+// clock stood still.
 func TestASuspendedMachineRemembersNoSession(t *testing.T) {
 	t.Parallel()
 	var k knownSessions
@@ -51,7 +51,7 @@ func TestASuspendedMachineRemembersNoSession(t *testing.T) {
 	require.True(t, known)
 }
 
-// A process remembers no more sessions than it has room for.
+// A process remembers at most maxKnown sessions.
 func TestRememberedSessionsAreBounded(t *testing.T) {
 	t.Parallel()
 	var k knownSessions

@@ -16,8 +16,8 @@ import (
 	"tideline/storage/storagetest"
 )
 
-// processes are two that share their stores. The first hears of ended sessions, and goes
-// by a clock that stands still.
+// processes are two processes on the same stores. The first receives ended sessions, and its
+// clock stands still.
 type processes struct {
 	*feedtest.World
 	elsewhere *feedtest.World
@@ -37,7 +37,7 @@ func newProcesses(t *testing.T, s *storage.Stores, hub func(*feedtest.World) *li
 	return p
 }
 
-// remembered waits until the session is known without SQL.
+// remembered waits until the session is found without SQL.
 func (p *processes) remembered() (v account.Viewer) {
 	require.Eventually(p, func() bool {
 		asked := storagetest.CountQueries(p.Stores)
@@ -54,8 +54,8 @@ func (p *processes) refuses() bool {
 	return refusal.CodeOf(err) == refusal.Unauthenticated
 }
 
-// A log-out at another process ends a remembered session by its event, and so does the end of
-// all sessions: the clock stands still, and SQL is not asked.
+// A log-out at another process ends a remembered session by its event, and so does the end of all
+// sessions: the clock stands still, so SQL is not queried.
 func TestLogOutElsewhereEndsARememberedSession(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
@@ -81,8 +81,8 @@ func TestLogOutElsewhereEndsARememberedSession(t *testing.T) {
 	})
 }
 
-// A process whose hub is cut off hears of no log-out. The session is out once SQL was
-// asked about the sessions in use, and at the latest when its last answer is too old.
+// A process whose hub is disconnected receives no log-out. It refuses the session after the next
+// check of the sessions in use, or at the latest when its last answer is too old.
 func TestLostEndOfARememberedSession(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
@@ -91,7 +91,7 @@ func TestLostEndOfARememberedSession(t *testing.T) {
 			"by the age":   func(p *processes) { p.at = p.at.Add(account.TrustFor + time.Millisecond) },
 		} {
 			t.Run(name, func(t *testing.T) {
-				p := newProcesses(t, s, func(w *feedtest.World) *live.Hub { return w.Hub }) // which does not run
+				p := newProcesses(t, s, func(w *feedtest.World) *live.Hub { return w.Hub }) // the hub does not run
 				v := p.remembered()
 				require.NoError(t, p.elsewhere.Sessions.LogOut(p.Ctx, v))
 				require.False(t, p.refuses(), "it is not known yet")
@@ -104,7 +104,7 @@ func TestLostEndOfARememberedSession(t *testing.T) {
 	})
 }
 
-// The check makes an answer of SQL last: a session in use costs no query of its own.
+// A check extends the trust in an answer of SQL, so a session in use costs no query of its own.
 func TestCheckedSessionStaysRemembered(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
@@ -122,7 +122,7 @@ func TestCheckedSessionStaysRemembered(t *testing.T) {
 	})
 }
 
-// What Recall knows costs no statement, and it knows nothing that Authenticate would refuse.
+// Recall costs no statement, and returns nothing that Authenticate would refuse.
 func TestRecallCostsNothing(t *testing.T) {
 	eachWithIssuers(t, feedtest.Options{}, func(t *testing.T, w *feedtest.World) {
 		auth, err := w.Accounts.SignUp(w.Ctx, "ann", "correct horse", "")

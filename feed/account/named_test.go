@@ -19,7 +19,7 @@ func TestNamed(t *testing.T) {
 		ann := w.User("ann")
 		bob := w.User("bob")
 		number, free := strconv.FormatInt(ann.ID, 10), "7301928374651"
-		digits, alone := w.User(number), w.User(free) // handles that look like numbers, the first like that of another user
+		digits, alone := w.User(number), w.User(free) // handles that look like numbers; the first is the number of another user
 		for name, want := range map[string]int64{
 			"ann": ann.ID, "@Ann": ann.ID, ent.NodeID("User", ann.ID): ann.ID, "@" + number: digits.ID,
 			strconv.FormatInt(bob.ID, 10): bob.ID, free: alone.ID,

@@ -16,17 +16,18 @@ import (
 	"tideline/feed/internal/text"
 )
 
-// Bounds of what a user is found by.
+// Bounds of the words by which a user is found.
 const (
-	maxWord  = maxSearch // characters of a word that count
-	maxWords = 100       // of a user
+	maxWord  = maxSearch // indexed characters of a word
+	maxWords = 100       // words of a user
 )
 
-// IndexedAs is the value of User.indexed_as once the user is found by this handle and name.
+// IndexedAs returns the value of User.indexed_as for a user who is indexed by this handle and
+// name.
 func IndexedAs(handle, name string) string { return handle + " " + name }
 
-// wordsOf returns the words by whose beginnings a user is found, without those that others
-// begin with.
+// wordsOf returns the words that a search for the user compares. It leaves out a word if another
+// word begins with it.
 func wordsOf(u *ent.User) []string {
 	var words []string
 	for word := range text.Beginnings(text.FoldPhrase(IndexedAs(u.Handle, u.Name))) {
@@ -45,11 +46,11 @@ func wordsOf(u *ent.User) []string {
 	return longest
 }
 
-// KeepNames makes the users be found by the words of their handles and names, and by no others.
+// KeepNames indexes the users by the words of their handles and names, and removes other words.
 // The caller has created or changed the users in tx, or has locked them.
 //
-// Cost: nothing for users who are found so already; for others a look-up by index and up to
-// three statements, for a thousand words at a time.
+// Cost: nothing for users that are already indexed; for others a look-up by index and up to three
+// statements for each thousand words.
 func KeepNames(ctx context.Context, tx *ent.Tx, users ...*ent.User) error {
 	users = slices.DeleteFunc(slices.Clone(users), func(u *ent.User) bool {
 		return u.IndexedAs != nil && *u.IndexedAs == IndexedAs(u.Handle, u.Name)
@@ -100,10 +101,11 @@ func KeepNames(ctx context.Context, tx *ent.Tx, users ...*ent.User) error {
 	return rows.Wrap("note names of users", err)
 }
 
-// IndexNames makes up to n users be found by their handles and names whom a process of an
-// earlier version has created or renamed. It returns how many there were.
+// IndexNames indexes up to n users that were created or renamed without KeepNames. It returns how
+// many there were.
 //
-// Cost: a look-up in an index that is empty most often; else a transaction, which locks the users.
+// Cost: a look-up in an index that is usually empty; otherwise a transaction that locks the
+// users.
 func IndexNames(ctx context.Context, db *ent.Client, n int) (int, error) {
 	ids, err := db.User.Query().Where(func(s *sql.Selector) { s.Where(sql.ExprP(schema.Unindexed)) }).Order(user.ByID()).Limit(n).IDs(ctx)
 	if err != nil || len(ids) == 0 {

@@ -15,7 +15,7 @@ import (
 	"tideline/feed/refusal"
 )
 
-// found returns the names of all users whom a search finds, and how many pages these take.
+// found returns the names of all users that a search finds, and the number of pages.
 func found(w *feedtest.World, query string) (names []string, pages int) {
 	w.Helper()
 	for p := (paging.Page{}); ; pages++ {
@@ -31,8 +31,8 @@ func found(w *feedtest.World, query string) (names []string, pages int) {
 	}
 }
 
-// A search finds a user by the beginning of any word of the handle or the name, whatever the
-// script, the case, the form of the letters, and the collation of the database.
+// A search finds a user by the beginning of any word of the handle or the name, in any script,
+// case, form of the letters, and collation of the database.
 func TestSearch(t *testing.T) {
 	t.Parallel()
 	feedtest.EachIdle(t, func(w *feedtest.World) {
@@ -103,8 +103,8 @@ func TestSearch(t *testing.T) {
 	})
 }
 
-// A user is found by the present handle and name only, and by each way in which they came: also by
-// a process of an earlier version, once a worker has indexed the user.
+// A user is found only by the current handle and name, whichever operation wrote them, including
+// operations without KeepNames once a worker has indexed the user.
 func TestSearchFollowsNames(t *testing.T) {
 	t.Parallel()
 	feedtest.EachIdle(t, func(w *feedtest.World) {
@@ -142,8 +142,8 @@ func TestSearchFollowsNames(t *testing.T) {
 	})
 }
 
-// What few users match is found among many, and so is what more match than an index range reads:
-// then in pages that look at so many users each. No statement reads a table from end to end.
+// A search finds few matches among many users. If more users match than an index range reads,
+// each page examines a fixed number of users. No statement reads a whole table.
 func TestSearchAmongMany(t *testing.T) {
 	t.Parallel()
 	feedtest.EachIdle(t, func(w *feedtest.World) {
@@ -191,7 +191,7 @@ func TestSearchAmongMany(t *testing.T) {
 	})
 }
 
-// planText returns the lines of a plan, and closes it.
+// planText returns the lines of a plan and closes it.
 func planText(t *testing.T, plan *sql.Rows, of string) string {
 	t.Helper()
 	defer plan.Close()

@@ -25,28 +25,29 @@ import (
 	"tideline/queue"
 )
 
-// Viewer says on whose behalf a call is made. The zero Viewer is anonymous.
+// Viewer is the user on whose behalf a call is made. The zero Viewer is anonymous.
 type Viewer struct {
 	ID int64 // the user's id
-	// Session is the session's id, or the negative one of the API key.
+	// Session is the id of the session, or the negative id of the API key.
 	Session int64
-	// Key is the API key by which a server makes the call for the user, or for nobody;
-	// nil without one. It is not changed.
+	// Key is the API key with which a server makes the call for the user or for nobody. It is nil
+	// if the call is made with a session. It must not be changed.
 	Key *apikey.Key
-	// Issued is when an issuer made the token of the call; zero for a session of a log-in.
+	// Issued is when the issuer signed the token of the call. It is zero if the session began
+	// with a log-in.
 	Issued time.Time
 }
 
-// Since is when the viewer's account was made here; that of an import, when it came. It
-// is the beginning of time for an anonymous viewer. It costs nothing.
+// Since returns when the viewer's account was created on this server, or imported. For an
+// anonymous viewer it returns the earliest time that an id can have. It costs nothing.
 func (v Viewer) Since() time.Time { return ids.TimeOf(v.ID) }
 
-// Auth is a fresh session. Only now the server knows its token.
+// Auth is a new session. The server keeps only a hash of the token.
 type Auth struct {
 	Token     string
 	ExpiresAt time.Time
 	User      *ent.User
-	// Restored says that the account was about to be deleted, and is not any more.
+	// Restored says that the account was in the grace period of a deletion and has been restored.
 	Restored bool
 }
 
@@ -57,48 +58,48 @@ const (
 	MaxSessionTTL     = 8760 * time.Hour
 )
 
-// DefaultGrace is the usual SessionsConfig.Grace, and MaxGrace its bound.
+// DefaultGrace is the usual SessionsConfig.Grace. MaxGrace is its upper bound.
 const (
 	DefaultGrace = 30 * 24 * time.Hour
 	MaxGrace     = 8760 * time.Hour
 )
 
-// SessionsConfig configures Sessions. Fields without a default are required.
+// SessionsConfig configures Sessions. Fields are required unless they have a default.
 type SessionsConfig struct {
 	DB        *ent.Client
 	Publisher *live.Publisher // tells open subscriptions that their session has ended
-	Queue     *queue.Queue    // deletes accounts
-	// Visibility gives every verdict again once a user is hidden.
+	Queue     *queue.Queue    // runs the jobs that delete accounts
+	// Visibility reevaluates its verdicts when a user is hidden.
 	Visibility *visibility.Reader
-	// Keys are the API keys that stand for sessions. Defaults to none.
+	// Keys are the API keys that can act for users. Defaults to none.
 	Keys *apikey.Keys
-	// TTL is how long a log-in lasts. Defaults to DefaultSessionTTL.
+	// TTL is how long a session lasts after a log-in. Defaults to DefaultSessionTTL.
 	TTL time.Duration
-	// Grace is how long an account that its user deleted is kept, to be restored by a
-	// log-in; 0: it is not.
+	// Grace is how long a log-in can restore an account after its user has deleted it. With 0 it
+	// cannot be restored.
 	Grace time.Duration
 	// Webhooks records deletions for endpoints of other servers. Defaults to none.
 	Webhooks *webhook.Outbox
-	// Logger defaults to discarding.
+	// Logger defaults to a logger that discards everything.
 	Logger *slog.Logger
 	// Now is the clock. Defaults to time.Now.
 	Now func() time.Time
 }
 
-// Sessions manages log-ins. It is safe for concurrent use.
+// Sessions manages sessions. It is safe for concurrent use.
 type Sessions struct {
 	cfg    SessionsConfig
 	known  knownSessions
 	askers askers
 }
 
-// MaxSessions is how many sessions a user may have. One more ends the oldest.
+// MaxSessions is how many sessions a user may have. A new one beyond that ends the oldest.
 const MaxSessions = 100
 
 // sessionPage is how many sessions one statement deletes.
 const sessionPage = 1000
 
-// NewSessions returns Sessions. It fails when a required field is missing.
+// NewSessions returns Sessions. It fails if a required field is missing.
 func NewSessions(cfg SessionsConfig) (*Sessions, error) {
 	if cfg.DB == nil || cfg.Publisher == nil || cfg.Queue == nil || cfg.Visibility == nil {
 		return nil, errors.New("sessions: DB, Publisher, Queue and Visibility are required")
@@ -113,11 +114,11 @@ func NewSessions(cfg SessionsConfig) (*Sessions, error) {
 	return &Sessions{cfg: cfg}, nil
 }
 
-// now returns UTC, as SQLite compares times as text.
+// now returns UTC, because SQLite compares times as text.
 func (s *Sessions) now() time.Time { return s.cfg.Now().UTC() }
 
-// start adds a session of the user, and reports how many older ones it ended: those beyond
-// MaxSessions. The caller tells of them once it has committed.
+// start adds a session of the user. It ends the sessions beyond MaxSessions and reports how many
+// ended. After the commit, the caller tells other processes about them.
 func (s *Sessions) start(ctx context.Context, table *ent.SessionClient, u *ent.User) (auth *Auth, ended int, err error) {
 	raw := make([]byte, 32)
 	rand.Read(raw)
@@ -147,8 +148,8 @@ func endOldest(ctx context.Context, table *ent.SessionClient, userID int64) (end
 	return deleteSessions(ctx, table, session.UserID(userID), session.IDLTE(newest))
 }
 
-// deleteSessions deletes sessions in pages, and reports how many there were. A statement
-// binds the ids of a page as one value: databases bound the number of values.
+// deleteSessions deletes sessions in pages and returns how many it deleted. A statement binds the
+// ids of a page as one value, because databases limit the number of values.
 func deleteSessions(ctx context.Context, table *ent.SessionClient, where ...predicate.Session) (deleted int, err error) {
 	for {
 		ids, err := table.Query().Where(where...).Limit(sessionPage).IDs(ctx)
@@ -170,12 +171,12 @@ func deleteSessions(ctx context.Context, table *ent.SessionClient, where ...pred
 
 func hashOf(token string) tokenHash { return sha256.Sum256([]byte(token)) }
 
-// Authenticate returns the viewer of the token's session and the time when it ends.
-// Error: Unauthenticated for a token that is unknown, expired or logged out. Beside Run,
-// one that another process logged out may be accepted for a moment, at most five seconds.
+// Authenticate returns the viewer of the token's session and the session's expiry. While Run is
+// running, a session that another process has ended may be accepted for up to five seconds.
+// Error: Unauthenticated for a token that is unknown, expired or logged out.
 //
-// Cost: one look-up by index, in a statement that those share who call at the same time; and
-// none beside Run while the session is in use.
+// Cost: one look-up by index, in a statement shared with concurrent calls. While Run is running,
+// a session in use costs nothing.
 func (s *Sessions) Authenticate(ctx context.Context, token string) (Viewer, time.Time, error) {
 	found, ok, err := s.find(ctx, hashOf(token))
 	if err != nil {
@@ -189,7 +190,7 @@ func (s *Sessions) Authenticate(ctx context.Context, token string) (Viewer, time
 
 var errEnded error = refusal.New(refusal.SessionEnded, "The session has ended. Log in again.")
 
-// find returns the open session of a token; ok is false when there is none.
+// find returns the open session of a token. It returns ok false if there is none.
 func (s *Sessions) find(ctx context.Context, hash tokenHash) (found knownSession, ok bool, err error) {
 	now := s.now()
 	found, ends, ok := s.known.find(hash, now)
@@ -208,12 +209,12 @@ func (s *Sessions) find(ctx context.Context, hash tokenHash) (found knownSession
 	return found, true, nil
 }
 
-// LogOut ends the viewer's session and the subscriptions that it opened, on every
-// process; one that the message does not reach finds out by itself, as Run says. Of a user
-// of an issuer it ends all, as SignOut: one token is not told from another. Errors:
-// Unauthenticated; Forbidden for an API key.
+// LogOut ends the viewer's session and closes its subscriptions on every process. A process that
+// misses the message notices by itself, as described at Run. For a user of an issuer it ends all
+// sessions, as SignOut does, because the tokens share one session. Errors: Unauthenticated;
+// Forbidden for an API key.
 //
-// Cost: one look-up and one deletion by primary key, and one message a process.
+// Cost: one look-up and one deletion by primary key, and one message to each process.
 func (s *Sessions) LogOut(ctx context.Context, v Viewer) error {
 	if v.Key != nil {
 		return refusal.New(refusal.NoSession, "An API key has no session to end; it can be revoked.")
@@ -225,7 +226,7 @@ func (s *Sessions) LogOut(ctx context.Context, v Viewer) error {
 	return err
 }
 
-// end ends a session of the user; found is false when there is none.
+// end ends a session of the user. It returns found false if there is no such session.
 func (s *Sessions) end(ctx context.Context, userID, id int64) (found bool, err error) {
 	row, err := s.cfg.DB.Session.Query().Where(session.ID(id), session.UserID(userID)).Only(ctx)
 	if ent.IsNotFound(err) {
@@ -246,9 +247,9 @@ func (s *Sessions) end(ctx context.Context, userID, id int64) (found bool, err e
 	return true, nil
 }
 
-// SignOut ends all sessions of a user, as LogOut does with one, and has the tokens refused
-// that the user's issuer gave before now; also those of the same second. It returns how
-// many sessions there were. Error: NotFound.
+// SignOut ends all sessions of a user, as LogOut ends one. From then on, it refuses tokens of the
+// user's issuer that were issued before, also in the same second. It returns how many sessions
+// ended. Error: NotFound.
 //
 // Cost: an update by primary key, a deletion by index, and one message to each process.
 func (s *Sessions) SignOut(ctx context.Context, userID int64) (ended int, err error) {
@@ -276,8 +277,8 @@ func (s *Sessions) tell(ctx context.Context, userID, session int64) {
 	s.publish(ctx, userID, live.Event{Kind: live.SessionEnded, Session: session})
 }
 
-// tellSeveral tells every process, by one message, that sessions of a user have ended, or
-// that API keys act for the user no longer.
+// tellSeveral tells every process, with one message, that sessions of a user have ended, or that
+// API keys may no longer act for the user.
 func (s *Sessions) tellSeveral(ctx context.Context, userID int64) {
 	s.known.forgetUser(userID)
 	s.publish(ctx, userID, live.Event{Kind: live.SessionEnded, Author: userID})
@@ -290,11 +291,11 @@ func (s *Sessions) publish(ctx context.Context, userID int64, ended live.Event) 
 	}
 }
 
-// Grant is what a connection was opened with: a session, or the negative id of an API key
-// and the user for whom it acts, 0 for nobody.
+// Grant identifies the credential of a connection. It is either a session, or the negative id of
+// an API key and the id of the user that the key acts for, or 0.
 type Grant struct{ Session, User int64 }
 
-// Grant is what the viewer's connection was opened with.
+// Grant returns the Grant of the viewer's connection.
 func (v Viewer) Grant() Grant {
 	if v.Key == nil {
 		return Grant{Session: v.Session}
@@ -302,9 +303,9 @@ func (v Viewer) Grant() Grant {
 	return Grant{v.Session, v.ID}
 }
 
-// Ended returns those of the grants that are over: sessions that were ended or have expired,
-// API keys that are revoked, and users for whom no key may act any more. It costs one query,
-// and two others for keys.
+// Ended returns the grants that are no longer valid: ended or expired sessions, revoked API keys,
+// and users that no key may act for any longer. It costs one query for sessions, and two more for
+// keys.
 func (s *Sessions) Ended(ctx context.Context, grants []Grant) ([]Grant, error) {
 	var sessions, keys, users []int64
 	for _, g := range grants {
@@ -354,9 +355,9 @@ func mark(set map[int64]bool, ids []int64, sign int64) {
 	}
 }
 
-// Purge deletes the sessions that have expired, and reports how many.
+// Purge deletes expired sessions and returns how many it deleted.
 //
-// Cost: two statements by index for each thousand of them.
+// Cost: two statements by index for each thousand sessions.
 func (s *Sessions) Purge(ctx context.Context) (int, error) {
 	return deleteSessions(ctx, s.cfg.DB.Session, session.ExpiresAtLTE(s.now()))
 }

@@ -13,13 +13,13 @@ import (
 	"tideline/feed/refusal"
 )
 
-// MaxUserAgent is how many characters are kept of what a client says about itself.
+// MaxUserAgent is how many characters of a client's user agent are stored.
 const MaxUserAgent = 200
 
 type userAgentKey struct{}
 
-// WithUserAgent returns a context whose log-ins are made by a client that says this about
-// itself. It keeps MaxUserAgent characters, without control characters.
+// WithUserAgent returns a context that carries the client's user agent for log-ins. It keeps up
+// to MaxUserAgent characters, without control characters.
 func WithUserAgent(ctx context.Context, agent string) context.Context {
 	if agent == "" {
 		return ctx
@@ -39,18 +39,19 @@ func userAgent(ctx context.Context) string {
 	return agent
 }
 
-// Session is a log-in as its user sees it, or all tokens that an issuer gave the user.
+// Session is a session as its user sees it. All tokens that an issuer gave the user are one
+// session.
 type Session struct {
 	ID                   string // global
 	CreatedAt, ExpiresAt time.Time
-	Current              bool    // the call is made with it
-	UserAgent            *string // nil when the client did not say, and for tokens of an issuer
+	Current              bool    // the call is made with this session
+	UserAgent            *string // nil if the client sent none, and for tokens of an issuer
 
 	row int64
 }
 
-// List is a page of the viewer's own sessions that have not ended, newest first; nil for
-// anyone but the owner. A page has at most most entries. Error: BadInput.
+// List returns a page of the viewer's open sessions, newest first. It returns nil unless the
+// viewer is the owner. A page has at most most entries. Error: BadInput.
 //
 // Cost: an index range of the user's sessions.
 func (s *Sessions) List(ctx context.Context, v Viewer, owner int64, p paging.Page, most int) (*paging.Connection[Session], error) {
@@ -86,8 +87,8 @@ func (s *Sessions) List(ctx context.Context, v Viewer, owner int64, p paging.Pag
 
 const sessionKind = "Session"
 
-// End ends one of the viewer's own sessions, as LogOut does. Errors: Unauthenticated;
-// BadInput; NotFound, also for a session of somebody else.
+// End ends one of the viewer's sessions, as LogOut does. Errors: Unauthenticated; BadInput;
+// NotFound, also for a session of another user.
 //
 // Cost: as LogOut.
 func (s *Sessions) End(ctx context.Context, v Viewer, id string) error {
@@ -105,7 +106,7 @@ func (s *Sessions) End(ctx context.Context, v Viewer, id string) error {
 	return err
 }
 
-// LogOutEverywhere is SignOut of the viewer. Error: Unauthenticated.
+// LogOutEverywhere ends all sessions of the viewer, as SignOut does. Error: Unauthenticated.
 func (s *Sessions) LogOutEverywhere(ctx context.Context, v Viewer) (ended int, err error) {
 	if v.ID == 0 {
 		return 0, refusal.ErrSignIn

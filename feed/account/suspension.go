@@ -13,16 +13,15 @@ import (
 	"tideline/feed/refusal"
 )
 
-// never is HiddenUser.due_at of a suspended user who was not about to be deleted.
+// never is HiddenUser.due_at of a suspended user who is not in a grace period.
 var never = time.Date(9999, time.December, 31, 0, 0, 0, 0, time.UTC)
 
 var errSuspended error = refusal.New(refusal.Suspended, "This account is suspended.")
 
-// Suspend hides a user from everybody and ends all sessions, as SignOut, until Unsuspend.
-// A user in the grace period of a deletion is not deleted meanwhile. A user who is
-// suspended already stays so. When there is something to change, allow is called first: in
-// the transaction, with the user's row, which is locked. Errors: NotFound, also for a user
-// who is being deleted; that of allow.
+// Suspend hides a user from everybody until Unsuspend, and ends all sessions, as SignOut does. It
+// stops the grace period of a deletion. Suspending a suspended user changes nothing. Otherwise
+// Suspend first calls allow, in the transaction, with the user's locked row. Errors: NotFound,
+// also for a user whose deletion has begun, and any error of allow.
 //
 // Cost: a short transaction, a job, and one message to each process.
 func (s *Sessions) Suspend(ctx context.Context, id int64, allow func(*ent.Tx, *ent.User) error) (changed bool, err error) {
@@ -60,10 +59,10 @@ func (s *Sessions) Suspend(ctx context.Context, id int64, allow func(*ent.Tx, *e
 	return changed, nil
 }
 
-// Unsuspend ends a suspension: everything is shown again. A user who was in the grace period
-// of a deletion is in it again, until the same time. A user who is not suspended stays as
-// before. Allow is as in Suspend. Errors: NotFound, also for a user who is being deleted;
-// that of allow.
+// Unsuspend ends a suspension and shows the user again. A user who was in the grace period of a
+// deletion returns to it, with the same end. If the user is not suspended, nothing changes.
+// Otherwise Unsuspend first calls allow, as Suspend does. Errors: NotFound, also for a user whose
+// deletion has begun, and any error of allow.
 //
 // Cost: a short transaction, and a job.
 func (s *Sessions) Unsuspend(ctx context.Context, id int64, allow func(*ent.Tx, *ent.User) error) (changed bool, err error) {
@@ -91,8 +90,8 @@ func (s *Sessions) Unsuspend(ctx context.Context, id int64, allow func(*ent.Tx, 
 	return changed && err == nil, err
 }
 
-// lockHidden locks the row of a user, and reads that of HiddenUser, nil for none. Error:
-// NotFound, also when there is no way back from a deletion.
+// lockHidden locks the row of a user and reads the user's row of HiddenUser, nil if there is
+// none. Error: NotFound, also if the deletion of the user has begun.
 func lockHidden(ctx context.Context, tx *ent.Tx, id int64) (*ent.User, *ent.HiddenUser, error) {
 	u, err := tx.User.Query().Where(user.ID(id), rows.ForUpdate).Only(ctx)
 	if ent.IsNotFound(err) {
@@ -111,8 +110,8 @@ func lockHidden(ctx context.Context, tx *ent.Tx, id int64) (*ent.User, *ent.Hidd
 	return u, row, rows.Wrap("find hidden user", err)
 }
 
-// SuspendNew suspends new users whose rows the transaction has written, with hidden set. Nobody
-// has seen them, so there is nobody to tell, and no session to end.
+// SuspendNew suspends new users whose rows the transaction has written with hidden set. Nobody
+// has seen them and they have no sessions, so it tells nobody and ends nothing.
 //
 // Cost: one insert.
 func SuspendNew(ctx context.Context, tx *ent.Tx, ids []int64) error {
@@ -126,8 +125,8 @@ func SuspendNew(ctx context.Context, tx *ent.Tx, ids []int64) error {
 	return rows.Wrap("suspend new users", tx.HiddenUser.CreateBulk(create...).Exec(ctx))
 }
 
-// Leaves reports whether the account of a hidden user is on its way to be deleted, also where
-// a suspension holds that up.
+// Leaves reports whether a hidden user is going to be deleted, even if a suspension delays the
+// deletion.
 func Leaves(row *ent.HiddenUser) bool {
 	return row.State != hiddenuser.StateSUSPENDED || !row.DueAt.Equal(never)
 }

@@ -14,31 +14,31 @@ import (
 	"tideline/feed/internal/rows"
 )
 
-// When thousands of sockets come back at once, each has a session to be looked up, and a
-// statement each is what that costs. So those who wait at the same time share one. This is
-// not a together.Batcher: an asker leaves when its request ends, whoever asks for it, and
-// few askers must not wait for one another.
+// When thousands of sockets reconnect at once, each needs its session. Concurrent look-ups
+// therefore share a statement. This is not a together.Batcher: a caller stops waiting when its
+// own request ends, even though the statement goes on for the others, and a few concurrent
+// callers must not wait for each other.
 const (
-	// askAtOnce is how many statements look sessions up at a time. As long as fewer do,
-	// nobody waits for others; and one that hangs does not hold up everybody.
+	// askAtOnce is how many statements look up sessions concurrently. While fewer are running, no
+	// caller waits for another, and a statement that hangs does not block all callers.
 	askAtOnce = 4
-	// askedTogether is how many sessions one statement looks up.
+	// askedTogether is the most sessions that one statement looks up.
 	askedTogether = 256
-	// askLimit bounds a statement, which goes on when its askers have given up.
+	// askLimit is the timeout of a statement. The statement goes on if its callers have given up.
 	askLimit = 10 * time.Second
 )
 
-// askers are those who wait for a statement. The zero value has none.
+// askers holds the callers that wait for a statement. The zero value is empty.
 type askers struct {
 	mu      sync.Mutex
-	asking  int // statements under way
+	asking  int // running statements
 	waiting []asker
 }
 
-// asker waits for the session of a token, nil when none is open.
+// asker waits for the session of a token. The answer is nil if no session is open.
 type asker struct {
 	token  tokenHash
-	answer chan<- answer // has room for it
+	answer chan<- answer // buffered, for one answer
 }
 
 type answer struct {
@@ -46,8 +46,8 @@ type answer struct {
 	err error
 }
 
-// ask returns the open session of a token, nil when there is none. The statement that
-// finds it begins after the call.
+// ask returns the open session of a token, or nil if there is none. The statement that reads it
+// begins after the call.
 func (s *Sessions) ask(ctx context.Context, token tokenHash) (*ent.Session, error) {
 	done := make(chan answer, 1)
 	a := &s.askers
@@ -69,7 +69,7 @@ func (s *Sessions) ask(ctx context.Context, token tokenHash) (*ent.Session, erro
 	}
 }
 
-// answerAll answers those who wait until nobody does.
+// answerAll answers waiting callers until none is left.
 func (s *Sessions) answerAll(ctx context.Context) {
 	a := &s.askers
 	for {
@@ -88,7 +88,7 @@ func (s *Sessions) answerAll(ctx context.Context) {
 	}
 }
 
-// answer looks up the sessions of some.
+// answer looks up the sessions of a group of callers.
 func (s *Sessions) answer(ctx context.Context, together []asker) {
 	ctx, cancel := context.WithTimeout(ctx, askLimit)
 	defer cancel()
@@ -109,7 +109,7 @@ func (s *Sessions) answer(ctx context.Context, together []asker) {
 	}
 }
 
-// tokenAmong matches the sessions of the tokens. On PostgreSQL the list is one parameter: see
+// tokenAmong matches the sessions of the tokens. On PostgreSQL the list is one parameter, as in
 // rows.Among.
 func tokenAmong(tokens [][]byte) func(*sql.Selector) {
 	return func(q *sql.Selector) {

@@ -13,7 +13,7 @@ import (
 	"tideline/storage/storagetest"
 )
 
-// Those who wait at the same time share a statement, and each gets what it asked for.
+// Concurrent look-ups share a statement, and each gets its own answer.
 func TestSessionsAreLookedUpTogether(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, stores *storage.Stores) {
@@ -39,9 +39,9 @@ func TestSessionsAreLookedUpTogether(t *testing.T) {
 			s.askers.mu.Lock()
 			defer s.askers.mu.Unlock()
 			if s.askers.asking > 0 {
-				return false // the statement has ended, and its goroutine has not
+				return false // the statement has ended, but not its goroutine
 			}
-			s.askers.asking = askAtOnce // as if so many were under way
+			s.askers.asking = askAtOnce // as if that many statements were running
 			return true
 		}, time.Minute, time.Millisecond)
 		gaveUp, giveUp := context.WithCancel(ctx)

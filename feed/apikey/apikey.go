@@ -1,15 +1,15 @@
-// Package apikey manages the keys by which other servers make calls.
+// Package apikey manages the API keys with which other servers make calls.
 //
-// What holds:
+// Invariants:
 //
-//   - The text of a key is shown once, when it is made. What is stored is the hash of its
-//     secret.
-//   - A key that is revoked is refused at once by the process that revokes it, and within
-//     two seconds by all others, whatever becomes of messages.
-//   - No call waits for the note that a key was used.
+//   - The text of a key is shown once, when the key is created. Only the hash of its secret is
+//     stored.
+//   - The process that revokes a key refuses it at once. All others refuse it within two seconds,
+//     even if messages are lost.
+//   - No call waits until the last use of its key is recorded.
 //
-// It knows what a key may do by name alone: package graph decides which scope a call
-// needs, and package moderation asks for Moderate.
+// The package only knows the names of scopes. Package graph decides which scope a call needs, and
+// package moderation checks for Moderate.
 package apikey
 
 import (
@@ -36,41 +36,41 @@ import (
 	"tideline/feed/internal/text"
 	"tideline/feed/paging"
 	"tideline/feed/refusal"
+	"tideline/internal/clock"
 )
 
-// Scope is something that a key may do.
+// Scope is a permission of a key.
 type Scope string
 
 // The scopes, in their order.
 const (
-	Read     Scope = "READ"     // queries and subscriptions, as any user or as nobody
+	Read     Scope = "READ"     // queries and subscriptions, as any user or anonymously
 	Write    Scope = "WRITE"    // mutations as any user, sign-ups and log-ins
-	Import   Scope = "IMPORT"   // the mutations for many
-	Manage   Scope = "KEYS"     // make, list and revoke keys of the same issuer, with no scope that the key lacks
-	Moderate Scope = "MODERATE" // what the role of the user acted for allows, except to give roles
+	Import   Scope = "IMPORT"   // the bulk mutations
+	Manage   Scope = "KEYS"     // create, list and revoke keys of the same issuer, with no scope that the key lacks
+	Moderate Scope = "MODERATE" // everything that the role of the user allows, except to assign roles
 )
 
-// Scopes are all scopes, in their order.
+// Scopes lists all scopes, in their order.
 var Scopes = []Scope{Read, Write, Import, Manage, Moderate}
 
 const (
-	// Prefix begins the text of every key; the number of the key and _ follow, then the
-	// secret.
+	// Prefix begins the text of every key. The number of the key, _ and the secret follow.
 	Prefix = ent.APIKeyPrefix
-	// MaxName bounds the name of a key, in characters.
+	// MaxName is the maximum length of a key's name, in characters.
 	MaxName = 100
-	// MaxIssuer bounds the issuer of a key, in bytes.
+	// MaxIssuer is the maximum length of a key's issuer, in bytes.
 	MaxIssuer = 255
-	// maxKeys bounds the keys that are not revoked.
+	// maxKeys is the maximum number of keys that are not revoked.
 	maxKeys = 1000
-	// trustFor is how long what SQL said of a key and a user is trusted.
+	// trustFor is how long an answer of SQL about a key and a user is trusted.
 	trustFor = 2 * time.Second
-	// maxKnown bounds the pairs of key and user that a process remembers. When there are
-	// more, it forgets them all.
+	// maxKnown bounds the pairs of key and user that a process remembers. When there are more, it
+	// forgets all of them.
 	maxKnown = 20_000
 	// noteEvery is how often the time of the last use is written.
 	noteEvery = time.Minute
-	// noteTimeout bounds the writing.
+	// noteTimeout bounds the write.
 	noteTimeout = 10 * time.Second
 )
 
@@ -80,18 +80,18 @@ var nameField = text.Field{What: "The name", Name: "name", Limit: "nameLength", 
 type Key struct {
 	ID         int64
 	Name       string
-	Issuer     string  // whose ids of users it speaks of, as of a user's issuer
-	Scopes     []Scope // in their order
+	Issuer     string  // external ids in calls with the key are ids at this issuer
+	Scopes     []Scope // in the order of Scopes
 	CreatedAt  time.Time
-	LastUsedAt *time.Time // to the minute; nil: never
-	RevokedAt  *time.Time // nil: it is in force
+	LastUsedAt *time.Time // to the minute; nil if never used
+	RevokedAt  *time.Time // nil if not revoked
 }
 
-// Has reports whether the key may do what the scope says.
+// Has reports whether the key has the scope.
 func (k *Key) Has(s Scope) bool { return slices.Contains(k.Scopes, s) }
 
-// covers refuses a key that cannot do itself what a key of the issuer with the scopes can. An
-// operator, who has no key, is not refused. Error: Forbidden.
+// covers returns an error unless the key has the issuer and all of the scopes. It allows
+// everything to a nil key, which stands for an operator. Error: Forbidden.
 func (k *Key) covers(issuer string, scopes []Scope) error {
 	if k == nil {
 		return nil
@@ -107,11 +107,10 @@ func (k *Key) covers(issuer string, scopes []Scope) error {
 	return nil
 }
 
-// PublicID names the key wherever it is shown: it begins the text of the key.
+// PublicID returns the id of the key in the API. The text of the key begins with it.
 func (k *Key) PublicID() string { return ent.APIKeyID(k.ID) }
 
-// ParseID returns the number of the key that the text names: that of PublicID, or the key
-// itself. Error: NotFound.
+// ParseID returns the number of a key from its PublicID or its text. Error: NotFound.
 func ParseID(text string) (int64, error) {
 	digits, prefixed := strings.CutPrefix(text, Prefix)
 	digits, _, _ = strings.Cut(digits, "_")
@@ -131,9 +130,10 @@ var (
 // Config configures Keys. DB is required.
 type Config struct {
 	DB *ent.Client
-	// MaxPage is the most entries of a page of List. Defaults to paging.DefaultMaxSize.
+	// MaxPage is the maximum number of entries on a page of List. Defaults to
+	// paging.DefaultMaxSize.
 	MaxPage int
-	// Logger defaults to discarding.
+	// Logger defaults to a logger that discards everything.
 	Logger *slog.Logger
 	// Now is the clock. Defaults to time.Now.
 	Now func() time.Time
@@ -145,13 +145,13 @@ type Keys struct {
 
 	mu      sync.Mutex
 	known   map[credentialHash]known
-	revokes int64               // how often known was forgotten because a key was revoked
-	used    map[int64]time.Time // since the last note
+	revokes int64               // counts how often known was cleared because a key was revoked
+	used    map[int64]time.Time // since the last write
 }
 
 type credentialHash = [sha256.Size]byte
 
-// known is what SQL said of a credential.
+// known is the answer of SQL about a credential.
 type known struct {
 	key     *Key
 	user    int64
@@ -175,12 +175,12 @@ func New(cfg Config) (*Keys, error) {
 	return &Keys{cfg: cfg, used: map[int64]time.Time{}}, nil
 }
 
-// now returns UTC, as SQLite compares times as text.
+// now returns UTC, because SQLite compares times as text.
 func (k *Keys) now() time.Time { return k.cfg.Now().UTC() }
 
-// Create makes a key and returns it with its text, which nobody can find out later. By is
-// the key that makes it, nil for an operator. Errors: BadInput; Forbidden for a scope that
-// by lacks, and for another issuer.
+// Create creates a key and returns it with its text, which cannot be read again later. The
+// parameter by is the key that makes the call, nil for an operator. Errors: BadInput; Forbidden
+// for a scope that by lacks, and for another issuer.
 //
 // Cost: a count of the keys and an insert.
 func (k *Keys) Create(ctx context.Context, by *Key, name, issuer string, scopes []Scope) (made *Key, secretText string, err error) {
@@ -230,7 +230,7 @@ func keyOf(row *ent.APIKey) *Key {
 	return k
 }
 
-// List is a page of all keys, also of those that are revoked, newest first. Error: BadInput.
+// List returns a page of all keys, including revoked ones, newest first. Error: BadInput.
 //
 // Cost: an index range.
 func (k *Keys) List(ctx context.Context, p paging.Page) (*paging.Connection[Key], error) {
@@ -256,9 +256,9 @@ func (k *Keys) List(ctx context.Context, p paging.Page) (*paging.Connection[Key]
 	}), nil
 }
 
-// Revoke ends a key for good; to revoke it again changes nothing. Its sockets are closed
-// within seconds. By is the key that revokes it, nil for an operator. Errors: NotFound;
-// Forbidden for a key of another issuer, or with a scope that by lacks.
+// Revoke revokes a key permanently. Its sockets are closed within seconds. Revoking a key again
+// changes nothing. The parameter by is the key that makes the call, nil for an operator. Errors:
+// NotFound; Forbidden for a key of another issuer, or with a scope that by lacks.
 //
 // Cost: two look-ups and an update by primary key.
 func (k *Keys) Revoke(ctx context.Context, by *Key, id int64) (*Key, error) {
@@ -291,7 +291,7 @@ func (k *Keys) get(ctx context.Context, id int64) (*Key, error) {
 	return keyOf(row), nil
 }
 
-// Ended returns those of the keys that are revoked or gone.
+// Ended returns the keys that are revoked or do not exist.
 //
 // Cost: one query.
 func (k *Keys) Ended(ctx context.Context, ids []int64) ([]int64, error) {
@@ -299,22 +299,22 @@ func (k *Keys) Ended(ctx context.Context, ids []int64) ([]int64, error) {
 	return rows.Without(ids, open), rows.Wrap("find API keys", err)
 }
 
-// IsKey reports whether a credential is for Authenticate: it begins as a key does, also when
-// the rest was cut off, so that whoever sent it is told that the key is not valid. Tokens of
-// sessions may begin so by chance. They have 32 random bytes and nothing else, and no key is
-// as short.
+// IsKey reports whether a credential is for Authenticate. A key that was cut off counts as a key,
+// so that its sender is told that the key is not valid. The token of a session may begin with
+// Prefix by chance; it has exactly the length of 32 encoded bytes, and every complete key is
+// longer.
 func IsKey(credential string) bool {
 	key, _, _ := strings.Cut(credential, " ")
 	return strings.HasPrefix(key, Prefix) && len(key) != base64.RawURLEncoding.EncodedLen(32)
 }
 
-// Authenticate returns the key of a credential, and the user for whom it acts, 0 for
-// nobody. A credential is the text of a key, or that and a space and the user: the global
-// id, or external: and the user's id at the key's issuer with % before bytes in
-// hexadecimal, as in a URL. Error: Unauthenticated for a key that is unknown or revoked,
-// or a user that is not there.
+// Authenticate returns the key of a credential and the id of the user that it acts for, or 0. A
+// credential is the text of a key, optionally followed by a space and the user. The user is a
+// global id, or external: and the percent-encoded id of the user at the key's issuer. Error:
+// Unauthenticated for a key that is unknown or revoked, or a user who does not exist or is
+// hidden.
 //
-// Cost: none for a credential that was used within two seconds; else two look-ups by index.
+// Cost: none for a credential that was used within two seconds; otherwise two look-ups by index.
 func (k *Keys) Authenticate(ctx context.Context, credential string) (*Key, int64, error) {
 	now, hash := k.now(), sha256.Sum256([]byte(credential))
 	found, revokes, ok := k.recall(hash, now)
@@ -344,31 +344,26 @@ func (k *Keys) Authenticate(ctx context.Context, credential string) (*Key, int64
 	return found.key, found.user, nil
 }
 
-// Recall returns what Authenticate has found out about a credential within the last two seconds.
-// It does no work beyond a hash.
+// Recall returns the result of Authenticate for a credential that was checked within the last two
+// seconds. It only computes a hash.
 func (k *Keys) Recall(credential string) (key *Key, user int64, ok bool) {
 	found, _, ok := k.recall(sha256.Sum256([]byte(credential)), k.now())
 	return found.key, found.user, ok
 }
 
-// recall finds a credential that may be trusted now. The number is for remembering it.
+// recall returns a remembered credential that can still be trusted. Authenticate compares revokes
+// before it remembers a new one.
 func (k *Keys) recall(hash credentialHash, now time.Time) (found known, revokes int64, ok bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	found, ok = k.known[hash]
-	if ok = ok && within(trustFor, found.checked, now); ok {
+	if ok = ok && clock.Within(trustFor, found.checked, now); ok {
 		k.used[found.key.ID] = now
 	}
 	return found, k.revokes, ok
 }
 
-// within reports whether two moments lie no more apart, by the monotonic clock and by
-// that of the wall: the first stands still while a machine is suspended.
-func within(d time.Duration, a, b time.Time) bool {
-	return b.Sub(a).Abs() <= d && b.Round(0).Sub(a.Round(0)).Abs() <= d
-}
-
-// find returns the key of a text. It compares hashes in constant time.
+// find returns the key with the given text. It compares hashes in constant time.
 func (k *Keys) find(ctx context.Context, token string) (*Key, error) {
 	id, err := ParseID(token)
 	if err != nil {
@@ -389,7 +384,7 @@ func (k *Keys) find(ctx context.Context, token string) (*Key, error) {
 	return keyOf(row), nil
 }
 
-// userOf returns the user whom a key is asked to act for.
+// userOf returns the user that the key is to act for.
 func (k *Keys) userOf(ctx context.Context, key *Key, actAs string) (int64, error) {
 	q := k.cfg.DB.User.Query().Where(user.Hidden(false))
 	if external, ok := strings.CutPrefix(actAs, "external:"); ok {
@@ -412,9 +407,9 @@ func (k *Keys) userOf(ctx context.Context, key *Key, actAs string) (int64, error
 	return id, rows.Wrap("find the user to act for", err)
 }
 
-// Run writes when keys were used last, once a minute, until ctx ends.
+// Run writes the times of last use once a minute until ctx ends.
 //
-// Cost: an update by primary key for each key that was used, a minute.
+// Cost: an update by primary key, once a minute, for each key that was used.
 func (k *Keys) Run(ctx context.Context) error {
 	tick := time.NewTicker(noteEvery)
 	defer tick.Stop()
@@ -429,7 +424,7 @@ func (k *Keys) Run(ctx context.Context) error {
 	}
 }
 
-// noteUse writes when keys were used since the last time. What fails is not tried again.
+// noteUse writes the times of last use since the previous call. It does not retry a failed write.
 func (k *Keys) noteUse(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, noteTimeout)
 	defer cancel()

@@ -18,12 +18,12 @@ import (
 	"tideline/storage/storagetest"
 )
 
-// clock is the time of a world, which stands still.
+// clock is the clock of a World. It stands still.
 type clock struct{ at time.Time }
 
 func (c *clock) now() time.Time { return c.at }
 
-// each runs a test on every engine, in a world whose clock the test moves.
+// each runs a test on every engine, in a World whose clock the test moves.
 func each(t *testing.T, test func(w *feedtest.World, c *clock)) {
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
 		c := &clock{time.Now()}
@@ -75,7 +75,7 @@ func TestKeysActForUsers(t *testing.T) {
 		for i, id := range []string{"7", "a b:c%", "a\x00", "ä"} {
 			made := w.Stores.DB.User.Create().SetID(own.ID + int64(i) + 1).SetHandle("u" + strings.Repeat("x", i)).SetPasswordHash("-").
 				SetIssuer("app").SetExternalID([]byte(id)).SaveX(w.Ctx)
-			for range 2 { // the second is remembered
+			for range 2 { // the second call finds it remembered
 				v, _, err = w.Accounts.Authenticate(w.Ctx, text+" external:"+url.PathEscape(id))
 				require.NoError(w, err)
 				require.Equal(w, made.ID, v.ID)
@@ -105,8 +105,8 @@ func TestKeysActForUsers(t *testing.T) {
 	})
 }
 
-// A key that is revoked is out at once here, and elsewhere within two seconds. A process
-// that asks SQL about its connections is told.
+// A revoked key is refused at once here, and at other processes within two seconds. Ended reports
+// it to a process that checks its connections.
 func TestRevokedKeysAreRefused(t *testing.T) {
 	t.Parallel()
 	each(t, func(w *feedtest.World, c *clock) {
@@ -146,8 +146,8 @@ func TestRevokedKeysAreRefused(t *testing.T) {
 	})
 }
 
-// A key acts no more for a user who is suspended, or about to be deleted: neither in a new
-// call nor on a connection that is open.
+// A key no longer acts for a user who is suspended or in the grace period of a deletion, neither
+// in a new call nor on an open connection.
 func TestKeysDoNotActForHiddenUsers(t *testing.T) {
 	t.Parallel()
 	each(t, func(w *feedtest.World, c *clock) {
@@ -217,7 +217,7 @@ func TestKeysAreListed(t *testing.T) {
 	})
 }
 
-// The last use is written behind the calls, and never goes back.
+// The last use is written after the calls, and never moves back.
 func TestLastUseIsNoted(t *testing.T) {
 	t.Parallel()
 	each(t, func(w *feedtest.World, c *clock) {
@@ -230,7 +230,7 @@ func TestLastUseIsNoted(t *testing.T) {
 		first := *noted()
 		require.WithinDuration(w, c.at, first, time.Millisecond)
 		c.at = c.at.Add(time.Second)
-		use() // by what is remembered
+		use() // found in memory
 		w.Keys.NoteUse(w.Ctx)
 		require.WithinDuration(w, c.at, *noted(), time.Millisecond)
 		later := *noted()
@@ -272,7 +272,7 @@ func TestKeysThatAreNotMade(t *testing.T) {
 	})
 }
 
-// A key revokes those keys alone that it could have made, itself among them.
+// A key can revoke only the keys that it could have created, including itself.
 func TestKeysRevokeWhatTheyCover(t *testing.T) {
 	t.Parallel()
 	each(t, func(w *feedtest.World, _ *clock) {
@@ -305,8 +305,8 @@ func TestKeysRevokeWhatTheyCover(t *testing.T) {
 	})
 }
 
-// What a session's token looks like is never taken for a key, and a key that was cut off is not
-// taken for a session.
+// The token of a session is never mistaken for a key, and a key that was cut off is never
+// mistaken for a session.
 func TestSessionsAreNoKeys(t *testing.T) {
 	for _, token := range []string{"", "tk_" + strings.Repeat("_", 40), "tk_7_" + strings.Repeat("a", 38), strings.Repeat("a", 43), "a.b.c"} {
 		require.False(t, apikey.IsKey(token), token)

@@ -2,5 +2,5 @@ package apikey
 
 import "context"
 
-// NoteUse is what Run does once a minute.
+// NoteUse is the write that Run makes once a minute.
 func (k *Keys) NoteUse(ctx context.Context) { k.noteUse(ctx) }

@@ -1,6 +1,6 @@
-// Package audit compares for operators what is derived with what it is derived from: home
-// timelines in Redis with SQL, counters with the rows that they count, one ranking of a
-// timeline with another. They can have what is wrong made again. What it reads counts as nobody's read: it makes no user active.
+// Package audit lets operators compare derived data with its source: home timelines in Redis with
+// SQL, counters with the rows that they count, and one ranking of a timeline with another. It can
+// rebuild wrong data. Its reads do not count as reads of a user, and make no user active.
 package audit
 
 import (
@@ -40,17 +40,17 @@ type Inspection struct {
 	State     timeline.State // of the inbox
 	Epoch     int64          // changes whenever the inbox is built anew
 	Entries   int            // in the inbox
-	Newest    int64          // its newest post, 0 when it is empty
-	Floor     int64          // it is complete down to this post, 0: to the beginning
+	Newest    int64          // newest post in the inbox, 0 if it is empty
+	Floor     int64          // the inbox is complete down to this post; 0: to the beginning
 	Followees int
 	Merged    []int64 // followees whose outbox is merged at every read
-	AllMerged bool    // reads merge all followees' outboxes, without the inbox; Merged is nil
+	AllMerged bool    // reads merge the outboxes of all followees and use no inbox; Merged is nil
 }
 
-// Inspect looks at a user's home timeline without reading it, which would make
-// the user active. Error: NotFound.
+// Inspect describes a user's home timeline without reading it, because a read makes the user
+// active. Error: NotFound.
 //
-// Cost: three round trips, and three queries by index at most.
+// Cost: three round trips, and at most three queries by index.
 func (a *Audit) Inspect(ctx context.Context, userID int64) (*Inspection, error) {
 	u, err := a.db.User.Get(ctx, userID)
 	if ent.IsNotFound(err) {
@@ -79,8 +79,8 @@ func (a *Audit) Inspect(ctx context.Context, userID int64) (*Inspection, error) 
 	return in, err
 }
 
-// Rebuild builds the user's inbox again from SQL and reports whether it did. Of a
-// user who is away, to whom nothing is pushed, it drops the inbox that may be left.
+// Rebuild rebuilds the user's inbox from SQL and reports whether it did. Nothing is pushed to a
+// user who is away: Rebuild then only drops an inbox that may be left.
 //
 // Cost: as BuildInbox.
 func (a *Audit) Rebuild(ctx context.Context, userID int64) (built bool, err error) {
@@ -94,10 +94,9 @@ func (a *Audit) Rebuild(ctx context.Context, userID int64) (built bool, err erro
 	return true, a.home.BuildInbox(ctx, userID)
 }
 
-// RebuildOutbox builds the user's outbox, and what is known of the latest post, again
-// from SQL.
+// RebuildOutbox rebuilds the user's outbox and latest post id from SQL.
 //
-// Cost: a query of as many posts as an outbox has, two at most, and four round trips.
+// Cost: at most two queries of as many posts as an outbox holds, and four round trips.
 func (a *Audit) RebuildOutbox(ctx context.Context, userID int64) error {
 	if err := a.tl.Drop(ctx, timeline.Outbox(userID)); err != nil {
 		return err
@@ -116,21 +115,21 @@ func (a *Audit) RebuildOutbox(ctx context.Context, userID int64) error {
 	return a.tl.StoreLatest(ctx, known, map[int64]int64{userID: newest[0].ID})
 }
 
-// Difference lists where a feed in Redis differs from SQL.
+// Difference lists the differences between a feed in Redis and SQL.
 type Difference struct {
-	Checked int     // entries of the feed's range in SQL, as far as they were compared
+	Checked int     // posts in SQL, in the compared range
 	Missing []int64 // posts that a read would not show
 	Extra   []int64 // ids in the feed that no read shows
 }
 
-// Verify compares a user's timeline in Redis with SQL, down to the inbox's floor.
-// It reads at most twice as many posts of the timeline as an inbox has; where
-// merged authors fill these, older posts do not count as missing. Posts that are
-// younger than grace, or were hidden since, may still be on their way and do not
-// count either. Without an inbox there is no difference, as SQL serves the reads.
+// Verify compares a user's timeline in Redis with SQL, down to the inbox's floor. It reads at most
+// twice as many posts as an inbox holds. If merged authors fill this range, older posts do not
+// count as missing. Posts that are younger than grace, or were hidden since, do not count either,
+// because they may still be in flight. Without an inbox there is no difference, because SQL serves
+// the reads.
 //
-// Cost: the inbox, and as a first page without one, of twice as many posts as it
-// has; when it has an extra id, a query of that by key.
+// Cost: the inbox, and as a first page without an inbox, of twice as many posts as it holds; if
+// there is an extra id, one query by key.
 func (a *Audit) Verify(ctx context.Context, userID int64, grace time.Duration) (Difference, error) {
 	held, covered, err := a.tl.Page(ctx, timeline.Inbox(userID), timeline.Range{Limit: 2 * a.tl.InboxCap()})
 	if err != nil || covered.State != timeline.Ready {
@@ -147,7 +146,7 @@ func (a *Audit) Verify(ctx context.Context, userID int64, grace time.Duration) (
 		return Difference{}, err
 	}
 	d := Difference{Checked: len(truth)}
-	low := int64(0) // posts that were written between the two reads push others out of the second
+	low := int64(0) // posts written between the two reads push older ones out of the second
 	if len(read) == reach.Limit {
 		low = read[reach.Limit-1].ID
 	}
@@ -161,13 +160,12 @@ func (a *Audit) Verify(ctx context.Context, userID int64, grace time.Duration) (
 	return d, err
 }
 
-// VerifyOutbox compares the user's outbox in Redis with SQL, down to its floor, and the
-// latest post id: a post above that is missing from pages that ask for it first. Posts
-// that are younger than grace do not count. What Redis does not know comes from SQL, and
-// is no difference.
+// VerifyOutbox compares the user's outbox in Redis with SQL, down to its floor, and also the latest
+// post id: a post above that id is missing from pages that check it first. Posts that are younger
+// than grace do not count. Data that Redis does not have comes from SQL, and is no difference.
 //
-// Cost: the outbox, two round trips, and a query of as many posts as it has; when it has
-// an extra id, a query of that by key.
+// Cost: the outbox, two round trips, and a query of as many posts as it holds; if there is an extra
+// id, one query by key.
 func (a *Audit) VerifyOutbox(ctx context.Context, userID int64, grace time.Duration) (d Difference, err error) {
 	reach := timeline.Range{Limit: 2 * a.tl.OutboxCap()}
 	held, covered, err := a.tl.Page(ctx, timeline.Outbox(userID), reach)
@@ -202,13 +200,13 @@ func (a *Audit) VerifyOutbox(ctx context.Context, userID int64, grace time.Durat
 	return d, err
 }
 
-// written reads the user's own posts in SQL, all that an outbox is for.
+// written reads the user's own posts from SQL, all of which belong into an outbox.
 func (a *Audit) written(ctx context.Context, userID int64, r timeline.Range) ([]*ent.Post, error) {
 	return visibility.Fill(ctx, visibility.Direct, userID, r, a.posts.AllBy(userID))
 }
 
-// unshowable returns those of the ids whose post the user may not be shown on the
-// surface; nil when there are none.
+// unshowable returns the ids of posts that the user may not be shown on the surface, or nil if
+// there are none.
 func (a *Audit) unshowable(ctx context.Context, on visibility.Surface, userID int64, posts []int64) (hidden []int64, err error) {
 	visible, err := a.posts.Posts(ctx, on, userID, posts, 0)
 	for i, p := range visible {
@@ -219,8 +217,7 @@ func (a *Audit) unshowable(ctx context.Context, on visibility.Surface, userID in
 	return hidden, err
 }
 
-// Explain says in one sentence why a post is or is not in the viewer's home
-// timeline.
+// Explain says in a sentence why a post is, or is not, in the viewer's home timeline.
 //
 // Cost: some look-ups by index, and a round trip.
 func (a *Audit) Explain(ctx context.Context, viewer, post int64) (string, error) {
@@ -235,7 +232,7 @@ func (a *Audit) Explain(ctx context.Context, viewer, post int64) (string, error)
 }
 
 func (a *Audit) explainShown(ctx context.Context, viewer, author, post int64) (string, error) {
-	merged, listed, err := a.home.MergedFollowees(ctx, viewer) // before the inbox is read: a later list may lack the author, whose post is not yet in the inbox
+	merged, listed, err := a.home.MergedFollowees(ctx, viewer) // before the inbox is read: a later list may lack the author while the inbox does not have the post yet
 	if err != nil {
 		return "", err
 	}

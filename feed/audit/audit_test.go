@@ -84,8 +84,8 @@ func TestVerifyOutboxFindsAndRebuildMends(t *testing.T) {
 	})
 }
 
-// Where the newest posts of merged authors fill the compared part, the older
-// entries of the inbox are not extra, unless nobody may be shown them.
+// If the newest posts of merged authors fill the compared range, older entries of the inbox are not
+// extra, unless nobody may be shown them.
 func TestVerifyBesideManyMergedPosts(t *testing.T) {
 	t.Parallel()
 	feedtest.EachIdle(t, func(w *feedtest.World) {
@@ -106,13 +106,13 @@ func TestVerifyBesideManyMergedPosts(t *testing.T) {
 		require.Equal(w, audit.Difference{Checked: 2 * feedtest.InboxCap}, verify())
 		require.NoError(w, w.Timelines.Add(w.Ctx, timeline.Inbox(ann.ID), 77))
 		require.Equal(w, audit.Difference{Checked: 2 * feedtest.InboxCap, Extra: []int64{77}}, verify())
-		lost := w.History(bob, 1) // no worker pushes it
+		lost := w.History(bob, 1) // no worker pushes them
 		require.Eventually(w, func() bool { return slices.Equal(lost, verify().Missing) }, 30*time.Second, 5*time.Millisecond,
 			"as soon as the outbox is there, so that SQL does not answer")
 	})
 }
 
-// The reads of an audit do not count as reads of a user.
+// The reads of an audit do not count as reads of the user.
 func TestVerifyIsNotCounted(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
@@ -129,7 +129,7 @@ func TestVerifyIsNotCounted(t *testing.T) {
 	})
 }
 
-// Where nobody is pushed, a post that the inbox lacks is not missing.
+// If nothing is pushed, a post that the inbox lacks is not missing.
 func TestAuditOfAlwaysPull(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {

@@ -16,36 +16,36 @@ import (
 	"tideline/feed/internal/rows"
 )
 
-// Counters compares the counters of users and posts with the rows that they count, and
-// repairs those that are wrong. A counter and its rows change in one transaction, so what
-// one statement reads must agree, however many write meanwhile. The same goes for the tags by
-// which posts are found: a version without tags has written and edited posts without them.
-// Counters is safe for concurrent use.
+// Counters compares the counters of users and posts with the rows that they count, and repairs
+// wrong ones. A counter and its rows change in one transaction, so values that one statement reads
+// must agree, however many others write meanwhile. It also compares posts' tags with their texts,
+// because a version without tags wrote and edited posts without them. Counters is safe for
+// concurrent use.
 //
-// It leaves out what nobody is shown any more and keeps no counters: users who are being
-// deleted, with their posts, and deleted posts whose likes are still to go.
+// It leaves out rows that nobody is shown and that have no counters: users who are being deleted,
+// with their posts, and deleted posts whose likes are not deleted yet.
 type Counters struct{ db *ent.Client }
 
 // NewCounters returns the Counters of the database.
 func NewCounters(db *ent.Client) *Counters { return &Counters{db} }
 
-// Counter is a counter that is wrong.
+// Counter is a wrong counter.
 type Counter struct {
 	ID          int64  // of the user or the post
-	Column      string // such as follower_count
+	Column      string // for example follower_count
 	Has, Should int64
 }
 
-// Recounted is a page of rows whose counters were compared.
+// Recounted is the result of comparing a page of rows.
 type Recounted struct {
 	Wrong []Counter
-	Rows  int   // how many were compared; 0 after the last page
+	Rows  int   // number of rows compared; 0 after the last page
 	Last  int64 // the largest of their ids
-	// Mistagged is how many posts are found by other tags than those of their texts, or were.
+	// Mistagged is how many posts have, or before a repair had, other tags than their texts.
 	Mistagged int
 }
 
-// Count returns how many users and posts there are.
+// Count returns the number of users and posts.
 //
 // Cost: it counts all of them, so it is for operators and not for requests.
 func (c *Counters) Count(ctx context.Context) (int, error) {
@@ -57,21 +57,20 @@ func (c *Counters) Count(ctx context.Context) (int, error) {
 	return users + posts, rows.Wrap("count posts", err)
 }
 
-// Users compares the counters of up to n users above the id after, in the order of ids.
-// With repair, each user with a wrong counter is locked and recounted; Wrong then has what
-// was still wrong, and has been set.
+// Users compares the counters of up to n users with ids above after, in the order of ids. With
+// repair, it locks each user with a wrong counter and recounts. Wrong then has the counters that
+// were still wrong, and have been corrected.
 //
-// Cost: one statement without locks, which counts the follows and posts of the n users by
-// index. A repair is a short transaction for each user.
+// Cost: one statement without locks, which counts the follows and posts of the n users by index. A
+// repair is a short transaction for each user.
 func (c *Counters) Users(ctx context.Context, after int64, n int, repair bool) (Recounted, error) {
 	return c.page(ctx, users, after, n, repair)
 }
 
-// Posts is Users for posts, whose likes are counted, and whose tags are compared with their
-// texts.
+// Posts is Users for posts: it counts their likes, and compares their tags with their texts.
 //
-// Cost: as Users; the tags cost a statement more, and their repair a short transaction, which
-// locks the posts that are mistagged.
+// Cost: as Users. The tags cost one statement more, and their repair a short transaction that locks
+// the mistagged posts.
 func (c *Counters) Posts(ctx context.Context, after int64, n int, repair bool) (Recounted, error) {
 	page, err := c.page(ctx, posts, after, n, repair)
 	if err == nil && page.Rows > 0 {
@@ -80,18 +79,18 @@ func (c *Counters) Posts(ctx context.Context, after int64, n int, repair bool) (
 	return page, err
 }
 
-// counted is a table t with counters.
+// counted describes a table with counters. Its SQL alias is t.
 type counted struct {
 	table, where string
 	counters     []counter
 	lock         func(ctx context.Context, tx *ent.Tx, id int64) error
 }
 
-// counter is a column with the sub-select of its value.
+// counter is a column, with the sub-select of its correct value.
 type counter struct {
 	column, should string
-	has            string // "" for the column itself
-	// atLeast says that a larger value does no harm.
+	has            string // expression of the present value; "" for the column itself
+	// atLeast means that a larger value does no harm.
 	atLeast bool
 }
 
@@ -144,7 +143,7 @@ func (c *Counters) page(ctx context.Context, of counted, after int64, n int, rep
 	return found, nil
 }
 
-// compare is one statement, which sees the table and what it counts at one moment.
+// compare runs one statement, which sees the table and the rows that it counts at one moment.
 func (of counted) compare(ctx context.Context, query func(context.Context, string, ...any) (*sql.Rows, error), which, order string, args ...any) (r Recounted, err error) {
 	columns := []string{"t.id"}
 	for _, counter := range of.counters {
@@ -174,10 +173,10 @@ func (of counted) compare(ctx context.Context, query func(context.Context, strin
 	return r, rows.Wrap("count what "+of.table+" have", errors.Join(found.Err(), found.Close()))
 }
 
-// repair corrects the wrong counters of a row. Its columns change under the lock alone. The
-// statement that counts must begin after the lock was had, to see what was committed until
-// then. What is appended to deltas meanwhile is not lost, for the column is changed by as much
-// as it was wrong.
+// repair corrects the wrong counters of a row. The counters' columns change only under the row's
+// lock. The counting statement must begin after the lock is held, to see everything that was
+// committed until then. Each column is changed by its error, so that deltas that are appended
+// meanwhile are not lost.
 func (c *Counters) repair(ctx context.Context, of counted, id int64) ([]Counter, error) {
 	var wrong []Counter
 	err := rows.InTx(ctx, c.db, func(tx *ent.Tx) error {

@@ -39,7 +39,7 @@ func recount(w *feedtest.World, n int, repair bool) (wrong []audit.Counter, comp
 	return wrong, compared
 }
 
-// Each counter that is wrong is found and set, and no other is told.
+// Every wrong counter is found and corrected, and no other is reported.
 func TestCounters(t *testing.T) {
 	t.Parallel()
 	feedtest.EachIdle(t, func(w *feedtest.World) {
@@ -94,7 +94,7 @@ func TestCounters(t *testing.T) {
 		require.NoError(w, w.Stores.DB.User.UpdateOneID(ann.ID).SetLastPostID(last+1).Exec(w.Ctx))
 		require.Empty(w, all(), "readers look for what is not there, and that is all")
 
-		// Several of a user, and users of several pages, at once.
+		// Several counters of one user, and users on several pages, at once.
 		_, err = w.Stores.SQL.ExecContext(w.Ctx, "UPDATE users SET follower_count = 9, post_count = 9")
 		require.NoError(w, err)
 		repaired, _ := recount(w, 1, true)
@@ -103,7 +103,7 @@ func TestCounters(t *testing.T) {
 	})
 }
 
-// What is on its way to be deleted has no counters any more.
+// Users and posts that are being deleted have no counters.
 func TestCountersOfWhatIsBeingDeleted(t *testing.T) {
 	t.Parallel()
 	feedtest.EachIdle(t, func(w *feedtest.World) {
@@ -131,8 +131,8 @@ func TestCountersOfWhatIsBeingDeleted(t *testing.T) {
 	})
 }
 
-// While others write, no counter is told wrong that is right, and a repair loses none of
-// their changes.
+// While others write, no correct counter is reported as wrong, and a repair loses none of their
+// changes.
 func TestCountersUnderLoad(t *testing.T) {
 	t.Parallel()
 	feedtest.EachIdle(t, func(w *feedtest.World) {
@@ -178,7 +178,7 @@ func TestCountersUnderLoad(t *testing.T) {
 		}
 		done := make(chan struct{})
 		go func() { writers.Wait(); close(done) }()
-		defer func() { <-done }() // also when the test fails
+		defer func() { <-done }() // also if the test fails
 		for first := true; ; first = false {
 			wrong, _ := recount(w, 3, false)
 			require.Empty(w, wrong)

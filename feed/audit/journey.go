@@ -10,17 +10,17 @@ import (
 	"tideline/feed/refusal"
 )
 
-// Journey is what became of a post, without the post.
+// Journey describes what happened to a post, without its content.
 type Journey struct {
 	Post, Author int64
 	Created      time.Time
 	Visibility   string
-	// Receipt is that of the fan-out; nil before it has begun.
+	// Receipt is the receipt of the fan-out, or nil before the fan-out has begun.
 	Receipt *ent.Delivery
 }
 
-// Journey tells what became of a post after it was written. Error: NotFound, also for one
-// that was deleted.
+// Journey returns what happened to a post after it was written. Error: NotFound, also for a deleted
+// post.
 //
 // Cost: two look-ups by primary key.
 func (a *Audit) Journey(ctx context.Context, post int64) (*Journey, error) {

@@ -11,18 +11,18 @@ import (
 	"tideline/timeline"
 )
 
-// Score is what a ranking makes of a post for a viewer, with its reasons.
+// Score is a ranking's score of a post for a viewer, with the reasons.
 type Score struct {
 	Ranking    string `json:"ranking"`
 	Expression string `json:"expression"`
 	ranking.Scored
 }
 
-// Scores says what the ranking of the name makes of a post in the viewer's home timeline now,
-// all of them without a name. It is empty for a post that the viewer is not shown there.
-// Error: BadInput, for a name that there is not.
+// Scores returns the scores of a post in the viewer's home timeline now, by the named ranking, or
+// by all rankings if name is empty. The result is empty for a post that the viewer is not shown
+// there. Error: BadInput, for an unknown name.
 //
-// Cost: one query by primary key, and for each ranking as Ranking.Scores of one post.
+// Cost: one query by primary key, and for each ranking the cost of Ranking.Scores for one post.
 func (a *Audit) Scores(ctx context.Context, viewer, post int64, name string) ([]Score, error) {
 	rankings := a.home.Rankings()
 	names := rankings.Names()
@@ -54,24 +54,23 @@ func (a *Audit) Scores(ctx context.Context, viewer, post int64, name string) ([]
 
 func (a *Audit) source() ranking.Source { return ranking.Source{DB: a.db, Posts: a.posts} }
 
-// Replay is a home timeline in the order of a ranking, and in that of another one, against
-// which it is compared.
+// Replay compares the orders of a home timeline by two rankings.
 type Replay struct {
-	Rank, Against string     // their names
+	Rank, Against string     // names of the rankings
 	Posts         []Replayed // in the order of Rank
 }
 
-// Replayed is where the two rankings have a post. Positions count from 1.
+// Replayed is a post with its positions, counted from 1, and scores in the two rankings.
 type Replayed struct {
 	Post                *ent.Post
 	At, AtAgainst       int
 	Score, ScoreAgainst float64
 }
 
-// Replay orders by two rankings the posts that timeline(order: RANKED) orders for the user
-// now. Error: BadInput, for a name that there is not.
+// Replay orders, by two rankings, the posts that timeline(order: RANKED) orders for the user now.
+// Error: BadInput, for an unknown name.
 //
-// Cost: as the first page of a ranked timeline, and as Ranking.Scores once more.
+// Cost: as the first page of a ranked timeline, and Ranking.Scores once more.
 func (a *Audit) Replay(ctx context.Context, user int64, rank, against string) (*Replay, error) {
 	by, err := a.home.Rankings().Named(rank)
 	if err != nil {
@@ -110,16 +109,16 @@ func (a *Audit) Replay(ctx context.Context, user int64, rank, against string) (*
 	return r, nil
 }
 
-// sortBy orders posts as a ranked timeline does: of equal scores the newer post comes first.
+// sortBy orders posts like a ranked timeline: of two posts with equal scores the newer comes first.
 func sortBy(posts []Replayed, score func(Replayed) float64) {
 	slices.SortFunc(posts, func(a, b Replayed) int {
 		return cmp.Or(cmp.Compare(score(b), score(a)), cmp.Compare(b.Post.ID, a.Post.ID))
 	})
 }
 
-// Tau is Kendall's rank correlation of the two orders: 1 when they are the same, -1 when one
-// is the other backwards, 0 when as many pairs of posts agree as do not. It is 1 for fewer
-// than two posts.
+// Tau returns Kendall's rank correlation of the two orders: 1 if they are equal, -1 if one is the
+// reverse of the other, and 0 if as many pairs of posts agree as disagree. It is 1 for fewer than
+// two posts.
 func (r *Replay) Tau() float64 {
 	pairs, turned := 0, 0
 	for i, above := range r.Posts {
@@ -136,7 +135,7 @@ func (r *Replay) Tau() float64 {
 	return 1 - 2*float64(turned)/float64(pairs)
 }
 
-// Shared is how many posts are among the first n of both orders.
+// Shared returns how many posts are among the first n of both orders.
 func (r *Replay) Shared(n int) (shared int) {
 	for _, p := range r.Posts[:min(n, len(r.Posts))] {
 		if p.AtAgainst <= n {

@@ -20,15 +20,15 @@ import (
 	"tideline/storage/storagetest"
 )
 
-// ranked runs the test on every engine in a world that has rankings beside hot.
+// ranked runs the test on every engine, with a fixture that has rankings in addition to hot.
 func ranked(t *testing.T, rankings map[string]string, test func(w *feedtest.World)) {
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
 		test(feedtest.Idle(t, s, feedtest.Options{Policy: home.Policy{Rankings: rankings}}))
 	})
 }
 
-// What a ranking makes of a post is told with each signal that its expression has, and no
-// other, and the expression over them gives the score.
+// Scores reports exactly the signals of a ranking's expression, and the expression over them gives
+// the score.
 func TestScores(t *testing.T) {
 	t.Parallel()
 	near := "log10(max(likes, 1)) + 2 * affinity + data.price - age / 3600 + own"
@@ -85,8 +85,8 @@ func TestScores(t *testing.T) {
 	})
 }
 
-// A replay has both orders as pages of them have them, of the same posts; it makes nobody
-// active, and no read counts.
+// A replay shows both orders as pages show them, for the same posts. It makes nobody active, and
+// does not count as a read.
 func TestReplayIsWhatPagesShow(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
@@ -158,7 +158,7 @@ func TestReplayIsWhatPagesShow(t *testing.T) {
 	})
 }
 
-// A replay is of as many of the newest posts as a ranked timeline has.
+// A replay covers as many of the newest posts as a ranked timeline.
 func TestReplayOfLongTimeline(t *testing.T) {
 	t.Parallel()
 	ranked(t, map[string]string{"own": "own"}, func(w *feedtest.World) {
@@ -181,12 +181,12 @@ func TestTau(t *testing.T) {
 	for _, c := range []struct {
 		against []int
 		tau     float64
-		shared  int // of the first two
+		shared  int // among the first two
 	}{
 		{[]int{1, 2, 3, 4}, 1, 2},
 		{[]int{2, 1, 3, 4}, 2.0 / 3, 2},
 		{[]int{3, 2, 1}, -1, 1},
-		{[]int{2, 4, 1, 3}, 0, 1}, // three of six pairs are turned
+		{[]int{2, 4, 1, 3}, 0, 1}, // three of six pairs are reversed
 		{[]int{1}, 1, 1},
 	} {
 		r := audit.Replay{}

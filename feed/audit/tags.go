@@ -13,8 +13,8 @@ import (
 	"tideline/feed/tag"
 )
 
-// tags compares the tags by which the posts above one id, up to another, are found with their
-// texts. It returns how many posts differ; with repair, how many differed and are set.
+// tags compares the stored tags of posts with their texts, for posts with ids above after and up to
+// last. It returns how many posts differ; with repair, how many differed and were corrected.
 func (c *Counters) tags(ctx context.Context, after, last int64, repair bool) (int, error) {
 	found, err := c.db.QueryContext(ctx, "SELECT p.id, p.text, coalesce((SELECT string_agg(t.tag, ' ') FROM post_tags t WHERE t.post_id = p.id), '')"+
 		" FROM posts p WHERE p.id > $1 AND p.id <= $2", after, last)
@@ -44,7 +44,7 @@ func (c *Counters) tags(ctx context.Context, after, last int64, repair bool) (in
 		return n, nil
 	}
 	err = rows.InTx(ctx, c.db, func(tx *ent.Tx) error {
-		// Texts and tags change under the lock alone, so they are read anew.
+		// Texts and tags change only under the lock, so they are read again.
 		locked, err := tx.Post.Query().Where(rows.Among(post.FieldID, mistagged), rows.ForUpdate).Order(ent.Asc(post.FieldID)).All(ctx)
 		if err != nil {
 			return fmt.Errorf("lock posts: %w", err)

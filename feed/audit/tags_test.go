@@ -12,8 +12,8 @@ import (
 	"tideline/feed/paging"
 )
 
-// Posts that a version without tags wrote and edited are found by their tags after a repair, in
-// pages, and a second one changes nothing.
+// A repair, in pages, makes posts that a version without tags wrote and edited findable by their
+// tags. A second repair changes nothing.
 func TestTagsOfEarlierPosts(t *testing.T) {
 	t.Parallel()
 	feedtest.EachIdle(t, func(w *feedtest.World) {

@@ -18,12 +18,12 @@ import (
 
 const benchUsers = 50_000
 
-// BenchmarkRows measures rows a second on PostgreSQL, beside no workers. The floor inserts
-// rows with two users, by one statement a thousand: without a look at what is there,
-// without locks, counters and jobs.
+// BenchmarkRows measures rows a second on PostgreSQL, without workers. The floor is the rate of
+// inserts alone: rows with two users, a thousand a statement, without reads, locks, counters and
+// jobs.
 func BenchmarkRows(b *testing.B) {
 	s := storagetest.Real(b)
-	s.DB = ent.NewClient(ent.Driver(s.Driver)) // without the count of statements that tests have
+	s.DB = ent.NewClient(ent.Driver(s.Driver)) // without the tests' count of statements
 	w := feedtest.New(b, s, feedtest.Options{})
 	random := rand.New(rand.NewPCG(1, 2))
 	const perOp = bulk.MaxRows
@@ -84,7 +84,7 @@ func BenchmarkRows(b *testing.B) {
 	b.Run("floor", func(b *testing.B) {
 		n := 0
 		for b.Loop() {
-			list := make([][]any, 1000) // of a transaction
+			list := make([][]any, 1000) // rows of one transaction
 			for i := range list {
 				list[i] = []any{ids[random.IntN(len(ids))], ids[random.IntN(len(ids))], fmt.Sprintf("Post %d of many, which says little", n)}
 				n++

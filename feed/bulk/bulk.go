@@ -1,18 +1,18 @@
-// Package bulk takes many rows of one kind at once from another server. They are users,
-// follows, blocks, posts or likes that are to be as the rows say.
+// Package bulk accepts many rows of one kind from another server in one call: users, follows,
+// blocks, posts or likes.
 //
-// What holds:
+// Invariants:
 //
-//   - A row is named by ids of the server that sends it, and may come any number of times:
-//     what is so already stays so.
-//   - Each row has a result, in order. A row that is refused does not stop the others.
-//   - Rows are written in transactions of many, by few statements each, together with the
-//     job that has the feeds agree with them. Nothing is told before it commits.
-//   - The sender decides: no approval of followers is asked for.
-//   - Rows about suspended users are taken, and hidden like the users. Of users who are on the
-//     way to be deleted only blocks are taken.
+//   - A row is named by ids of the server that sends it. It may arrive any number of times:
+//     a repetition changes nothing.
+//   - Each row has a result, in order. A refused row does not stop the others.
+//   - Rows are written in transactions of many rows, by few statements each, together with
+//     the job that brings the feeds in line. Nobody is notified before the commit.
+//   - The sender decides: followers need no approval.
+//   - Rows about suspended users are accepted, and hidden like the users. About users who
+//     are being deleted, or will be, only blocks are accepted.
 //
-// It takes rows from whoever calls it: package graph asks for an API key with the scope.
+// The package does not check permissions: package graph asks for an API key with the scope.
 package bulk
 
 import (
@@ -47,16 +47,16 @@ import (
 )
 
 const (
-	// MaxRows is how many rows one call may have.
+	// MaxRows is the largest number of rows of one call.
 	MaxRows = 2000
-	// perTx is how many of them one transaction writes.
+	// perTx is the largest number of rows that one transaction writes.
 	perTx = 1000
 )
 
-// Status says what became of a row.
+// Status is the outcome of a row.
 type Status string
 
-// What becomes of a row.
+// The outcomes.
 const (
 	Created   Status = "CREATED"
 	Updated   Status = "UPDATED"
@@ -65,18 +65,18 @@ const (
 	Deleted   Status = "DELETED"
 )
 
-// Result is what became of one row.
+// Result is the result of one row.
 type Result struct {
 	Status Status
-	// User and Post are the id of the user, or of the post, that the row is, if it was not
+	// User and Post are the id of the user, or of the post, that the row describes, unless it was
 	// refused.
 	User, Post int64
-	suspend    bool // the user, who was there already, is to be suspended
-	// Err says why a row was refused: a refusal.
+	suspend    bool // the user exists and is to be suspended
+	// Err is the refusal of a refused row.
 	Err error
 }
 
-// Code is the code of a row that was refused, else nil.
+// Code returns the code of the refusal, or nil if the row was not refused.
 func (r *Result) Code() *string {
 	if r.Err == nil {
 		return nil
@@ -85,7 +85,7 @@ func (r *Result) Code() *string {
 	return &code
 }
 
-// Reason is the name of the reason of a row that was refused, else nil.
+// Reason returns the name of the refusal's reason, or nil if the row was not refused.
 func (r *Result) Reason() *string {
 	var no *refusal.Error
 	if !errors.As(r.Err, &no) {
@@ -94,7 +94,7 @@ func (r *Result) Reason() *string {
 	return &no.Reason.Name
 }
 
-// Message says in words why a row was refused; nil when it was not.
+// Message returns the message of the refusal, or nil if the row was not refused.
 func (r *Result) Message() *string {
 	if r.Err == nil {
 		return nil
@@ -103,7 +103,7 @@ func (r *Result) Message() *string {
 	return &message
 }
 
-// NodeID is the global id of what the row is about, nil where there is none.
+// NodeID returns the global id of the user or post of the row, or nil if there is none.
 func (r *Result) NodeID() *string {
 	var id string
 	switch {
@@ -131,7 +131,7 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Bulk takes many rows. It is safe for concurrent use.
+// Bulk writes many rows in one call. It is safe for concurrent use.
 type Bulk struct{ cfg Config }
 
 // New returns a Bulk. It fails when a required field is missing.
@@ -145,12 +145,12 @@ func New(cfg Config) (*Bulk, error) {
 	return &Bulk{cfg}, nil
 }
 
-// attempts is how often a transaction is tried that meets a row which another one writes
-// at the same time, or waits with others in a circle.
+// attempts is how often a transaction is tried that meets a row which another transaction writes at
+// the same time, or that ends in a deadlock.
 const attempts = 5
 
-// take has write write the rows in transactions. It tries one again that another has come
-// before.
+// take calls write for the rows in transactions of perTx rows. It repeats a transaction if another
+// one was faster.
 func take[T any](ctx context.Context, b *Bulk, list []T, write func(ctx context.Context, tx *ent.Tx, list []T, results []*Result) error) ([]*Result, error) {
 	if len(list) > MaxRows {
 		return nil, refusal.New(refusal.TooMany, "At most %d rows at a time, not %d.", MaxRows, len(list)).Beyond("rows", MaxRows, len(list))
@@ -178,9 +178,8 @@ func take[T any](ctx context.Context, b *Bulk, list []T, write func(ctx context.
 	return results, nil
 }
 
-// byIndex has all look-ups of the transaction use indexes. For a thousand keys
-// PostgreSQL takes the scan of a table of some 100,000 rows for cheaper, which is ten
-// times dearer where the index is in memory.
+// byIndex makes all look-ups of the transaction use indexes. For a thousand keys PostgreSQL prefers
+// to scan a table of some 100,000 rows, which is ten times as expensive if the index is in memory.
 func (b *Bulk) byIndex(ctx context.Context, tx *ent.Tx) error {
 	if b.cfg.Dialect != dialect.Postgres {
 		return nil
@@ -189,10 +188,10 @@ func (b *Bulk) byIndex(ctx context.Context, tx *ent.Tx) error {
 	return rows.Wrap("set how statements are planned", err)
 }
 
-// refused is the result of a row that is refused.
+// refused returns the result of a refused row.
 func refused(err error) *Result { return &Result{Status: Refused, Err: err} }
 
-// checkID refuses what cannot be the id of something at another server.
+// checkID refuses a text that cannot be an id at another server.
 func checkID(id string) error {
 	if id == "" || len(id) > identity.MaxExternalID {
 		return refusal.New(refusal.TooLong, "An external id has 1 to %d bytes.", identity.MaxExternalID).In("externalId")
@@ -200,22 +199,21 @@ func checkID(id string) error {
 	return nil
 }
 
-// knownUser is a user of the issuer, with the state of HiddenUser; "" for one who is not hidden.
+// knownUser is a user of the issuer, with the state of HiddenUser, or "" if the user is not hidden.
 type knownUser struct {
 	ent.User
 	state hiddenuser.State
 }
 
-// presentUsersOf is usersOf without hidden users, except those in one of the states. What a
-// row says of a suspended user stays hidden as the user does, and is there after the
-// suspension.
+// presentUsersOf is usersOf without hidden users, except users in one of the states. What a row
+// adds to a suspended user stays hidden with the user, and appears after the suspension.
 func (b *Bulk) presentUsersOf(ctx context.Context, tx *ent.Tx, issuer string, externalIDs []string, states ...hiddenuser.State) (map[string]*knownUser, error) {
 	found, err := b.usersOf(ctx, tx, issuer, externalIDs)
 	maps.DeleteFunc(found, func(_ string, u *knownUser) bool { return u.state != "" && !slices.Contains(states, u.state) })
 	return found, err
 }
 
-// usersOf returns the users who have the ids at the issuer, by these.
+// usersOf returns the users with the external ids at the issuer, by external id.
 func (b *Bulk) usersOf(ctx context.Context, tx *ent.Tx, issuer string, externalIDs []string) (map[string]*knownUser, error) {
 	byID := make(map[string]*knownUser, len(externalIDs))
 	err := b.named(ctx, tx, "SELECT t.external_id, t.id, t.handle, t.name, t.bio, t.default_visibility, t.approves_followers, t.password_hash, coalesce(h.state, ''), t.avatar_url, t.links, coalesce(d.data, '"+ent.NoData+"') FROM ", "users", " LEFT JOIN user_data d ON d.user_id = t.id LEFT JOIN hidden_users h ON h.id = t.id",
@@ -228,10 +226,9 @@ func (b *Bulk) usersOf(ctx context.Context, tx *ent.Tx, issuer string, externalI
 	return byID, rows.Wrap("find users", err)
 }
 
-// named calls scan with the rows t of a table that have one of the external ids at the
-// issuer. All ids are one parameter, as those of rows.Among. Each is looked up by index:
-// for a thousand at once PostgreSQL takes a scan of the table for cheaper, or of all that
-// the issuer has, as long as it has not counted them.
+// named calls scan for each row t of the table that has one of the external ids at the issuer. All
+// ids are one parameter, as in rows.Among. Each is looked up by index: for a thousand ids
+// PostgreSQL may prefer to scan the table, or all rows of the issuer, until it has statistics.
 func (b *Bulk) named(ctx context.Context, tx *ent.Tx, selectFrom, table, join, issuer string, externalIDs []string, scan func(row *sql.Rows) error) error {
 	slices.Sort(externalIDs)
 	externalIDs = slices.Compact(externalIDs)
@@ -260,14 +257,14 @@ func (b *Bulk) named(ctx context.Context, tx *ent.Tx, selectFrom, table, join, i
 	return found.Err()
 }
 
-// lock locks the users, in the order in which all lock them.
+// lock locks the users in the order of ids, as every transaction does.
 func lock(ctx context.Context, tx *ent.Tx, users []int64) error {
 	_, err := tx.User.Query().Where(rows.Among(user.FieldID, users)).Order(user.ByID()).Modify(rows.ForUpdate).Select(user.FieldID).Ints(ctx)
 	return rows.Wrap("lock users", err)
 }
 
-// table makes a table r of one parameter, $1: a JSON array of objects. A column is a name
-// and a type of PostgreSQL.
+// table returns a table r that is made of one parameter, $1, a JSON array of objects. A column is a
+// name and a PostgreSQL type.
 func (b *Bulk) table(columns ...string) string {
 	if b.cfg.Dialect == dialect.Postgres {
 		return "json_to_recordset(CAST($1 AS json)) AS r(" + strings.Join(columns, ", ") + ")"
@@ -289,8 +286,7 @@ func exec(ctx context.Context, tx *ent.Tx, statement string, list any, others ..
 	return err
 }
 
-// relate inserts pairs into a table of relations, in their order: lists of followers are
-// by it.
+// relate inserts pairs into a table of relations, in their order, which lists of followers keep.
 func (b *Bulk) relate(ctx context.Context, tx *ent.Tx, table, from, to string, pairs []pair) error {
 	now := "$2"
 	if b.cfg.Dialect == dialect.Postgres {
@@ -301,7 +297,7 @@ func (b *Bulk) relate(ctx context.Context, tx *ent.Tx, table, from, to string, p
 	return rows.Wrap("create "+table, err)
 }
 
-// unhex is the SQL of the bytes that a column of a table has in hexadecimal digits.
+// unhex returns the SQL expression that decodes a column of hexadecimal digits into bytes.
 func (b *Bulk) unhex(column string) string {
 	if b.cfg.Dialect == dialect.Postgres {
 		return "decode(" + column + ", 'hex')"
@@ -309,8 +305,8 @@ func (b *Bulk) unhex(column string) string {
 	return "unhex(" + column + ")"
 }
 
-// stale has the inboxes of the users read anew, and the users told: by a job of the
-// transaction, and as soon as it has committed.
+// stale invalidates the inboxes of the users and notifies the users. It does so right after the
+// commit, and a job of the transaction does it again.
 func (b *Bulk) stale(ctx context.Context, tx *ent.Tx, users []int64) error {
 	if len(users) == 0 {
 		return nil
@@ -327,8 +323,8 @@ func (b *Bulk) stale(ctx context.Context, tx *ent.Tx, users []int64) error {
 	return nil
 }
 
-// onCommit has feeds dropped once the transaction has committed, so that the next reads
-// find what was written. If that fails, the job of the transaction does it.
+// onCommit calls drop once the transaction has committed, so that the next reads find what was
+// written. If drop fails, the job of the transaction makes up for it.
 func (b *Bulk) onCommit(tx *ent.Tx, drop func(ctx context.Context) error) {
 	tx.OnCommit(func(next ent.Committer) ent.Committer {
 		return ent.CommitFunc(func(ctx context.Context, tx *ent.Tx) error {
@@ -343,7 +339,7 @@ func (b *Bulk) onCommit(tx *ent.Tx, drop func(ctx context.Context) error) {
 	})
 }
 
-// sorted returns the ids without repetitions, in ascending order.
+// sorted returns the ids in ascending order, without duplicates.
 func sorted(ids []int64) []int64 {
 	slices.SortFunc(ids, cmp.Compare[int64])
 	return slices.Compact(ids)

@@ -23,8 +23,8 @@ import (
 
 const app = "https://app.example.com"
 
-// statuses are the results in a form that is easy to compare: the status, or the code of
-// the refusal.
+// statuses returns the results in a form that is easy to compare: each status, or the code of the
+// refusal.
 func statuses(results []*bulk.Result) string {
 	var list []string
 	for _, r := range results {
@@ -94,7 +94,7 @@ func TestUsers(t *testing.T) {
 		require.Equal(w, []string{"ann", "Ann B.", "likes\ntea"}, []string{changed.Handle, changed.Name, changed.Bio})
 		require.NotEqual(w, ann.ID, upsertUsers(w, "elsewhere", "1")[0].ID)
 
-		// A profile with everything, kept, changed and taken away; a picture may be of any host.
+		// All fields of a profile are kept, changed and removed. A picture may be on any host.
 		own := bulk.User{ExternalID: "1", AvatarURL: text("https://any.example/a"), Links: []string{"https://a.example", "http://b.example"}, Data: text(` {"b":1, "a":2.0} `)}
 		fresh := own
 		fresh.ExternalID = "own"
@@ -126,7 +126,7 @@ func TestUsers(t *testing.T) {
 	})
 }
 
-// checkCounters compares the counters of all users with the follows.
+// checkCounters compares the follow counters of all users with the follows.
 func checkCounters(w *feedtest.World) {
 	w.Helper()
 	followers, following := map[int64]int{}, map[int64]int{}
@@ -140,8 +140,8 @@ func checkCounters(w *feedtest.World) {
 	}
 }
 
-// Timelines that are ready have the posts of followees at once when the call returns, and
-// none across a block.
+// When the call returns, existing timelines show the posts of followees, and no posts across a
+// block.
 func TestFollowsAndBlocks(t *testing.T) {
 	t.Parallel()
 	feedtest.Each(t, func(w *feedtest.World) {
@@ -150,7 +150,7 @@ func TestFollowsAndBlocks(t *testing.T) {
 		private := true
 		_, err := w.Accounts.UpdateProfile(w.Ctx, bob, account.Profile{ApprovesFollowers: &private})
 		require.NoError(w, err)
-		w.Follow(ann, bob) // a request
+		w.Follow(ann, bob) // becomes a request
 		w.Follow(ann, dan)
 		public, friends, ofDan := w.Post(bob, schema.Public), w.Post(bob, schema.Mutuals), w.Post(dan, schema.Public)
 		w.Drain()
@@ -194,7 +194,7 @@ func TestFollowsAndBlocks(t *testing.T) {
 	})
 }
 
-// The same rows at the same time, in any order, from two processes: each is made once.
+// Two processes send the same rows at the same time in any order, and each row is created once.
 func TestRowsAtOnce(t *testing.T) {
 	t.Parallel()
 	feedtest.Each(t, func(w *feedtest.World) {
@@ -239,14 +239,14 @@ func TestRowsAtOnce(t *testing.T) {
 			shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
 			return b.Follows(w.Ctx, app, list)
 		})
-		want := 2*n - 2 // one is to oneself, and 0 follows 1 twice
+		want := 2*n - 2 // one pair is a user with itself, and 0 follows 1 twice
 		require.Equal(w, want, made["CREATED"])
 		require.Equal(w, want, w.Stores.DB.Follow.Query().CountX(w.Ctx))
 		checkCounters(w)
 	})
 }
 
-// A process that dies after its commit leaves a job that has the inboxes read anew.
+// If a process dies after its commit, a job makes the inboxes be read again.
 func TestJobDropsInboxes(t *testing.T) {
 	t.Parallel()
 	feedtest.EachIdle(t, func(w *feedtest.World) {
@@ -255,9 +255,9 @@ func TestJobDropsInboxes(t *testing.T) {
 		w.AwaitInbox(users[0])
 		_, err := w.Bulk.Follows(w.Ctx, app, []bulk.Follow{{"ann", "bob"}})
 		require.NoError(w, err)
-		w.AwaitInbox(users[0]) // it was dropped
+		w.AwaitInbox(users[0]) // the call dropped it
 		require.Equal(w, 1, w.Stores.DB.Job.Query().CountX(w.Ctx))
-		require.NoError(w, w.Timelines.Remove(w.Ctx, inboxOf(users[0]), post)) // as if it had not been
+		require.NoError(w, w.Timelines.Remove(w.Ctx, inboxOf(users[0]), post)) // as if the call had not dropped it
 		require.Empty(w, w.Timeline(users[0], 10))
 		w.Work()
 		w.Drain()

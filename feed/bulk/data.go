@@ -10,13 +10,13 @@ import (
 	"tideline/feed/internal/text"
 )
 
-// data is a row of the own fields that the app gives a user or a post.
+// data is a row of the app's own fields in a user or a post.
 type data struct {
 	Of   int64  `json:"a"`
 	Data string `json:"b"`
 }
 
-// cleanData returns the data in canonical form, nil where none is given.
+// cleanData returns the data in canonical form, or nil if none is given.
 func cleanData(given *string) (*string, error) {
 	if given == nil {
 		return nil, nil
@@ -25,8 +25,8 @@ func cleanData(given *string) (*string, error) {
 	return &clean, err
 }
 
-// keepData keeps the data of rows, in place of that before, in the order of their ids, so that
-// no two transactions wait for each other.
+// keepData replaces the stored data with the data of the rows. It writes in the order of ids, so
+// that no two transactions wait for each other.
 func (b *Bulk) keepData(ctx context.Context, tx *ent.Tx, table, column string, list []data) error {
 	slices.SortFunc(list, func(a, b data) int { return int(a.Of - b.Of) })
 	none := slices.DeleteFunc(slices.Clone(list), func(d data) bool { return d.Data != ent.NoData })

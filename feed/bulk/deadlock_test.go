@@ -11,7 +11,7 @@ import (
 	"tideline/storage/storagetest"
 )
 
-// Rows that another transaction locks in another order are written when that is done:
+// Rows that another transaction locks in another order are written once that transaction ends:
 // PostgreSQL undoes one of the two, and the call tries again.
 func TestDeadlockIsTriedAgain(t *testing.T) {
 	t.Parallel()

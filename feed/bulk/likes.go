@@ -12,13 +12,13 @@ import (
 	"tideline/feed/refusal"
 )
 
-// Like says that a user likes a post; both are named by their external ids.
+// Like says that a user likes a post. Both are external ids.
 type Like struct{ User, Post string }
 
-// Likes makes likes, whether or not the user may see the post today: the sender knows of
-// the like. Error: BadInput for more than MaxRows.
+// Likes creates likes, whether or not the user may see the post now, because the sender knows about
+// the like. Error: BadInput, for more than MaxRows.
 //
-// Cost: seven statements a thousand rows; the posts are locked as by other likes.
+// Cost: seven statements a thousand rows. The posts are locked as by other likes.
 func (b *Bulk) Likes(ctx context.Context, issuer string, list []Like) ([]*Result, error) {
 	return take(ctx, b, list, func(ctx context.Context, tx *ent.Tx, list []Like, results []*Result) error {
 		var userIDs, externalIDs []string
@@ -80,8 +80,8 @@ func (b *Bulk) Likes(ctx context.Context, issuer string, list []Like) ([]*Result
 	})
 }
 
-// like inserts likes, and returns how many of each post were not there: users like what they
-// see under no lock.
+// like inserts likes, and returns how many likes are new, by post. Users add likes without a lock,
+// so some may already exist.
 func (b *Bulk) like(ctx context.Context, tx *ent.Tx, likes []pair) (map[int64]int64, error) {
 	data, err := json.Marshal(likes)
 	if err != nil {

@@ -24,32 +24,32 @@ import (
 	"tideline/queue"
 )
 
-// Post is a post as another server has it.
+// Post is a post from another server.
 type Post struct {
-	ExternalID string // at the issuer, whoever wrote it
-	Author     string // the external id of the user
+	ExternalID string // at the issuer, unique over all authors
+	Author     string // the author's external id
 	Text       string
 	Visibility *schema.Visibility // defaults to the author's default
-	Data       *string            // the own fields of the app, a JSON object; nil: none, or not known
-	Hidden     bool               // moderators hid a new post; what moderators did here stays
+	Data       *string            // the app's own fields, a JSON object; nil: none, or unknown
+	Hidden     bool               // hide a new post; an existing post stays as moderators here left it
 	CreatedAt  *time.Time         // defaults to now
-	// CreatedAtText is CreatedAt as ParseTime reads it: a call with a malformed time has only that
-	// row refused.
+	// CreatedAtText is an alternative to CreatedAt, in the format of ParseTime. With a malformed
+	// time only that row of a call is refused.
 	CreatedAtText *string
 }
 
-// backdated is the age from which a post takes its place among old ones: ordinary posts of
-// that age have arrived, and no process makes ids of that time any more.
+// backdated is the age from which a post takes its place among old posts. Ordinary posts of that
+// age have been delivered, and no process makes ids for that time any longer.
 const backdated = 15 * time.Minute
 
-// Posts writes posts that are not there yet. One that is older than a quarter of an hour
-// has the id of its time: it is in its place in every timeline, and nobody is told. A
-// younger one is a new post, which is told. A post that is there with another author,
-// text, visibility or data is refused. Error: BadInput for more than MaxRows.
+// Posts writes posts that do not exist yet. A post that is older than a quarter of an hour gets an
+// id of its time: it takes its place in every timeline, and nobody is notified. A younger one is a
+// new post, with notifications. Posts refuses an existing post with another author, text,
+// visibility or data. Error: BadInput, for more than MaxRows.
 //
-// Cost: ten statements a thousand rows, and a job; for each young post one job more; for a
-// moment with thousands of posts a statement for each step of the id clock that has one. Those
-// followers' inboxes that Redis has are dropped.
+// Cost: ten statements a thousand rows, and a job; one job more for each young post. For a time
+// with thousands of posts one more statement for each step of the id clock that has one. Inboxes of
+// the followers that Redis holds are dropped.
 func (b *Bulk) Posts(ctx context.Context, issuer string, list []Post) ([]*Result, error) {
 	return take(ctx, b, list, func(ctx context.Context, tx *ent.Tx, list []Post, results []*Result) error {
 		return b.posts(ctx, tx, issuer, list, results)
@@ -81,7 +81,7 @@ func (b *Bulk) posts(ctx context.Context, tx *ent.Tx, issuer string, list []Post
 		return err
 	}
 	var fresh []*ent.Post
-	var at []int // in the list
+	var at []int // positions in list
 	for i, row := range list {
 		if results[i] != nil {
 			continue
@@ -144,7 +144,7 @@ func (b *Bulk) posts(ctx context.Context, tx *ent.Tx, issuer string, list []Post
 	return b.cfg.Queue.Enqueue(ctx, tx, queue.Large, job.PostsBackdated, old)
 }
 
-// newPost is a row of the insert of a post and of its external id.
+// newPost is a row of the inserts of a post and its external id.
 type newPost struct {
 	ID         int64             `json:"a"`
 	Author     int64             `json:"b"`
@@ -164,7 +164,7 @@ func (b *Bulk) insert(ctx context.Context, tx *ent.Tx, issuer string, list []Pos
 	for n, p := range fresh {
 		create[n] = newPost{p.ID, p.AuthorID, p.Text, p.Visibility, hex.EncodeToString([]byte(list[at[n]].ExternalID))}
 	}
-	// All insert in the same order, so that no two wait for each other.
+	// Every transaction inserts in the same order, so that no two wait for each other.
 	slices.SortFunc(create, func(a, b newPost) int { return strings.Compare(a.ExternalID, b.ExternalID) })
 	from := b.table("a bigint", "b bigint", "c text", "d text", "e text")
 	err := exec(ctx, tx, "INSERT INTO posts (id, author_id, text, visibility) SELECT r.a, r.b, r.c, r.d FROM "+from, create)
@@ -195,7 +195,7 @@ func (b *Bulk) insert(ctx context.Context, tx *ent.Tx, issuer string, list []Pos
 	return b.keepData(ctx, tx, "post_data", "post_id", kept)
 }
 
-// clean checks the row, and brings its text into the form that is kept.
+// clean checks the row, and normalises its text and data.
 func (p *Post) clean(maxText int, now time.Time) (err error) {
 	if err := checkID(p.ExternalID); err != nil {
 		return err
@@ -213,7 +213,7 @@ func (p *Post) clean(maxText int, now time.Time) (err error) {
 	return err
 }
 
-// postsOf returns the posts that have the ids at the issuer, by these.
+// postsOf returns the posts with the external ids at the issuer, by external id.
 func (b *Bulk) postsOf(ctx context.Context, tx *ent.Tx, issuer string, externalIDs []string) (map[string]*ent.Post, error) {
 	byName := make(map[string]*ent.Post, len(externalIDs))
 	err := b.named(ctx, tx, "SELECT t.external_id, p.id, p.author_id, p.text, p.visibility, coalesce(d.data, '"+ent.NoData+"') FROM ",
@@ -228,14 +228,14 @@ func (b *Bulk) postsOf(ctx context.Context, tx *ent.Tx, issuer string, externalI
 	return byName, rows.Wrap("find posts", err)
 }
 
-// spread is the number of steps of the id clock behind a full one over which its further posts
-// are spread: 4 seconds, or 82 before 2026. So there are ids for 16 million posts of one moment.
+// spread is the number of steps of the id clock behind a full step over which further posts are
+// spread: 4 seconds, or 82 before 2026. So one moment has ids for 16 million posts.
 const spread = 4096
 
-// number gives the posts their ids, and returns those that are young. An old post takes a free id
-// of its step of the id clock, or of one of the next steps if that is full, as with an archive
-// that knows only days. Which id is tried first depends on the external id, so that posts of one
-// moment do not all try the same. A post for which none is free keeps 0.
+// number gives the posts their ids, and returns the young posts. An old post takes a free id of its
+// step of the id clock, or of one of the next steps if that one is full, as happens with an archive
+// that stores only days. The first id that it tries depends on the external id, so that posts of
+// one moment do not all try the same one. A post keeps the id 0 if none is free.
 func (b *Bulk) number(ctx context.Context, tx *ent.Tx, issuer string, list []Post, at []int, fresh []*ent.Post, now time.Time) (young []*ent.Post, err error) {
 	var left []*ent.Post
 	hashes := map[*ent.Post]int64{}
@@ -270,8 +270,8 @@ func (b *Bulk) number(ctx context.Context, tx *ent.Tx, issuer string, list []Pos
 	return young, err
 }
 
-// place gives each post a free id of the step of the id that it has, preferably that id. It
-// notes the ids in used, and returns the posts whose steps are full, with the id 0.
+// place gives each post a free id of the step of its present id, preferably that id. It adds the
+// ids to used, and returns the posts whose steps are full, with the id 0.
 func place(ctx context.Context, tx *ent.Tx, list []*ent.Post, used map[int64]bool) (full []*ent.Post, err error) {
 	if len(list) == 0 {
 		return nil, nil
@@ -283,7 +283,7 @@ func place(ctx context.Context, tx *ent.Tx, list []*ent.Post, used map[int64]boo
 	for _, id := range taken {
 		used[id] = true
 	}
-	crowded := map[int64][]*ent.Post{} // by the first id of their step
+	crowded := map[int64][]*ent.Post{} // by the first id of the step
 	for _, p := range list {
 		if used[p.ID] {
 			step := p.ID - p.ID%ids.PerStep
@@ -310,8 +310,8 @@ func place(ctx context.Context, tx *ent.Tx, list []*ent.Post, used map[int64]boo
 	return full, nil
 }
 
-// free returns the first id of the step that is not used, from the given one on and then from
-// the first of the step on; 0 when all are.
+// free returns an unused id of the step. It tries the ids from the given one to the end of the
+// step, and then from the start. It returns 0 if all are used.
 func free(used map[int64]bool, step, from int64) int64 {
 	for n := range int64(ids.PerStep) {
 		if id := step + (from-step+n)%ids.PerStep; id > 0 && !used[id] {
@@ -321,7 +321,7 @@ func free(used map[int64]bool, step, from int64) int64 {
 	return 0
 }
 
-// placed leaves out the posts that have no id, and refuses their rows.
+// placed removes the posts without an id, and refuses their rows.
 func placed(fresh []*ent.Post, at []int, results []*Result) ([]*ent.Post, []int) {
 	var posts []*ent.Post
 	var rows []int

@@ -93,7 +93,7 @@ func TestPosts(t *testing.T) {
 	})
 }
 
-// Posts of one moment get ids of their own, also beside those that are there.
+// Posts of one moment get different ids, also beside existing posts.
 func TestPostsOfOneMoment(t *testing.T) {
 	t.Parallel()
 	feedtest.Each(t, func(w *feedtest.World) {
@@ -101,7 +101,7 @@ func TestPostsOfOneMoment(t *testing.T) {
 		at := ago(time.Hour)
 		base := ids.At(*at)
 		var there []*ent.PostCreate
-		for i := range int64(1000) { // every third
+		for i := range int64(1000) { // every third id
 			there = append(there, w.Stores.DB.Post.Create().SetID(base+3*i).SetAuthorID(ann.ID).SetText("x").SetVisibility(schema.Public))
 		}
 		w.Stores.DB.Post.CreateBulk(there...).ExecX(w.Ctx)
@@ -116,7 +116,8 @@ func TestPostsOfOneMoment(t *testing.T) {
 		slices.Sort(posts)
 		require.Len(w, slices.Compact(posts), 1500)
 
-		// The moment gets full: what does not fit comes soon after it, and comes only once.
+		// When a moment is full, further posts get a slightly later time, and are still created
+		// only once.
 		list = []bulk.Post{{ExternalID: "another moment", Author: "ann", Text: "z", CreatedAt: ago(2 * time.Hour)}}
 		for i := range 1700 {
 			list = append(list, bulk.Post{ExternalID: fmt.Sprint("more", i), Author: "ann", Text: "z", CreatedAt: at})
@@ -141,7 +142,7 @@ func TestPostsOfOneMoment(t *testing.T) {
 	})
 }
 
-// Rows with a time that is none, or is in the future, are refused, and no others.
+// Only rows with a malformed time, or a time in the future, are refused.
 func TestTimesOfRows(t *testing.T) {
 	t.Parallel()
 	feedtest.EachIdle(t, func(w *feedtest.World) {
@@ -199,9 +200,9 @@ func TestTimesOfRows(t *testing.T) {
 	})
 }
 
-// Backdated posts are in their places in timelines that are ready, of pushed and of merged
-// authors, for who may see them. Nobody is told, a reader with a cursor neither loses nor
-// doubles a post, and what was read is not unread.
+// Backdated posts take their places in existing timelines, for pushed and merged authors and for
+// everybody who may see them. Nobody is notified, a reader with a cursor neither loses nor repeats
+// a post, and read posts stay read.
 func TestBackdatedPostsAreInTheirPlaces(t *testing.T) {
 	t.Parallel()
 	for name, pullAbove := range map[string]int{"pushed": home.NeverPull, "merged": home.AlwaysPull} {

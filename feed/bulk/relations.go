@@ -10,24 +10,24 @@ import (
 	"tideline/feed/refusal"
 )
 
-// Follow says that one user follows another; both are named by their external ids.
+// Follow says that one user follows another. Both are external ids.
 type Follow struct{ Follower, Followee string }
 
-// Block says that one user blocks another.
+// Block says that one user blocks another. Both are external ids.
 type Block struct{ Blocker, Blocked string }
 
-// pair is two users, from the one who acts to the other. In JSON it is a row of a table.
+// pair is two ids, from the user who acts to the other user. In JSON it is a row of a table.
 type pair struct {
 	From int64 `json:"a"`
 	To   int64 `json:"b"`
 }
 
-// Follows makes follows, also of accounts that approve their followers: the sender has
-// decided. It refuses those between users of whom one blocks the other. Error: BadInput
-// for more than MaxRows.
+// Follows creates follows, also of accounts that approve their followers, because the sender has
+// decided. It refuses a follow if one of the users blocks the other. Error: BadInput, for more than
+// MaxRows.
 //
-// Cost: eight statements a thousand rows, and a job where something changes; the users
-// are locked as by other changes of relations.
+// Cost: eight statements a thousand rows, and a job if something changes. The users are locked as
+// by other changes of relations.
 func (b *Bulk) Follows(ctx context.Context, issuer string, list []Follow) ([]*Result, error) {
 	return take(ctx, b, list, func(ctx context.Context, tx *ent.Tx, list []Follow, results []*Result) error {
 		pairs, err := b.pairs(ctx, tx, issuer, len(list), func(i int) (string, string) { return list[i].Follower, list[i].Followee }, results, hiddenuser.StateSUSPENDED)
@@ -72,8 +72,8 @@ func (b *Bulk) Follows(ctx context.Context, issuer string, list []Follow) ([]*Re
 	})
 }
 
-// Blocks makes blocks, and ends the follows and requests between the two, also of users who
-// are hidden and may come back. Error: BadInput for more than MaxRows.
+// Blocks creates blocks, and ends the follows and requests between the two users, even if a user is
+// hidden and may come back. Error: BadInput, for more than MaxRows.
 //
 // Cost: as Follows.
 func (b *Bulk) Blocks(ctx context.Context, issuer string, list []Block) ([]*Result, error) {
@@ -126,8 +126,8 @@ func (b *Bulk) Blocks(ctx context.Context, issuer string, list []Block) ([]*Resu
 	})
 }
 
-// pairs finds and locks the users of n rows; hidden users only in one of the states. It has a
-// result for each row that is refused; the pair of such a row has no meaning.
+// pairs finds and locks the users of n rows. It finds hidden users only in one of the states. It
+// stores a result for each refused row, whose pair has no meaning.
 func (b *Bulk) pairs(ctx context.Context, tx *ent.Tx, issuer string, n int, row func(int) (from, to string), results []*Result, states ...hiddenuser.State) ([]pair, error) {
 	var externalIDs []string
 	for i := range n {
@@ -156,7 +156,7 @@ func (b *Bulk) pairs(ctx context.Context, tx *ent.Tx, issuer string, n int, row 
 	return pairs, lock(ctx, tx, sorted(users))
 }
 
-// among returns those of the pairs that a table has.
+// among returns the pairs that exist in the table.
 func (b *Bulk) among(ctx context.Context, tx *ent.Tx, table, from, to string, pairs []pair) (map[pair]bool, error) {
 	data, err := json.Marshal(pairs)
 	if err != nil {
@@ -192,7 +192,7 @@ func (b *Bulk) deletePairs(ctx context.Context, tx *ent.Tx, table, from, to stri
 	return nil
 }
 
-// count adds n to the counters of the users for each of the follows.
+// count adds n to the counters of both users of each follow.
 func (b *Bulk) count(ctx context.Context, tx *ent.Tx, follows []pair, n int) error {
 	type change struct {
 		User      int64 `json:"a"`
@@ -225,7 +225,7 @@ func (b *Bulk) count(ctx context.Context, tx *ent.Tx, follows []pair, n int) err
 	return nil
 }
 
-// reversed returns the pairs the other way round.
+// reversed returns the pairs with From and To exchanged.
 func reversed(pairs []pair) []pair {
 	back := make([]pair, len(pairs), 2*len(pairs))
 	for i, p := range pairs {

@@ -10,8 +10,8 @@ import (
 
 var timePattern = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-](?:[01]\d|2[0-3]):?[0-5]\d)$`)
 
-// ParseTime reads a time as RFC 3339 has it, in the years 1 to 9999. It may have small letters t
-// and z, and a zone without a colon (+0000); a time without a zone is refused. Error: BadInput,
+// ParseTime parses a time in the format of RFC 3339, in the years 1 to 9999. It accepts lower-case
+// t and z, and a zone without a colon (+0000), and refuses a time without a zone. Error: BadInput,
 // which names no field.
 func ParseTime(s string) (time.Time, error) {
 	s = strings.ToUpper(s)
@@ -32,8 +32,9 @@ func notATime() *refusal.Error {
 	return refusal.New(refusal.NotATime, "A time is written as 2024-12-31T23:59:59Z, with a zone.")
 }
 
-// createdAt returns the time of a row, which a call gives as text. Error: BadInput, also for a
-// time in the future; then it returns the given time, for the caller's row must stay as it was.
+// createdAt returns the time of a row, which a call may give as text. Error: BadInput, also for a
+// time in the future. With an error it returns the given time, so that the caller's row stays
+// unchanged.
 func createdAt(given *time.Time, written *string, now time.Time) (*time.Time, error) {
 	if written != nil {
 		t, err := ParseTime(*written)

@@ -18,37 +18,38 @@ import (
 	"tideline/feed/refusal"
 )
 
-// User is a user as another server has it. Nil fields are not known, and do not change.
+// User is a user from another server. Nil fields are unknown, and change nothing.
 type User struct {
 	ExternalID string
-	// Handle is for a new user, changed to one that is allowed and free, as that of a
-	// token is. Later it does not change.
+	// Handle is the requested handle of a new user. It is changed to one that is allowed and free,
+	// as for a user who signs in with a token. The handle of an existing user does not change.
 	Handle    *string
 	Name, Bio *string
-	AvatarURL *string    // of any host: it is shown where the host is allowed
-	Links     []string   // all of them
-	Data      *string    // the own fields of the app, a JSON object, in place of that before
-	CreatedAt *time.Time // of a new user, to the microsecond; defaults to now
-	// CreatedAtText is CreatedAt as ParseTime reads it: a call with a malformed time has only that
-	// row refused.
+	AvatarURL *string    // on any host; shown only if the host is allowed
+	Links     []string   // replaces all links
+	Data      *string    // the app's own fields, a JSON object; replaces all of them
+	CreatedAt *time.Time // only for a new user, to the microsecond; defaults to now
+	// CreatedAtText is an alternative to CreatedAt, in the format of ParseTime. With a malformed
+	// time only that row of a call is refused.
 	CreatedAtText *string
-	// The defaults are those of a sign-up.
+	// These default as for a sign-up.
 	DefaultVisibility *schema.Visibility
 	ApprovesFollowers *bool
-	// PasswordHash is one that password.CheckHash takes. It is for a user without
-	// a password: one that the user has here already stays.
+	// PasswordHash must pass password.CheckHash. It is stored only if the user has no password
+	// here.
 	PasswordHash *string
-	// Suspended hides a new user from the beginning, and suspends one who is there. False
-	// changes nothing: a suspension here stays.
+	// Suspended hides a new user from the start, and suspends an existing user. False changes
+	// nothing: a suspension here stays.
 	Suspended bool
 }
 
-// Users makes users, or changes their profiles, at the issuer. Error: BadInput for
-// more than MaxRows.
+// Users creates users of the issuer, or changes their profiles. Error: BadInput, for more than
+// MaxRows.
 //
-// Cost: three statements a thousand rows for users that are there already; for new ones
-// an insert more, and for changed ones four; with data one more, and with suspended new users
-// one more; KeepNames for new and renamed ones. The suspension of a user who is there costs as much as account.Sessions.Suspend.
+// Cost: three statements a thousand rows for existing users. One insert more for new users, and
+// four statements more for changed ones; one more with data, and one more with suspended new users;
+// KeepNames for new and renamed users. To suspend an existing user costs as much as
+// account.Sessions.Suspend.
 func (b *Bulk) Users(ctx context.Context, issuer string, list []User) ([]*Result, error) {
 	results, err := take(ctx, b, list, func(ctx context.Context, tx *ent.Tx, list []User, results []*Result) error {
 		return b.users(ctx, tx, issuer, list, results)
@@ -65,7 +66,7 @@ func (b *Bulk) Users(ctx context.Context, issuer string, list []User) ([]*Result
 				SetSubjectID(r.User).SetNote("imported").Exec(ctx)
 		})
 		switch {
-		case refusal.CodeOf(err) == refusal.NotFound: // being deleted since
+		case refusal.CodeOf(err) == refusal.NotFound: // deletion began in the meantime
 			*r = *refused(errLeaving)
 		case err != nil:
 			return nil, fmt.Errorf("suspend user: %w", err)
@@ -78,7 +79,7 @@ func (b *Bulk) Users(ctx context.Context, issuer string, list []User) ([]*Result
 
 var errLeaving error = refusal.New(refusal.BeingDeleted, "The account is about to be deleted.")
 
-// profile is a row of the change of a user.
+// profile is a row of the update of users.
 type profile struct {
 	ID                int64             `json:"a"`
 	Name              string            `json:"b"`
@@ -92,12 +93,20 @@ type profile struct {
 }
 
 func profileOf(u *knownUser) profile {
-	return profile{u.ID, u.Name, u.Bio, u.DefaultVisibility, u.ApprovesFollowers, u.PasswordHash, u.AvatarURL, u.Links, *u.Data}
+	return profile{
+		ID: u.ID, Name: u.Name, Bio: u.Bio, DefaultVisibility: u.DefaultVisibility,
+		ApprovesFollowers: u.ApprovesFollowers, PasswordHash: u.PasswordHash, AvatarURL: u.AvatarURL, Links: u.Links,
+		Data: *u.Data,
+	}
 }
 
-// changed is the user as the row says.
+// changed returns the user's profile with the changes of the row.
 func (u *User) changed(now *knownUser) profile {
-	p := profile{now.ID, or(u.Name, now.Name), or(u.Bio, now.Bio), or(u.DefaultVisibility, now.DefaultVisibility), or(u.ApprovesFollowers, now.ApprovesFollowers), now.PasswordHash, or(u.AvatarURL, now.AvatarURL), now.Links, or(u.Data, *now.Data)}
+	p := profile{
+		ID: now.ID, Name: or(u.Name, now.Name), Bio: or(u.Bio, now.Bio), DefaultVisibility: or(u.DefaultVisibility, now.DefaultVisibility),
+		ApprovesFollowers: or(u.ApprovesFollowers, now.ApprovesFollowers), PasswordHash: now.PasswordHash, AvatarURL: or(u.AvatarURL, now.AvatarURL), Links: now.Links,
+		Data: or(u.Data, *now.Data),
+	}
 	if u.Links != nil {
 		p.Links = strings.Join(u.Links, "\n")
 	}
@@ -107,8 +116,8 @@ func (u *User) changed(now *knownUser) profile {
 	return p
 }
 
-// change changes the users of those rows. It reads them again under their locks: what
-// they have changed themselves meanwhile stays where the row does not say otherwise.
+// change updates the users of the rows in at. It reads them again under their locks, so that their
+// own changes since then stay, except in fields that a row sets.
 func (b *Bulk) change(ctx context.Context, tx *ent.Tx, issuer string, list []User, at []int, userIDs []int64) error {
 	if err := lock(ctx, tx, userIDs); err != nil {
 		return err
@@ -202,7 +211,7 @@ func (b *Bulk) users(ctx context.Context, tx *ent.Tx, issuer string, list []User
 	return b.newUsers(ctx, tx, issuer, list, fresh, results)
 }
 
-// clean checks the row, and brings its texts into the form that is kept.
+// clean checks the row, and normalises its texts.
 func (u *User) clean(now time.Time) (err error) {
 	if err := checkID(u.ExternalID); err != nil {
 		return err
@@ -247,14 +256,14 @@ func (u *User) clean(now time.Time) (err error) {
 	return nil
 }
 
-// newUsers makes users of those rows of the list that are fresh. Error: of a constraint
-// when somebody else has just taken a handle, or made one of the users.
+// newUsers creates users for the rows in fresh. Error: a constraint error, if another transaction
+// has just taken a handle or created one of the users.
 func (b *Bulk) newUsers(ctx context.Context, tx *ent.Tx, issuer string, list []User, fresh []int, results []*Result) error {
 	if len(fresh) == 0 {
 		return nil
 	}
 	newIDs, handles := make([]int64, len(fresh)), make([]string, len(fresh))
-	for n, i := range fresh { // the ids ascend as the rows do
+	for n, i := range fresh { // ids ascend in the order of the rows
 		var err error
 		if newIDs[n], err = b.cfg.IDs.Next(); err != nil {
 			return err
@@ -286,11 +295,11 @@ func (b *Bulk) newUsers(ctx context.Context, tx *ent.Tx, issuer string, list []U
 			suspended = append(suspended, newIDs[n])
 		}
 		if row.CreatedAt != nil {
-			makeUsers[n].SetCreatedAt(row.CreatedAt.UTC().Truncate(time.Microsecond)) // as PostgreSQL keeps it
+			makeUsers[n].SetCreatedAt(row.CreatedAt.UTC().Truncate(time.Microsecond)) // the precision of PostgreSQL
 		}
 		results[i] = &Result{Status: Created, User: newIDs[n]}
 	}
-	// All insert in the same order, so that no two wait for each other.
+	// Every transaction inserts in the same order, so that no two wait for each other.
 	slices.SortFunc(makeUsers, func(a, b *ent.UserCreate) int {
 		one, _ := a.Mutation().ExternalID()
 		other, _ := b.Mutation().ExternalID()

@@ -1,33 +1,30 @@
-// Package clientstate knows what a client has of its home timeline, as its cursor says.
+// Package clientstate records which posts of its home timeline a client has. The state is part of
+// the client's cursor: the server stores nothing for a client except the journal of the inbox.
 //
-// A client has missed the posts that its timeline has now and that the client did
-// not have when it was given its cursor. A cursor therefore carries the client
-// state. It stays small because posts fall into two kinds:
+// A client has missed the posts that its timeline has now and that the client did not have when
+// it got its cursor. The state stays small because there are two kinds of posts:
 //
-//   - A post in time reaches the timeline or its stream at most LateAfter after it
-//     was made. Its id gives the time, so only posts that were made within the
-//     arrival grace of the cursor can still be on their way. Of these the cursor
-//     names the ones that its client has; any other that appears was missed. The
-//     client has all older ones.
-//   - A late post has a journal entry in the inbox, as has every post that is
-//     removed. The cursor carries the position up to which the client knows the
-//     journal.
+//   - A post in time reaches the timeline or its stream at most LateAfter after it was made. Its
+//     id gives that time. So only posts within the arrival grace of the cursor can still be in
+//     flight. The cursor names those of them that the client has, and any other was missed. The
+//     client has all older posts.
+//   - A late post has a journal entry in the inbox, as does every post that is removed. The cursor
+//     carries the position up to which the client knows the journal.
 //
-// A client may have read a post in SQL before its fan-out came. While a fan-out is
-// later than the arrival grace, the cursor also names the posts since then, because
-// otherwise the client gets them again when they arrive.
+// A client may have read a post in SQL before the fan-out of the post. While a fan-out is later
+// than the arrival grace, the cursor also names the posts since that fan-out: otherwise the
+// client would get them again when they arrive.
 //
-// A timeline may get more posts within the arrival grace than a cursor can name. Then the
-// cursor names only the newest ones, and says of the others that the client has all that
-// had come when the inbox was settled: when its floor was raised above them. Whatever comes
-// there later lies below that floor, and is counted by the inbox ([timeline.Settled]); what
-// comes by the outboxes that reads merge is found by their digest. The cursor carries both.
-// If they are the same when the client comes back, nothing came there.
+// A timeline may get more posts within the arrival grace than a cursor can name. Then the cursor
+// names only the newest posts. Of the others the client has all that had come when the inbox was
+// settled, that is, when its floor was raised above them. The inbox counts posts that come below
+// that floor later ([timeline.Settled]), and a digest tells of posts that come to merged
+// outboxes. The cursor carries the count and the digest. If both are the same when the client
+// comes back, no post came there.
 //
-// So nothing depends on the order in which posts arrive, and the server stores
-// nothing for a client but the journal. This is true while the clocks of processes
-// differ by less than the margin between LateAfter and the arrival grace. It is true
-// as of a moment: of a read, or of a mark that a live stream knows to be covered.
+// So nothing depends on the order in which posts arrive. The clocks of processes must differ by
+// less than the margin between LateAfter and the arrival grace. A state describes one moment: the
+// moment of a read, or a moment up to which a live stream has missed no event.
 package clientstate
 
 import (
@@ -44,58 +41,61 @@ import (
 const (
 	// MaxRecent is how many posts above a settled floor a cursor names.
 	MaxRecent = 512
-	// maxNamed bounds the posts that a cursor names before the inbox is settled anew: those
-	// of the largest page, or MaxRecent and what a client has missed. They take some 6 KB.
+	// maxNamed bounds the posts that a cursor names before the inbox is settled anew: the posts
+	// of the largest page, or MaxRecent and the posts that a client has missed. Such a cursor
+	// takes about 6 KB.
 	maxNamed = 2048
-	// maxKnown bounds the posts that a state remembers, in memory only, so that a live stream
-	// tells nothing twice.
+	// maxKnown bounds the posts that a state remembers. It remembers them in memory only, so that
+	// a live stream sends no post twice.
 	maxKnown = 4 * maxNamed
 )
 
-// State has the posts that a client is known to have of its timeline.
+// State records the posts that a client is known to have of its timeline.
 type State struct {
 	// Position is the client's position in the journal of the inbox: the client
 	// knows the changes up to there.
 	Position timeline.Position
-	low      int64   // the client has the posts at or below it, unless they came late
+	low      int64   // the client has all posts at or below it, unless they came late
 	recent   []int64 // posts above low that the client has, ascending
-	// The client has the posts at or below from that had come when the inbox was settled.
+	// The client has every post at or below from that had come when the inbox was settled.
 	from    int64
 	settled Settled
 }
 
-// Settled tells whether a post has come at or below the bound since.
+// Settled tells whether a post has come at or below the bound since the inbox was settled.
 type Settled struct {
 	Under int64 // see timeline.Settled
-	// Merged is the digest of what came to the outboxes that reads merge, at or below High; see
-	// timeline.Digest. It is 0 when there are none.
+	// Merged is the digest of the posts that came to merged outboxes at or below High; see
+	// timeline.Digest. It is 0 if reads merge no outboxes.
 	Merged    uint64
 	Low, High int64
 }
 
-// New returns the state of a client that has all posts at or below low, unless they
-// came late, and knows the journal up to the position.
+// New returns the state of a client that has all posts at or below low, unless they came late,
+// and knows the journal up to the position.
 func New(at timeline.Position, low int64) State { return State{Position: at, low: low} }
 
-// Has reports whether the post is one of those above Low that the client has.
+// Has reports whether the state names the post as one that the client has.
 func (c *State) Has(post int64) bool {
 	_, found := slices.BinarySearch(c.recent, post)
 	return found
 }
 
-// Knows reports whether the client has the post, or has it if it is in the timeline.
+// Knows reports whether the client has the post, provided that the post is in the timeline.
 func (c *State) Knows(post int64) bool { return post <= c.low || c.Has(post) }
 
-// MayHave is Knows, and true of posts at or below Bound, most of which the client has.
+// MayHave is Knows, except that it is also true for all posts at or below Bound. The client has
+// most of them.
 func (c *State) MayHave(post int64) bool { return post <= c.Bound() || c.Has(post) }
 
-// Bound is Low, or the higher id above which the state names what the client has. Of the
-// posts at or below it the client has all that had come when the inbox was settled.
+// Bound returns the id above which the state names the posts that the client has: Low, or a
+// higher id at which the inbox was settled. At or below Bound, the client has all posts that had
+// come when the inbox was settled.
 func (c *State) Bound() int64 { return max(c.low, c.from) }
 
-// Settle records that the inbox was settled, and then, or in the same step, read: the client
-// has all that had come at or below the bound. It does nothing for a bound that is below Low,
-// or below one that was given before.
+// Settle records that the inbox was settled, and read in the same step or later. So the client
+// has all posts that had come at or below the bound. Settle ignores a bound below Low, or below
+// an earlier bound.
 func (c *State) Settle(bound int64, how Settled) {
 	if bound > c.Bound() {
 		c.from, c.settled = bound, how
@@ -103,12 +103,12 @@ func (c *State) Settle(bound int64, how Settled) {
 	}
 }
 
-// Settled is how the inbox was settled. If ok is false, it was not, or Low has passed the
-// bound: then the state is good without.
+// Settled returns how the inbox was settled. ok is false if it was not, or if Low has passed the
+// bound, so that the state does not depend on it.
 func (c *State) Settled() (how Settled, ok bool) { return c.settled, c.from > c.low }
 
-// Named is how many posts the state names above Bound, and nth the n-th newest of them, 0
-// when there are fewer.
+// Named returns how many posts the state names above Bound. nth is the n-th newest of them, 0 if
+// there are fewer.
 func (c *State) Named(n int) (named int, nth int64) {
 	first, _ := slices.BinarySearch(c.recent, c.Bound()+1)
 	if named = len(c.recent) - first; n <= named {
@@ -117,11 +117,10 @@ func (c *State) Named(n int) (named int, nth int64) {
 	return named, nth
 }
 
-// Low is the id at or below which the client has all posts, unless they came late.
+// Low returns the id at or below which the client has all posts, unless they came late.
 func (c *State) Low() int64 { return c.low }
 
-// Newest is the newest of the posts above Low that the client has, 0 when it has
-// none.
+// Newest returns the newest post above Low that the client has, 0 if it has none.
 func (c *State) Newest() int64 {
 	if len(c.recent) == 0 {
 		return 0
@@ -129,37 +128,45 @@ func (c *State) Newest() int64 {
 	return c.recent[len(c.recent)-1]
 }
 
-// Take records that the client gets the post.
+// Oldest returns the oldest post above Low that the client has, 0 if it has none.
+func (c *State) Oldest() int64 {
+	if len(c.recent) == 0 {
+		return 0
+	}
+	return c.recent[0]
+}
+
+// Take records that the client has received the post.
 func (c *State) Take(post int64) {
 	if at, found := slices.BinarySearch(c.recent, post); !found {
 		c.recent = slices.Insert(c.recent, at, post)
 	}
 }
 
-// Drop records that the client loses the post.
+// Drop records that the client has lost the post.
 func (c *State) Drop(post int64) {
 	if at, found := slices.BinarySearch(c.recent, post); found {
 		c.recent = slices.Delete(c.recent, at, at+1)
 	}
 }
 
-// Retain records that of the posts above Low the client has only these.
+// Retain records that the client has no posts above Low except the given ones.
 func (c *State) Retain(posts []*ent.Post) {
 	keep := rows.PostIDs(posts)
 	c.recent = slices.DeleteFunc(c.recent, func(id int64) bool { return id > c.low && !slices.Contains(keep, id) })
 }
 
-// Advance raises Low. When the state names more than MaxRecent posts, it forgets the
-// excess of those that are now at or below Low.
+// Advance raises Low. While the state names more than MaxRecent posts, Advance forgets the oldest
+// of those that are now at or below Low.
 func (c *State) Advance(low int64) {
 	c.low = max(c.low, low)
 	c.forgetTo(c.low, MaxRecent)
 }
 
-// forget bounds what the state remembers at or below Bound.
+// forget bounds the posts at or below Bound that the state remembers.
 func (c *State) forget() { c.forgetTo(c.Bound(), maxKnown) }
 
-// forgetTo forgets the oldest of the posts at or below an id, as long as there are more than most.
+// forgetTo forgets the oldest posts at or below an id while the state has more than most.
 func (c *State) forgetTo(id int64, most int) {
 	if spare := len(c.recent) - most; spare > 0 {
 		below, _ := slices.BinarySearch(c.recent, id+1)
@@ -167,23 +174,22 @@ func (c *State) forgetTo(id int64, most int) {
 	}
 }
 
-// UpTo returns the state of a client that has nothing newer than the post.
+// UpTo returns the state of a client that has no post newer than the id.
 func (c *State) UpTo(id int64) State {
 	end, _ := slices.BinarySearch(c.recent, id+1)
 	return State{c.Position, min(c.low, id), c.recent[:end], min(c.from, id), c.settled}
 }
 
-// settledMark begins the tail of a state that was settled. Versions that do not know it take
-// such a cursor for one without a state.
+// settledMark begins the tail of a state whose inbox was settled. No epoch has this bit.
 const settledMark = 1 << 63
 
-// appendTail appends the state as part of a cursor. It is empty when the state does not
-// fit: the client cannot resume without reading again.
+// appendTail appends the state as the tail of a cursor. It appends nothing if the state does not
+// fit: the client then cannot resume without reading again.
 //
 //	epoch, offset, low  uvarints
 //	recent              uvarint distances, each from the post before, the first from low
 //
-// Of a state that was settled:
+// If the inbox was settled:
 //
 //	settledMark, epoch, offset, low  uvarints
 //	from                             uvarint distance from low
@@ -219,8 +225,7 @@ func (c *State) appendTail(b []byte) []byte {
 	return b
 }
 
-// Decode decodes the state in the tail of a cursor; ok is false when the
-// tail has none.
+// Decode decodes the state in the tail of a cursor. ok is false if the tail has none.
 func Decode(tail string) (c State, ok bool) {
 	b := []byte(tail)
 	read := func() (u uint64) {
@@ -262,28 +267,29 @@ func Decode(tail string) (c State, ok bool) {
 	return c, ok
 }
 
-// Cursor is the cursor of an entry in the viewer's timeline, for a client in this
-// state.
+// Cursor returns the cursor of an entry in the viewer's timeline, for a client in this state.
 func (c *State) Cursor(v account.Viewer, id int64) string {
-	return string(c.AppendCursor(make([]byte, 0, 1024), v, id)) // most fit, on the stack
+	return string(c.AppendCursor(make([]byte, 0, 1024), v, id)) // on the stack; most cursors fit
 }
 
-// AppendCursor appends the text of Cursor.
+// AppendCursor appends the text that Cursor returns.
 func (c *State) AppendCursor(b []byte, v account.Viewer, id int64) []byte {
 	return paging.Cursor{Score: float64(id), ID: id}.Append(b, paging.Latest, v.ID, c.appendTail)
 }
 
-// Entry is the post as an entry of the viewer's timeline in the order Latest, for a
-// client in this state.
+// Entry returns the post as an entry of the viewer's timeline in the order Latest, for a client
+// in this state.
 func (c *State) Entry(v account.Viewer, p *ent.Post) paging.Edge[ent.Post] {
 	return paging.Edge[ent.Post]{Cursor: c.Cursor(v, p.ID), Score: float64(p.ID), Node: p}
 }
 
-// Holding is the cursor of a client that holds the page. The client reads what
-// lies below the page later, so the state, of when the page was read, says what it
-// has then. What lies below a page before a cursor, the client has read earlier: it
-// has that as of the cursor's state. An empty page adds nothing to what its cursor
-// says. Without a cursor, an empty page is an empty timeline.
+// Holding returns the cursor of a client that holds the page. The state must be from the time
+// when the page was read.
+//
+// The client reads the posts below the page later, and the cursor carries the state for that. For
+// a page before a cursor, the client has read the posts below earlier, so the state of that
+// cursor applies to them. An empty page adds nothing to the state of its cursor. Without a
+// cursor, an empty page is an empty timeline.
 func (c *State) Holding(v account.Viewer, w paging.Window, page *paging.Connection[ent.Post]) string {
 	newest, from := int64(0), w.Before
 	if len(page.Edges) > 0 {

@@ -8,8 +8,7 @@ import (
 	"tideline/timeline"
 )
 
-// A timeline accepts any tail of a cursor without harm, and a state that it finds
-// there has one encoding.
+// Decode accepts any tail without harm, and every state that it finds has one encoding.
 func FuzzTail(f *testing.F) {
 	state := State{Position: timeline.Position{Epoch: 5, Offset: 2}, low: 3, recent: []int64{7, 9}}
 	f.Add(string(state.appendTail(nil)))

@@ -1,9 +1,8 @@
-// Package counts tells viewers how often the posts on their screens are liked, whenever
-// that changes.
+// Package counts sends viewers the like counts of the posts on their screens when they change.
 //
-// It goes by state: every two seconds one statement reads the counts of all posts that
-// somebody watches, and whoever was sent another number is sent this one. So it asks for no
-// message and no write, and loses nothing by an error: the next time tells.
+// It is level-triggered. Every two seconds one statement reads the counts of all watched
+// posts, and each viewer who was sent another count is sent the new one. So it needs no
+// messages and no writes. After an error, the next read makes up for it.
 package counts
 
 import (
@@ -22,17 +21,17 @@ import (
 	"tideline/feed/visibility"
 )
 
-// DefaultEvery is the time between two looks, and so between two events of a watch.
+// DefaultEvery is the time between two reads of the counts, and so between two events of a watch.
 const DefaultEvery = 2 * time.Second
 
 const (
-	// atOnce is how many posts one look reads, and how many sessions one statement: of more
-	// posts each has its turn, less often.
+	// atOnce is how many posts, and how many sessions, one statement reads. If more posts are
+	// watched, each is read less often.
 	atOnce = 5000
-	// lookTimeout bounds one look, and one verdict.
+	// lookTimeout bounds one read of the counts, and one verdict.
 	lookTimeout = 10 * time.Second
-	// verdictLasts bounds by how much a change in another process can be overlooked: what is
-	// sent later than this is judged again.
+	// verdictLasts is how long a verdict may be used. It bounds how long a watch can overlook a
+	// change that another process made.
 	verdictLasts = 100 * time.Millisecond
 )
 
@@ -40,7 +39,7 @@ const (
 type Config struct {
 	Visibility *visibility.Reader
 	Sessions   *account.Sessions
-	// Every is the time between two looks. Defaults to DefaultEvery.
+	// Every is the time between two reads of the counts. Defaults to DefaultEvery.
 	Every time.Duration
 	// Logger defaults to discarding.
 	Logger *slog.Logger
@@ -48,32 +47,32 @@ type Config struct {
 	Now func() time.Time
 }
 
-// Counts has the watches of a process. It is safe for concurrent use.
+// Counts serves the watches of a process. It is safe for concurrent use.
 type Counts struct {
 	cfg   Config
 	posts *visibility.Reader
 
-	mu      sync.Mutex // also of the state of all watches
+	mu      sync.Mutex // guards the fields below, and the state of all watches
 	watches map[*Watch]struct{}
 	watched map[int64]*watched
-	order   []*watched // for the turns
-	next    int        // in order
+	order   []*watched // all of watched, in the order in which they are read
+	next    int        // index in order of the next post to read
 }
 
 // watched is a post with its watches.
 type watched struct {
 	id      int64
-	place   int // in order
+	place   int // index in Counts.order
 	watches map[*Watch]struct{}
-	count   int // at the last look
-	// differs says that a watch may have been sent another number.
+	count   int // at the last read
+	// differs says that a watch may have been sent a count other than count.
 	differs bool
 
 	judging sync.Mutex
 	verdict atomic.Pointer[verdict]
 }
 
-// verdict is what all watches of a post share for a moment.
+// verdict is the verdict on a post, which its watches share for verdictLasts.
 type verdict struct {
 	visibility.Verdict
 	at    time.Time
@@ -95,14 +94,14 @@ func New(cfg Config) (*Counts, error) {
 	return &Counts{cfg: cfg, posts: cfg.Visibility, watches: map[*Watch]struct{}{}, watched: map[int64]*watched{}}, nil
 }
 
-// Watch tells the viewer the counts of the posts until ctx or the session ends. The first event has all of
-// the posts that the viewer may see; the next ones have those whose count is another since.
-// Run has to run. The watch calls wake whenever it may have an event, and at its end, also before Watch has
-// returned; wake must return at once and must not call the watch. Who calls Watch bounds the
+// Watch sends the viewer the like counts of the posts until ctx or the session ends. The first event
+// has all posts that the viewer may see. Each later event has the posts whose count has changed. Run
+// must be running. The watch calls wake when it may have an event and when it ends, possibly before
+// Watch returns. wake must return at once and must not call the watch. The caller must bound the
 // number of ids. Error: Unauthenticated.
 //
-// Cost: none here; one query for the first event. While anybody watches, Run reads the counts
-// of all posts watched, and asks about the sessions, in a statement each every two seconds.
+// Cost: none here; one query for the first event. While anybody watches, Run executes two statements
+// every two seconds: for the counts of all watched posts and for the sessions.
 func (c *Counts) Watch(ctx context.Context, v account.Viewer, ids []int64, wake func()) (*Watch, error) {
 	if v.ID == 0 {
 		return nil, refusal.ErrSignIn
@@ -116,7 +115,7 @@ func (c *Counts) Watch(ctx context.Context, v account.Viewer, ids []int64, wake 
 	return w, nil
 }
 
-// distinct returns each of the ids once, in their order.
+// distinct returns the ids without repetitions, in their order.
 func distinct(ids []int64) []int64 {
 	known := make(map[int64]bool, len(ids))
 	return slices.DeleteFunc(slices.Clone(ids), func(id int64) bool {
@@ -126,7 +125,8 @@ func distinct(ids []int64) []int64 {
 	})
 }
 
-// Run looks again and again until ctx ends. Without it watches tell the first event alone.
+// Run reads the counts every Config.Every until ctx ends. Without it, watches send only their first
+// event.
 func (c *Counts) Run(ctx context.Context) error {
 	tick := time.NewTicker(c.cfg.Every)
 	defer tick.Stop()
@@ -140,13 +140,12 @@ func (c *Counts) Run(ctx context.Context) error {
 	}
 }
 
-// look ends the watches whose session is over, and wakes those to whom there is something to
-// tell.
+// look ends the watches whose session has ended, and wakes the watches that have a new count to send.
 func (c *Counts) look(ctx context.Context) {
 	looking, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	err := c.endSessions(looking)
-	if err == nil { // else somebody might be told who is signed out
+	if err == nil { // otherwise a viewer who is signed out might receive counts
 		err = c.compare(looking)
 	}
 	if err != nil && ctx.Err() == nil {
@@ -163,7 +162,7 @@ func (c *Counts) endSessions(ctx context.Context) error {
 		}
 	}
 	c.mu.Unlock()
-	for chunk := range slices.Chunk(slices.Collect(maps.Keys(of)), atOnce) { // no watch, no statement
+	for chunk := range slices.Chunk(slices.Collect(maps.Keys(of)), atOnce) { // without watches, no statement
 		ended, err := c.cfg.Sessions.Ended(ctx, chunk)
 		if err != nil {
 			return err
@@ -177,7 +176,7 @@ func (c *Counts) endSessions(ctx context.Context) error {
 	return nil
 }
 
-// compare reads the counts, and wakes the watches that were sent others.
+// compare reads the counts, and wakes the watches that were sent other counts.
 func (c *Counts) compare(ctx context.Context) error {
 	turn := c.turn()
 	if len(turn) == 0 {
@@ -190,7 +189,7 @@ func (c *Counts) compare(ctx context.Context) error {
 	told := map[*Watch]bool{}
 	c.mu.Lock()
 	for _, p := range turn {
-		p.verdict.Store(nil) // it is too old by now
+		p.verdict.Store(nil) // expired
 		n, found := counts[p.id]
 		if !found || n == p.count && !p.differs {
 			continue
@@ -209,7 +208,7 @@ func (c *Counts) compare(ctx context.Context) error {
 	return nil
 }
 
-// turn returns the posts whose turn it is.
+// turn returns the posts to read next, at most atOnce, and advances next.
 func (c *Counts) turn() []*watched {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -224,7 +223,7 @@ func (c *Counts) turn() []*watched {
 	return turn
 }
 
-// add has the watch told of the post from now on. The caller holds the lock.
+// add registers the watch for changes of the post. The caller holds c.mu.
 func (c *Counts) add(w *Watch, id int64) {
 	p := c.watched[id]
 	if p == nil {
@@ -234,7 +233,7 @@ func (c *Counts) add(w *Watch, id int64) {
 	p.watches[w] = struct{}{}
 }
 
-// remove is the opposite of add. The caller holds the lock.
+// remove reverts add. The caller holds c.mu.
 func (c *Counts) remove(w *Watch, id int64) {
 	p := c.watched[id]
 	if p == nil {
@@ -251,8 +250,8 @@ func (c *Counts) remove(w *Watch, id int64) {
 	delete(c.watched, id)
 }
 
-// judge gives the verdict on a post for the viewer, and at the same time for all others who
-// wait for one.
+// judge returns a verdict on the post for the viewer. If it reads a new verdict, it includes all
+// other viewers who have the post pending.
 func (c *Counts) judge(ctx context.Context, p *watched, viewer int64) (*verdict, error) {
 	holds := func(v *verdict) bool { return v != nil && v.users[viewer] && c.holds(v.Version, v.at) }
 	if v := p.verdict.Load(); holds(v) {
@@ -281,7 +280,8 @@ func (c *Counts) judge(ctx context.Context, p *watched, viewer int64) (*verdict,
 	return v, nil
 }
 
-// holds reports whether what was read then, at the Reader's version, may be sent now.
+// holds reports whether data that was read at that time, at that version of the Reader, may still be
+// sent.
 func (c *Counts) holds(version int64, at time.Time) bool {
 	return version == c.posts.Version() && c.cfg.Now().Sub(at) <= verdictLasts
 }

@@ -25,7 +25,7 @@ import (
 
 func TestMain(m *testing.M) { storagetest.Main(m) }
 
-// watcher is a watch, and whether it was woken.
+// watcher is a watch, with a channel that receives when the watch is woken.
 type watcher struct {
 	w *feedtest.World
 	*counts.Watch
@@ -45,7 +45,7 @@ func watch(ctx context.Context, w *feedtest.World, v account.Viewer, posts ...in
 	return watcher{w, got, woken}
 }
 
-// begin watches, and takes the first event.
+// begin starts a watch and takes its first event.
 func begin(w *feedtest.World, v account.Viewer, posts ...int64) watcher {
 	w.Helper()
 	s := watch(w.Ctx, w, v, posts...)
@@ -70,7 +70,7 @@ func (s watcher) takes(want map[int64]int) {
 	require.True(s.w, s.Confirm(s.w.Ctx, event, true))
 }
 
-// quiet requires that there is nothing to take.
+// quiet requires that there is no event to take.
 func (s watcher) quiet() {
 	s.w.Helper()
 	event, ok := s.Next(s.w.Ctx)
@@ -98,25 +98,26 @@ func TestCountsComeTogetherAndOnce(t *testing.T) {
 		s.takes(map[int64]int{first: 0, second: 1, third: 0})
 		s.quiet()
 		w.Counts.Look(w.Ctx)
-		s.quiet() // what it has is not sent
+		s.quiet() // the client has these counts
 
 		like(w, first, users[2], users[3])
 		like(w, third, users[2])
-		s.quiet() // before the next look
+		s.quiet() // before the next read
 		w.Counts.Look(w.Ctx)
 		like(w, first, users[4])
-		s.takes(map[int64]int{first: 3, third: 1}) // with what came since
+		s.takes(map[int64]int{first: 3, third: 1}) // includes the like after Look
 		w.Counts.Look(w.Ctx)
 		s.quiet()
 
-		// A count that goes up and down between is not told.
+		// A count that goes up and down between two reads is not sent.
 		_, err = w.Feed.UnlikePost(w.Ctx, users[4], first)
 		require.NoError(w, err)
 		like(w, first, users[5])
 		w.Counts.Look(w.Ctx)
 		s.quiet()
 
-		// What a watch read between two looks does not hide that the count went back.
+		// A watch was sent a count between two reads, and the count then goes back. The watch
+		// is sent the earlier count again.
 		like(w, second, users[2])
 		w.Counts.Look(w.Ctx)
 		like(w, second, users[3])
@@ -128,7 +129,7 @@ func TestCountsComeTogetherAndOnce(t *testing.T) {
 	})
 }
 
-// A watch that begins between two looks misses nothing, whatever others were told.
+// A watch that begins between two reads misses no change, although other watches have the older count.
 func TestCountsAfterAnotherWatchBegan(t *testing.T) {
 	feedtest.EachIdle(t, func(w *feedtest.World) {
 		users := w.Users(4)
@@ -146,8 +147,8 @@ func TestCountsAfterAnotherWatchBegan(t *testing.T) {
 	})
 }
 
-// Nobody is told of a post that they may not see, also if it was hidden after the look, or
-// after the verdict.
+// A viewer receives no count of a post that they may not see, even if it was hidden after the counts
+// were read or after the verdict.
 func TestCountsOfWhatIsHidden(t *testing.T) {
 	for name, hide := range map[string]func(w *feedtest.World, author, viewer account.Viewer, post int64) error{
 		"blocked": func(w *feedtest.World, author, viewer account.Viewer, _ int64) error {
@@ -179,7 +180,7 @@ func TestCountsOfWhatIsHidden(t *testing.T) {
 				post, other := w.Post(ann, schema.Public), w.Post(users[2], schema.Public)
 				alone := begin(w, bob, other, post)
 				many := []watcher{alone}
-				for range 5 { // so that bob shares a verdict on both
+				for range 5 { // makes bob use shared verdicts on both posts
 					many = append(many, begin(w, users[2], other, post))
 				}
 				like(w, post, users[3])
@@ -203,8 +204,8 @@ func TestCountsOfWhatIsHidden(t *testing.T) {
 	}
 }
 
-// What one sees by its id, and not at home, has counts: a viewer who follows nobody, or
-// mutes the author, shares the verdict of all.
+// A watch also sends counts of posts that the viewer may see but does not have in the home timeline,
+// because the viewer follows nobody or mutes the author.
 func TestCountsOfWhatIsNotAtHome(t *testing.T) {
 	feedtest.EachIdle(t, func(w *feedtest.World) {
 		users := w.Users(9)
@@ -247,7 +248,7 @@ func TestCountsEndWithTheSession(t *testing.T) {
 		bob := w.User("bob")
 		post := w.Post(bob, schema.Public)
 		s, other := begin(w, ann, post), begin(w, bob, post)
-		fresh := watch(w.Ctx, w, ann, post) // whose first event nobody took
+		fresh := watch(w.Ctx, w, ann, post) // its first event is not taken
 		require.NoError(w, w.Sessions.LogOut(w.Ctx, ann))
 		like(w, post, bob)
 		w.Counts.Look(w.Ctx)
@@ -282,7 +283,7 @@ func TestCountsEndWithTheContext(t *testing.T) {
 	})
 }
 
-// statements is a database that counts what it is asked, and fails on demand.
+// statements is a database driver that counts queries and fails on demand.
 type statements struct {
 	dialect.Driver
 	asked, judged atomic.Int32
@@ -305,11 +306,11 @@ func (d *statements) QueryContext(ctx context.Context, query string, args ...any
 	return d.Driver.(entsql.ExecQuerier).QueryContext(ctx, query, args...)
 }
 
-// All who watch a post share one verdict; where nobody watches, nothing is asked.
+// All watches of a post share one verdict. Without watches, Look executes no statement.
 func TestCountsAreReadOnceForAll(t *testing.T) {
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
 		db := &statements{Driver: s.Driver}
-		now := time.Now() // so that a verdict lasts
+		now := time.Now() // the clock stands still, so no verdict expires
 		w := feedtest.New(t, s, feedtest.Options{DB: ent.NewClient(ent.Driver(db)), Now: func() time.Time { return now }})
 		w.Run(w.IDs.Run)
 		w.Counts.Look(w.Ctx)
@@ -331,7 +332,7 @@ func TestCountsAreReadOnceForAll(t *testing.T) {
 		require.EqualValues(t, 1, db.judged.Load())
 		require.EqualValues(t, 3, db.asked.Load()-before, "one for the counts, two for the verdict")
 
-		// An error loses nothing.
+		// After an error, a later read sends the count.
 		like(w, post, users[2])
 		db.fails.Store(true)
 		w.Counts.Look(w.Ctx)
@@ -347,7 +348,7 @@ func TestCountsAreReadOnceForAll(t *testing.T) {
 	})
 }
 
-// Run looks by itself, until it is stopped.
+// Run reads the counts repeatedly until it is stopped.
 func TestRunLooks(t *testing.T) {
 	feedtest.EachIdle(t, func(w *feedtest.World) {
 		stop := w.Run(w.Counts.Run)

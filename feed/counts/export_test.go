@@ -2,10 +2,10 @@ package counts
 
 import "context"
 
-// Look is what Run does again and again.
+// Look does one round of Run.
 func (c *Counts) Look(ctx context.Context) { c.look(ctx) }
 
-// Watched returns how many watches there are, and posts that they watch.
+// Watched returns the number of watches and the number of posts that they watch.
 func (c *Counts) Watched() (watches, posts int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

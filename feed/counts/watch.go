@@ -11,34 +11,34 @@ import (
 	"tideline/feed/visibility"
 )
 
-// Watch is one viewer's watch of some posts. It costs no goroutine: its reader is woken, and
-// asks with Next. Its methods are for one goroutine at a time.
+// Watch is one viewer's watch of some posts. It has no goroutine: it wakes its reader, and the reader
+// calls Next. Only one goroutine at a time may use it.
 type Watch struct {
 	counts *Counts
 	viewer account.Viewer
 	wake   func()
 	ids    []int64
 
-	// The last event, until it is confirmed.
+	// The time and the Reader's version of the last event's verdict, for Confirm.
 	at      time.Time
 	version int64
 
-	// With the lock of counts.
-	begun   bool
-	sent    map[int64]int  // what the client has
-	pending map[int64]bool // the posts whose count may be another
+	// Guarded by counts.mu.
+	begun   bool           // the first event was confirmed
+	sent    map[int64]int  // the counts that the client has
+	pending map[int64]bool // the posts whose count may differ from sent
 	ended   bool
 	err     error
 }
 
-// judged is what a query, or a verdict on one post, costs in statements: a query of the own
-// posts is one.
+// judged is the cost of a verdict on one post for all its watches. The unit is the cost of one query
+// of this watch's pending posts.
 const judged = 2.0
 
-// Next returns the posts whose counts the client does not have, of those that the viewer may
-// see; the first time all. It never waits for a count to change: ok is false when none has.
+// Next returns the posts that the viewer may see and whose counts the client does not have; the first
+// time, all that the viewer may see. It never waits for a change: ok is false if there is none.
 //
-// Cost: one query, or a verdict on each post that all its watches share.
+// Cost: one query, or one verdict per post that all its watches share.
 func (w *Watch) Next(ctx context.Context) (posts []*ent.Post, ok bool) {
 	if ctx.Err() != nil {
 		w.end(nil)
@@ -75,8 +75,8 @@ func (w *Watch) Next(ctx context.Context) (posts []*ent.Post, ok bool) {
 	return posts, len(posts) > 0
 }
 
-// state returns what there is to tell; share says that verdicts which others use as well
-// cost less than a query.
+// state returns the pending posts. share says that verdicts, shared with the other watches, cost less
+// than a query.
 func (w *Watch) state() (begun bool, pending []*watched, share bool) {
 	c := w.counts
 	c.mu.Lock()
@@ -92,13 +92,13 @@ func (w *Watch) state() (begun bool, pending []*watched, share bool) {
 	return w.begun, pending, cost <= 1
 }
 
-// read returns those of the posts that the viewer may see.
+// read returns the posts that the viewer may see.
 func (w *Watch) read(ctx context.Context, ids []int64) ([]*ent.Post, error) {
 	posts, err := w.counts.posts.Posts(ctx, visibility.Direct, w.viewer.ID, ids, visibility.Likes)
 	return slices.DeleteFunc(posts, func(p *ent.Post) bool { return p == nil }), err
 }
 
-// judge is read by verdicts that all watches of a post share.
+// judge is like read, but uses verdicts that all watches of a post share.
 func (w *Watch) judge(ctx context.Context, pending []*watched) (posts []*ent.Post, err error) {
 	for _, p := range pending {
 		v, err := w.counts.judge(ctx, p, w.viewer.ID)
@@ -116,7 +116,7 @@ func (w *Watch) judge(ctx context.Context, pending []*watched) (posts []*ent.Pos
 	return posts, nil
 }
 
-// unsent returns the posts with another count than the client has.
+// unsent returns the posts whose count the client does not have.
 func (w *Watch) unsent(posts []*ent.Post) []*ent.Post {
 	c := w.counts
 	c.mu.Lock()
@@ -127,8 +127,8 @@ func (w *Watch) unsent(posts []*ent.Post) []*ent.Post {
 	})
 }
 
-// settle takes posts of which nothing is sent; again says that they are to be compared once
-// more.
+// settle removes posts from pending that the event does not contain. If again is true, the next read
+// compares them again.
 func (w *Watch) settle(posts []*watched, again bool) {
 	c := w.counts
 	c.mu.Lock()
@@ -140,12 +140,12 @@ func (w *Watch) settle(posts []*watched, again bool) {
 	}
 }
 
-// Confirm reports whether the response to the last event, which is made by now, may be sent:
-// its verdict is young, or the viewer may still see all its posts. Otherwise Next is to
-// return the others.
+// Confirm reports whether the response to the last event may be sent: its verdict has not expired, or
+// the viewer may still see all its posts. If so, Confirm records the event as sent. If not, the caller
+// must call Next again.
 //
-// Cost: none, or one query when making the response took long or something was hidden
-// meanwhile.
+// Cost: none, or one query if making the response took longer than a verdict lasts or something was
+// hidden meanwhile.
 func (w *Watch) Confirm(ctx context.Context, event []*ent.Post, _ bool) bool {
 	c := w.counts
 	if !c.holds(w.version, w.at) {
@@ -177,7 +177,7 @@ func (w *Watch) Confirm(ctx context.Context, event []*ent.Post, _ bool) bool {
 	return true
 }
 
-// end ends the watch, if it has not ended.
+// end ends the watch, unless it has ended.
 func (w *Watch) end(err error) {
 	c := w.counts
 	c.mu.Lock()
@@ -194,31 +194,31 @@ func (w *Watch) end(err error) {
 	w.wake()
 }
 
-// Ended reports whether nothing will come any more.
+// Ended reports whether the watch has ended.
 func (w *Watch) Ended() bool {
 	w.counts.mu.Lock()
 	defer w.counts.mu.Unlock()
 	return w.ended
 }
 
-// Err is why a watch ended that could not go on: another one begins with all counts. It is
-// nil of one that ended otherwise.
+// Err returns the error that ended the watch, nil if it ended otherwise. After an error the client
+// may watch again; the new watch begins with all counts.
 func (w *Watch) Err() error {
 	w.counts.mu.Lock()
 	defer w.counts.mu.Unlock()
 	return w.err
 }
 
-// Shared returns no event: each is made for its viewer.
+// Shared returns no event, because each viewer's event differs.
 func (*Watch) Shared() (event []*ent.Post, ok bool) { return nil, false }
 
-// TakeShared takes nothing, as Shared returns nothing.
+// TakeShared returns false, because Shared returns no event.
 func (*Watch) TakeShared([]*ent.Post) bool { return false }
 
-// AppendOwn appends nothing, as Shared returns nothing.
+// AppendOwn appends nothing, because Shared returns no event.
 func (*Watch) AppendOwn(b []byte, _ []*ent.Post) []byte { return b }
 
-// TellBy has no use for tell, as Shared returns nothing.
+// TellBy ignores tell, because Shared returns no event.
 func (*Watch) TellBy(func() (wait <-chan struct{})) {}
 
 func idsOf(posts []*watched) []int64 {

@@ -9,11 +9,11 @@ import (
 	"tideline/feed/internal/rows"
 )
 
-// InCircle has a write wait in a circle with another transaction on PostgreSQL. The other
-// one executes first, write waits for that, and then the other one executes second, for
-// which it must need a lock that write has. InCircle reports whether PostgreSQL undid the
-// write: it undoes the transaction that waited longer, which is the write unless the machine
-// was busy for a second. The write must succeed in either case.
+// InCircle creates a deadlock on PostgreSQL between write and another transaction. The other
+// transaction executes first, write waits for its lock, and then the other transaction executes
+// second, which must need a lock that write holds. InCircle reports whether PostgreSQL aborted
+// write: it aborts the transaction that waited longer, which is write unless the machine was busy
+// for a second. The write must succeed in either case.
 func (w *World) InCircle(t *testing.T, first, second string, write func() error) (undone bool) {
 	t.Helper()
 	other, err := w.Stores.SQL.BeginTx(w.Ctx, nil)

@@ -1,4 +1,4 @@
-// Package feedtest gives tests a whole backend on real stores.
+// Package feedtest gives tests a complete backend on real stores.
 package feedtest
 
 import (
@@ -38,21 +38,21 @@ import (
 	"tideline/workers"
 )
 
-// The caps of a world that each or Idle makes: the smallest that are allowed.
+// The caps of a World that Each or Idle creates: the smallest that are allowed.
 const (
 	InboxCap  = 300
 	OutboxCap = 100
 )
 
-// CountsEvery is the time between two looks at the counts of posts, see counts.Config.
+// CountsEvery is counts.Config.Every of each World.
 const CountsEvery = 10 * time.Millisecond
 
-// Grace is how long a deleted account of a world may be restored.
+// Grace is how long a deleted account can be restored.
 const Grace = time.Hour
 
-// Options change the defaults of a world.
+// Options change the defaults of a World.
 type Options struct {
-	// DB is the client of the rooms, if it is not that of the stores.
+	// DB replaces the ent client of the stores, if not nil.
 	DB            *ent.Client
 	Timelines     timeline.Config
 	Queue         queue.Config
@@ -60,19 +60,20 @@ type Options struct {
 	Observe       func(hit bool)
 	LargeAudience int
 	MaxText       int
-	// Issuers, NoSignUp and NoPasswords are as in account.Config.
+	// Issuers, NoSignUp and NoPasswords are fields of account.Config.
 	Issuers               *identity.Verifier
 	NoSignUp, NoPasswords bool
-	// Webhooks is as in feed.Config and account.Config.
+	// Webhooks is a field of feed.Config and of account.Config.
 	Webhooks *webhook.Outbox
-	// Now is the clock of all rooms.
+	// Now is the clock of the World, except for the queue and the ids. Defaults to time.Now.
 	Now func() time.Time
-	// NowEverywhere makes the queue and the ids go by Now, too. A lease of ids ends when
-	// Now jumps by a minute: renew it.
+	// NowEverywhere makes the queue and the ids use Now, too. If Now jumps by a minute, the lease
+	// of ids expires and must be renewed.
 	NowEverywhere bool
 }
 
-// World is one process with all rooms, on stores that other worlds may share.
+// World is a test fixture: one process with the whole backend, on stores that it may share with
+// other Worlds.
 type World struct {
 	testing.TB
 	Ctx    context.Context
@@ -101,7 +102,7 @@ type World struct {
 // Avatars are the hosts of pictures in every World.
 var Avatars = account.AvatarHosts{"img.example.org"}
 
-// New builds a world in which nothing runs yet.
+// New creates a World in which nothing runs yet.
 func New(t testing.TB, s *storage.Stores, o Options) *World {
 	t.Helper()
 	db := o.DB
@@ -162,8 +163,7 @@ func New(t testing.TB, s *storage.Stores, o Options) *World {
 	return w
 }
 
-// Each runs the test on every engine, in a world with workers. The rules are the
-// same on all engines.
+// Each runs the test on every engine, in a World with workers.
 func Each(t *testing.T, test func(w *World)) {
 	EachIdle(t, func(w *World) {
 		w.Work()
@@ -171,15 +171,14 @@ func Each(t *testing.T, test func(w *World)) {
 	})
 }
 
-// EachIdle is Each without workers: no job is done after a commit.
+// EachIdle is like Each, but without workers: jobs stay in the queue after a commit.
 func EachIdle(t *testing.T, test func(w *World)) {
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
 		test(Idle(t, s, Options{}))
 	})
 }
 
-// Idle makes a world with the smallest caps, in which everything but the workers
-// runs.
+// Idle creates a World with the smallest caps, in which everything except the workers runs.
 func Idle(t testing.TB, s *storage.Stores, o Options) *World {
 	o.Timelines.InboxCap, o.Timelines.OutboxCap = InboxCap, OutboxCap
 	if o.Queue.SweepEvery == 0 {
@@ -192,7 +191,7 @@ func Idle(t testing.TB, s *storage.Stores, o Options) *World {
 	return w
 }
 
-// WorkersConfig configures workers in this world.
+// WorkersConfig returns a configuration for workers in this World.
 func (w *World) WorkersConfig() workers.Config {
 	return workers.Config{
 		DB: w.Stores.DB, Visibility: w.Visibility, Home: w.Home, Sessions: w.Sessions,
@@ -200,11 +199,11 @@ func (w *World) WorkersConfig() workers.Config {
 	}
 }
 
-// Now is the time of the world's rooms.
+// Now returns the time of the World's clock.
 func (w *World) Now() time.Time { return w.now() }
 
-// Work starts workers whose pages have seven followers. The function it returns stops
-// them, and waits for that.
+// Work starts workers whose pages have seven followers. The returned function stops them and
+// waits until they have stopped.
 func (w *World) Work() (stop func()) {
 	cfg := w.WorkersConfig()
 	cfg.PageSize, cfg.PartSize = 7, 3
@@ -213,7 +212,7 @@ func (w *World) Work() (stop func()) {
 	return w.Run(ws.Run)
 }
 
-// Run runs a loop until it is stopped or the test ends, and waits for it.
+// Run runs a loop until stop is called or the test ends, and waits for it.
 func (w *World) Run(loop func(context.Context) error) (stop func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(w.Ctx))
 	done := make(chan struct{})
@@ -223,7 +222,7 @@ func (w *World) Run(loop func(context.Context) error) (stop func()) {
 	return stop
 }
 
-// Drain waits until no job is outstanding. Some process must do the jobs.
+// Drain waits until no job is outstanding. Workers must be running in some process.
 func (w *World) Drain() {
 	w.Helper()
 	require.Eventually(w, func() bool {
@@ -232,7 +231,7 @@ func (w *World) Drain() {
 	}, time.Minute, 5*time.Millisecond)
 }
 
-// User makes a user without the cost of a password hash.
+// User creates a user without the cost of a password hash.
 func (w *World) User(handle string) account.Viewer {
 	w.Helper()
 	id, err := w.IDs.Next()
@@ -241,7 +240,7 @@ func (w *World) User(handle string) account.Viewer {
 	return account.Viewer{ID: id}
 }
 
-// Users makes n users.
+// Users creates n users.
 func (w *World) Users(n int) []account.Viewer {
 	w.Helper()
 	list, rows := make([]account.Viewer, n), make([]*ent.UserCreate, n)
@@ -258,21 +257,21 @@ func (w *World) Users(n int) []account.Viewer {
 	return list
 }
 
-// Follow makes one user follow the other.
+// Follow makes one user follow another.
 func (w *World) Follow(follower, followee account.Viewer) {
 	w.Helper()
 	_, err := w.Feed.Follow(w.Ctx, follower, followee.ID)
 	require.NoError(w, err)
 }
 
-// Befriend makes the two users follow each other.
+// Befriend makes two users follow each other.
 func (w *World) Befriend(a, b account.Viewer) {
 	w.Helper()
 	w.Follow(a, b)
 	w.Follow(b, a)
 }
 
-// Post posts, and returns the id.
+// Post creates a post and returns its id.
 func (w *World) Post(author account.Viewer, v schema.Visibility) int64 {
 	w.Helper()
 	p, err := w.Feed.CreatePost(w.Ctx, author, feed.Draft{Text: "hello", Visibility: &v})
@@ -280,8 +279,8 @@ func (w *World) Post(author account.Viewer, v schema.Visibility) int64 {
 	return p.ID
 }
 
-// History writes n posts straight into the table, oldest first, as if they were
-// older than any read.
+// History inserts n posts into the table, oldest first, without a fan-out, as if they were older
+// than any read.
 func (w *World) History(author account.Viewer, n int) []int64 {
 	w.Helper()
 	posts := make([]int64, n)
@@ -299,7 +298,7 @@ func (w *World) History(author account.Viewer, n int) []int64 {
 	return posts
 }
 
-// Posted updates the author after posts were written into the table.
+// Posted updates the author's row after posts were inserted into the table.
 func (w *World) Posted(author account.Viewer) {
 	w.Helper()
 	_, err := w.Stores.SQL.ExecContext(w.Ctx,
@@ -307,7 +306,7 @@ func (w *World) Posted(author account.Viewer) {
 	require.NoError(w, err)
 }
 
-// PostAged writes a post that was made that long ago and has reached no inbox.
+// PostAged inserts a post of the given age that has reached no inbox.
 func (w *World) PostAged(author account.Viewer, age time.Duration) int64 {
 	w.Helper()
 	id, err := w.IDs.Next()
@@ -319,7 +318,7 @@ func (w *World) PostAged(author account.Viewer, age time.Duration) int64 {
 	return id
 }
 
-// Timeline returns the viewer's newest n entries in one page.
+// Timeline returns the viewer's newest n entries from one page.
 func (w *World) Timeline(v account.Viewer, n int) []int64 {
 	w.Helper()
 	c, err := w.Home.Timeline(w.Ctx, v, paging.Page{First: &n}, home.Latest)
@@ -327,7 +326,7 @@ func (w *World) Timeline(v account.Viewer, n int) []int64 {
 	return PostIDs(c)
 }
 
-// Top returns the cursor of the newest entry of a page.
+// Top returns the cursor of the viewer's newest entry.
 func (w *World) Top(v account.Viewer) *string {
 	w.Helper()
 	one := 1
@@ -337,7 +336,7 @@ func (w *World) Top(v account.Viewer) *string {
 	return &c.Edges[0].Cursor
 }
 
-// PostIDs returns the ids on a page.
+// PostIDs returns the ids of the posts on a page.
 func PostIDs(c *paging.Connection[ent.Post]) []int64 {
 	posts := []int64{}
 	for _, p := range c.Nodes() {
@@ -346,7 +345,8 @@ func PostIDs(c *paging.Connection[ent.Post]) []int64 {
 	return posts
 }
 
-// Walk pages through the whole timeline, downwards.
+// Walk reads the whole timeline page by page, from newest to oldest. It calls between, if not
+// nil, after every page except the last.
 func (w *World) Walk(v account.Viewer, size int, between func(page int)) []int64 {
 	w.Helper()
 	var all []int64
@@ -366,9 +366,9 @@ func (w *World) Walk(v account.Viewer, size int, between func(page int)) []int64
 	}
 }
 
-// AwaitInbox waits until the viewer's inbox is built, so that reads come from Redis. On
-// a busy machine Redis may take longer than a read waits for it; a later read asks for
-// the inbox again. Few reads are made while it is being built: each asks for a build.
+// AwaitInbox waits until the viewer's inbox is built, so that reads come from Redis. On a busy
+// machine Redis may answer a read too late; a later read requests the inbox again. AwaitInbox
+// reads seldom while the inbox is being built, because each read requests a build.
 func (w *World) AwaitInbox(v account.Viewer) {
 	w.Helper()
 	w.Timeline(v, 1)

@@ -12,48 +12,47 @@ import (
 )
 
 const (
-	// LateAfter is the age from which a post on its way to an inbox is late.
+	// LateAfter is the age at which a post that has not reached an inbox counts as late.
 	LateAfter = 90 * time.Second
-	// arrivalGrace is the age from which all posts that are not late have arrived.
+	// arrivalGrace is the age at which every post has reached its inboxes, unless it is late.
 	arrivalGrace = LateAfter + 30*time.Second
-	// ArrivedID looks for fan-outs that are later than the arrival grace every
-	// lookForLate.
+	// lookForLate is how often ArrivedID looks for unfinished fan-outs.
 	lookForLate = 5 * time.Second
-	// ForgetLate is the age from which ArrivedID ignores a fan-out, which may fail again
-	// and again. Until then no client is taken to have what the fan-out may bring in time.
+	// ForgetLate is the age at which ArrivedID ignores a fan-out, which may fail again and again.
+	// Until then no client is assumed to have the posts that the fan-out may still bring in time.
 	ForgetLate = 10 * time.Minute
 )
 
-// arrivalTracker knows which posts have arrived in the inboxes where they belong; the others
-// are on their way, or late. It looks at the fan-outs that are under way. It is safe for
-// concurrent use.
+// arrivalTracker tells which posts have arrived in their inboxes. The others are in flight, or
+// late. It looks at the unfinished fan-outs in the queue. It is safe for concurrent use.
 type arrivalTracker struct {
 	queue *queue.Queue
 	log   *slog.Logger
 	now   func() time.Time
 
-	// In Unix milliseconds: when late fan-outs were last looked for, and the time up
-	// to which no post was on its way then, unless it was late.
+	// In Unix milliseconds: when unfinished fan-outs were last looked for, and the time that
+	// oldestOnTheWay returned then.
 	lookedForLate, arrived atomic.Int64
-	// The age of the oldest fan-out at that look, in milliseconds.
+	// The age of the oldest unfinished fan-out at that look, in milliseconds.
 	lateBy atomic.Int64
 }
 
-// newArrivalTracker returns the tracker of the jobs in the queue; now is the clock.
+// newArrivalTracker returns a tracker that reads the jobs of the queue and takes the time from
+// now.
 func newArrivalTracker(q *queue.Queue, log *slog.Logger, now func() time.Time) *arrivalTracker {
 	return &arrivalTracker{queue: q, log: log, now: now}
 }
 
-// graceEnd is an id. At that moment no post at or below it is on its way unless it is late.
+// graceEnd returns the id that is the arrival grace older than at. At that moment, no post at or
+// below the id is in flight, unless it is late.
 func graceEnd(at time.Time) int64 { return max(ids.At(at.Add(-arrivalGrace)), 0) }
 
-// ArrivedID is the id at or below which every post has arrived that is not late: it
-// lies the arrival grace ago, or before what the oldest fan-out that is under way
-// may bring. It is true of the moment of the call. So a caller asks first, and then
-// reads what it takes for complete up to there: the process may be stopped between
-// the two.
+// ArrivedID returns an id at or below which every post has arrived, unless it is late. The id is
+// at least the arrival grace old, and lower if an unfinished fan-out may still bring older posts.
+// It holds for the moment of the call. So call ArrivedID before reading the timeline: the process
+// may be stopped between the two.
 //
-// Cost: none, and four queries by index every five seconds.
+// Cost: four queries by index every five seconds, otherwise none.
 func (t *arrivalTracker) ArrivedID(ctx context.Context) int64 {
 	now := t.now()
 	looked := t.lookedForLate.Load()
@@ -70,17 +69,17 @@ func (t *arrivalTracker) ArrivedID(ctx context.Context) int64 {
 	return max(graceEnd(now.Add(-ForgetLate)), min(graceEnd(now), graceEnd(arrived)))
 }
 
-// LateBy is the age of the oldest fan-out that was under way when ArrivedID looked last: by
-// so much posts reach timelines late.
+// LateBy returns the age of the oldest fan-out that was unfinished at the last look of ArrivedID.
+// Posts reach timelines late by as much.
 //
 // Cost: none.
 func (t *arrivalTracker) LateBy() time.Duration {
 	return time.Duration(t.lateBy.Load()) * time.Millisecond
 }
 
-// oldestOnTheWay returns a moment for which this holds: a post that is on its way now, and is
-// not late, was made less than the arrival grace before that moment, or after it. It also
-// returns the age of the oldest fan-out that is under way.
+// oldestOnTheWay returns a time such that every post that is in flight now, and not late, was
+// made less than the arrival grace before it, or after it. It also returns the age of the oldest
+// unfinished fan-out.
 func (t *arrivalTracker) oldestOnTheWay(ctx context.Context, now time.Time) (arrived time.Time, late time.Duration, err error) {
 	created, err := t.queue.Oldest(ctx, job.PostCreated)
 	if err != nil {
@@ -95,7 +94,7 @@ func (t *arrivalTracker) oldestOnTheWay(ctx context.Context, now time.Time) (arr
 	if waits := created.Add(LateAfter); !created.IsZero() && waits.Before(arrived) {
 		arrived = waits
 	}
-	// A post that a change brings in time was made at most LateAfter before the change.
+	// If a change brings a post in time, the post was made at most LateAfter before the change.
 	if !changed.IsZero() && changed.Before(arrived) {
 		arrived = changed
 	}
@@ -107,8 +106,8 @@ func (t *arrivalTracker) oldestOnTheWay(ctx context.Context, now time.Time) (arr
 	return arrived, late, nil
 }
 
-// MayBeLate reports whether a post that arrives now may be in the journal. It
-// allows for a clock that is ahead.
+// MayBeLate reports whether a post that arrives now may be in the journal. It allows for a clock
+// that is ahead.
 func (t *arrivalTracker) MayBeLate(post int64) bool {
 	return post <= graceEnd(t.now().Add(arrivalGrace-LateAfter/2))
 }

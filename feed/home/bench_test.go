@@ -35,8 +35,8 @@ var (
 	benchOutbox    = flag.Int("outbox", 1000, "posts of each followee in BenchmarkReturningUser: 1000 fill an outbox")
 )
 
-// town has a reader, number 1, and the authors from 2 on whom the reader follows.
-// It runs on PostgreSQL and redis-server, or on the embedded engines.
+// town is a fixture with a reader, user 1, who follows the authors from user 2 on. It runs on
+// PostgreSQL and redis-server, or on the embedded engines.
 type town struct {
 	*storage.Stores
 	tl     *timeline.Store
@@ -47,7 +47,7 @@ type town struct {
 func newTown(b *testing.B, s *storage.Stores, followees int) *town {
 	b.Helper()
 	t := &town{Stores: s, reader: account.Viewer{ID: 1}}
-	// A client without the statement counter of tests.
+	// A client that does not count statements as the client of tests does.
 	s.DB = ent.NewClient(ent.Driver(s.Driver))
 	var err error
 	t.tl, err = timeline.New(s.Redis, timeline.Config{})
@@ -55,12 +55,12 @@ func newTown(b *testing.B, s *storage.Stores, followees int) *town {
 	t.home = t.process(b, home.Policy{}, nil)
 	t.exec(b, `INSERT INTO users (id, handle, password_hash, fan_out_mode_since, created_at) SELECT g, 'u' || g, '-', 0, CURRENT_TIMESTAMP FROM `+t.series(20000))
 	t.exec(b, `INSERT INTO follows (follower_id, followee_id, created_at) SELECT 1, g + 1, CURRENT_TIMESTAMP FROM `+t.series(followees))
-	// Others follow as many authors.
+	// Other users follow as many authors.
 	t.exec(b, `INSERT INTO follows (follower_id, followee_id, created_at) SELECT 10000 + g % 100, 2 + g / 100, CURRENT_TIMESTAMP FROM `+t.series(100*followees))
 	return t
 }
 
-// process is a process that serves the town by the policy.
+// process returns a Home that serves the fixture with the policy.
 func (t *town) process(b *testing.B, policy home.Policy, observe func(hit bool)) *home.Home {
 	b.Helper()
 	q, err := queue.New(t.DB, t.Redis, queue.Config{})
@@ -73,7 +73,7 @@ func (t *town) process(b *testing.B, policy home.Policy, observe func(hit bool))
 	return h
 }
 
-// series has the numbers g from 1 to n.
+// series returns an SQL table of the numbers g from 1 to n.
 func (t *town) series(n int) string {
 	if t.Dialect == dialect.Postgres {
 		return fmt.Sprintf("generate_series(1, %d) s(g)", n)
@@ -81,8 +81,8 @@ func (t *town) series(n int) string {
 	return fmt.Sprintf("(WITH RECURSIVE n(g) AS (SELECT 1 UNION ALL SELECT g + 1 FROM n WHERE g < %d) SELECT g FROM n) s", n)
 }
 
-// exec runs statements without checking foreign keys, which takes longer than the
-// rest of the filling.
+// exec runs statements without checking foreign keys: the checks take longer than the rest of the
+// set-up.
 func (t *town) exec(b *testing.B, statements ...string) {
 	b.Helper()
 	conn, err := t.SQL.Conn(b.Context())
@@ -98,8 +98,8 @@ func (t *town) exec(b *testing.B, statements ...string) {
 	}
 }
 
-// posts writes n posts from the first id on. The expression names the author of the
-// number g, from 1 to n.
+// posts writes n posts with ids from first on. The SQL expression author gives the author of post
+// g, where g runs from 1 to n.
 func (t *town) posts(b *testing.B, first int64, n int, author string) {
 	b.Helper()
 	t.exec(b, fmt.Sprintf(`INSERT INTO posts (id, author_id, text, visibility)
@@ -108,7 +108,7 @@ func (t *town) posts(b *testing.B, first int64, n int, author string) {
 
 const longAgo = 1 << 40 // a post's id
 
-// ready updates the authors after their posts were written.
+// ready updates the authors' rows after their posts were written.
 func (t *town) ready(b *testing.B) {
 	b.Helper()
 	analyze := "ANALYZE"
@@ -135,16 +135,15 @@ func (t *town) outboxes(b *testing.B, followees int) {
 	}
 }
 
-// BenchmarkReturningUser measures the first page of a user who comes back and has
-// no inbox, for several distributions of the followees' posts: from SQL, and from
-// the outboxes in Redis where nobody is pushed to. The measured floor is the least
-// work that a program can do: it reads the list of followees, and twenty posts by
-// key. The figures are medians of both.
+// BenchmarkReturningUser measures the first page of a user who returns and has no inbox, for
+// several distributions of the followees' posts: from SQL, and from the outboxes in Redis when no
+// author is pushed. The measured floor is the least work that a program can do: read the list of
+// followees, and twenty posts by key. The figures are medians of both.
 //
-// Every page is also compared with the same page read the plain way. With Redis the
-// benchmark reports how long one command delays all others: 99 in a hundred of the
-// slowest kind, from its latency statistics, and the longest of all, from its
-// SLOWLOG. On a busy machine that includes the time in which other processes ran.
+// The benchmark also compares every page with the same page read the plain way. With Redis it
+// reports how long one command delays all others: the 99th percentile of the slowest kind, from
+// the latency statistics, and the longest command, from SLOWLOG. On a busy machine that includes
+// the time in which other processes ran.
 func BenchmarkReturningUser(b *testing.B) {
 	for _, count := range strings.Split(*benchFollowees, ",") {
 		followees, err := strconv.Atoi(count)
@@ -158,7 +157,7 @@ func BenchmarkReturningUser(b *testing.B) {
 			{"one after the other", longAgo, "2 + (g - 1) / %[2]d"},
 			{"one has them all", longAgo, "CASE WHEN g > %[1]d * (%[2]d - 1) THEN 2 ELSE 2 + g %% %[1]d END"},
 			{"strangers since", longAgo, "CASE WHEN g > %[1]d * %[2]d / 2 THEN 5000 + g %% 1000 ELSE 2 + g %% %[1]d END"},
-			// Cursors then name what else the reader has of the last minutes.
+			// Cursors then also name the other recent posts that the reader has.
 			{"just now", ids.At(time.Now().Add(time.Hour)), "2 + g %% %[1]d"},
 		} {
 			b.Run(fmt.Sprintf("followees=%d/%s", followees, shape.name), func(b *testing.B) {
@@ -191,9 +190,8 @@ func BenchmarkReturningUser(b *testing.B) {
 	}
 }
 
-// commands starts to measure how long each command takes in Redis. The function
-// that it returns reports, in milliseconds, the longest, and the longest but for
-// one in a hundred of its kind.
+// commands starts to measure how long each command takes in Redis. The function that it returns
+// reports, in milliseconds, the longest command and the 99th percentile of the slowest kind.
 func (t *town) commands(b *testing.B) (longest func() (p99, most float64)) {
 	b.Helper()
 	ctx := b.Context()
@@ -269,7 +267,7 @@ func scan(b *testing.B, t *town, query string) (ids []int64) {
 	return ids
 }
 
-// bare reads twenty posts by key, the least that a program can do.
+// bare reads twenty posts by key: the least that a program can do.
 func bare(b *testing.B, db *sql.DB, ids []int64) {
 	query, args := "SELECT id, author_id, text, visibility, like_count FROM posts WHERE id IN (", make([]any, len(ids))
 	for i, id := range ids {
@@ -287,8 +285,8 @@ func bare(b *testing.B, db *sql.DB, ids []int64) {
 	require.Equal(b, len(ids), n)
 }
 
-// BenchmarkInboxPage measures a page of 20 from a full inbox, with its checks and
-// the client state of its cursors, beside a bare ZRANGE and the same posts by key.
+// BenchmarkInboxPage measures a page of 20 from a full inbox, including the checks and the client
+// state of the cursors. It compares it with a bare ZRANGE and the same posts by key.
 func BenchmarkInboxPage(b *testing.B) {
 	engines(b, func(b *testing.B, s *storage.Stores) {
 		ctx := b.Context()
@@ -320,9 +318,9 @@ func BenchmarkInboxPage(b *testing.B) {
 	})
 }
 
-// BenchmarkUnread measures the number of unread posts of a timeline of 500 of which none is
-// read: when a process counts them, and when it has kept the number. One reader merges ten of a
-// hundred authors, and one mutes a word that is in none of the posts, and one that is in five.
+// BenchmarkUnread measures the unread count of a timeline of 500 posts, all unread: when a
+// process counts them, and when it has kept the number. One reader merges ten of a hundred
+// authors, one mutes a word that no post contains, and one mutes a word that five posts contain.
 func BenchmarkUnread(b *testing.B) {
 	for _, reader := range []struct{ name, change string }{
 		{"pushed", ""},
@@ -367,8 +365,9 @@ func BenchmarkUnread(b *testing.B) {
 	}
 }
 
-// BenchmarkUnreadOfMany measures the numbers of unread posts of a thousand readers, of thirty posts
-// each, who follow a hundred authors: as an event has them that all get at the same time.
+// BenchmarkUnreadOfMany measures the unread counts of a thousand readers who follow a hundred
+// authors and have thirty unread posts each. An event that reaches all of them at once needs
+// these counts.
 func BenchmarkUnreadOfMany(b *testing.B) {
 	engines(b, func(b *testing.B, s *storage.Stores) {
 		ctx := b.Context()
@@ -395,9 +394,9 @@ func BenchmarkUnreadOfMany(b *testing.B) {
 	})
 }
 
-// BenchmarkRankedPage measures a ranked page of 20 of an inbox of 500 posts by each ranking,
-// beside the same posts by key, which it reads at the least. The reader likes 300 posts, and
-// each post has data.
+// BenchmarkRankedPage measures a ranked page of 20 from an inbox of 500 posts, for each ranking.
+// It compares it with the least work: the same posts by key. The reader likes 300 posts, and each
+// post has data.
 func BenchmarkRankedPage(b *testing.B) {
 	engines(b, func(b *testing.B, s *storage.Stores) {
 		ctx := b.Context()

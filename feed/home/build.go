@@ -15,40 +15,41 @@ import (
 	"tideline/timeline"
 )
 
-// buildAttempts bounds how often a build reads SQL because a post was removed
-// meanwhile.
+// buildAttempts bounds how many times a build reads SQL if posts are removed meanwhile.
 const buildAttempts = 5
 
-// A process builds so many feeds at a time, for streams that begin and in the background,
-// where so many more may wait, each of them once. After a wipe or a failover every reader
-// asks for a build: then SQL answers the reads, and four connections of each process build.
-// A build that finds no room, or that waits for so long that another builder may have
-// replaced it, is requested again by the user's next read, which is complete without it.
+// builders is how many feeds a process builds at the same time, for streams that begin and in the
+// background. waitingBuilds is how many may wait, each feed once. After a wipe or a failover
+// every reader asks for a build: SQL then answers the reads, and the builds of a process take
+// four connections.
+//
+// A build is given up if the queue is full, or if it waits for so long that another builder may
+// have replaced it. The user's next read requests the build again, and is complete without it.
 const (
 	builders      = 4
 	waitingBuilds = 1024
 )
 
-// buildLimit is the longest that a build in the background may take.
+// buildLimit is the longest that a background build may take.
 const buildLimit = time.Minute
 
-// builder fills feeds from SQL when they are requested in the background.
+// builder fills feeds from SQL.
 type builder struct {
 	tl       *timeline.Store
 	log      *slog.Logger
 	requests chan buildRequest
-	waiting  sync.Map // timeline.Key of the feeds that wait and are not begun
+	waiting  sync.Map // timeline.Key of each waiting feed whose build has not begun
 	turns    chan struct{}
 }
 
-// buildRequest asks for a feed to be built. begun is its build, if the requester
-// has opened it already.
+// buildRequest asks for a feed to be built. begun is the build of the feed, if the requester has
+// already opened one.
 type buildRequest struct {
 	feed  cachedFeed
 	begun *timeline.Build
 }
 
-// soon requests a feed in the background.
+// soon requests a build in the background.
 func (b *builder) soon(feed cachedFeed, begun *timeline.Build) {
 	if begun == nil {
 		if _, waits := b.waiting.LoadOrStore(feed.key, nil); waits {
@@ -62,9 +63,9 @@ func (b *builder) soon(feed cachedFeed, begun *timeline.Build) {
 	}
 }
 
-// now builds a feed that the caller has begun, and waits for it, its turn included, as long
-// as a page waits for Redis. Ready is false when it was not done in that time, or failed:
-// then it is requested in the background.
+// now runs a build that the caller has begun and waits for it, as long as a page waits for Redis.
+// That includes waiting for a turn. If the build fails or takes longer, ready is false and the
+// build is requested in the background.
 func (b *builder) now(ctx context.Context, feed cachedFeed, begun *timeline.Build) (ready bool) {
 	ctx, cancel := patiently(ctx)
 	defer cancel()
@@ -75,7 +76,7 @@ func (b *builder) now(ctx context.Context, feed cachedFeed, begun *timeline.Buil
 	return err == nil
 }
 
-// inTurn waits for one of the turns, and builds in it.
+// inTurn waits for a turn and calls build during the turn.
 func (b *builder) inTurn(ctx context.Context, build func() error) error {
 	select {
 	case b.turns <- struct{}{}:
@@ -86,23 +87,23 @@ func (b *builder) inTurn(ctx context.Context, build func() error) error {
 	return build()
 }
 
-// BuildInbox fills the inbox of an active user from SQL, up to its cap, if it is
-// missing and not being built. It does not miss posts that are written meanwhile.
+// BuildInbox fills the inbox of an active user from SQL, up to its cap, if it is missing and no
+// other builder is at work. It misses no post that is written meanwhile.
 //
-// Cost: as a first page without an inbox, of cap posts.
+// Cost: as a first page of cap posts without an inbox.
 func (h *Home) BuildInbox(ctx context.Context, user int64) error {
 	return h.builder.build(ctx, h.inbox(user), nil)
 }
 
-// BuildOutbox is BuildInbox of the author's outbox.
+// BuildOutbox does the same as BuildInbox for the author's outbox.
 //
-// Cost: two queries of as many posts as an outbox has, and four round trips at most.
+// Cost: two queries, each of as many posts as an outbox holds, and at most four round trips.
 func (h *Home) BuildOutbox(ctx context.Context, author int64) error {
 	return h.builder.build(ctx, h.outbox(author), nil)
 }
 
 func (b *builder) build(ctx context.Context, feed cachedFeed, begun *timeline.Build) error {
-	// From Begin on the feed takes deliveries; SQL is read only after that.
+	// Deliveries reach the feed from Begin on. So SQL is read only after Begin.
 	if begun == nil {
 		opened, started, err := b.tl.Begin(ctx, feed.key)
 		if err != nil || !started {
@@ -110,9 +111,9 @@ func (b *builder) build(ctx context.Context, feed cachedFeed, begun *timeline.Bu
 		}
 		begun = &opened
 	}
-	// SQL is read only of an active user: Redis may have forgotten that the user is
-	// active. Then the call that makes the user active again has dropped the inbox
-	// before it was begun here.
+	// Pushes reach active users only, and Redis may have forgotten that the user is active. A
+	// visit that makes the user active again drops the inbox first, so the inbox of an active
+	// user has missed no push.
 	if feed.key == timeline.Inbox(feed.user) {
 		active, err := b.tl.Active(ctx, []int64{feed.user})
 		if err != nil {
@@ -134,8 +135,8 @@ func (b *builder) build(ctx context.Context, feed cachedFeed, begun *timeline.Bu
 			floor = posts[feed.cap-1].ID
 		}
 		ids := rows.PostIDs(posts)
-		// Posts that were written meanwhile and are not delivered yet may have been
-		// shown from SQL: the next reader of the feed must not miss them.
+		// A reader may have seen, from SQL, posts that were written meanwhile and are not
+		// delivered yet. The next reader of this feed must not miss them.
 		if len(ids) > 0 {
 			newer, err := visibility.Fill(ctx, feed.surface, feed.user, timeline.Range{After: ids[0], Limit: feed.cap}, feed.ids)
 			if err != nil {
@@ -154,7 +155,7 @@ func (b *builder) build(ctx context.Context, feed cachedFeed, begun *timeline.Bu
 	return b.tl.Drop(ctx, feed.key)
 }
 
-// run builds the requested feeds, several at a time, until ctx ends.
+// run builds the requested feeds, up to four at a time, until ctx ends.
 func (b *builder) run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for range builders {

@@ -15,8 +15,9 @@ import (
 	"tideline/timeline"
 )
 
-// After a failover everybody asks for feeds at once. A feed waits for a builder once,
-// however many ask for it, and nothing is built for somebody who may have asked again.
+// After a failover all readers ask for builds at once. A feed waits for a builder once, however
+// many requests there are, and no feed is built that waited so long that its user may have asked
+// again.
 func TestWaveOfBuilds(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
@@ -46,8 +47,7 @@ func TestWaveOfBuilds(t *testing.T) {
 	})
 }
 
-// The next read replaces a builder that has died, also where reads look into the outboxes
-// alone.
+// The next read replaces a dead builder, also if reads use outboxes only.
 func TestDeadBuilderIsReplaced(t *testing.T) {
 	t.Parallel()
 	for name, policy := range map[string]home.Policy{"an inbox": {}, "outboxes alone": {PullAbove: home.AlwaysPull}} {
@@ -76,8 +76,9 @@ func TestDeadBuilderIsReplaced(t *testing.T) {
 	}
 }
 
-// A stream that begins finds the inbox built, without words that the viewer mutes. Where no
-// turn comes, SQL says what the client has, and the inbox is built behind it.
+// A stream that begins waits for the build of its inbox. The client state leaves out posts with
+// words that the viewer mutes. If no turn is free, the state comes from SQL, and the inbox is
+// built later.
 func TestAStreamThatBeginsWaitsForItsInbox(t *testing.T) {
 	t.Parallel()
 	feedtest.EachIdle(t, func(fw *feedtest.World) {

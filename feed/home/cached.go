@@ -10,19 +10,20 @@ import (
 	"tideline/timeline"
 )
 
-// cachedFeed is a feed in Redis together with its truth in SQL.
+// cachedFeed is a feed in Redis together with the source of its posts in SQL.
 type cachedFeed struct {
 	key     timeline.Key
 	cap     int
-	surface visibility.Surface // only posts are let in that
+	surface visibility.Surface // the feed takes only posts that
 	user    int64              // this user may be shown on the surface
 	truth   visibility.Source
-	ids     visibility.Source // the truth, for a build
+	ids     visibility.Source // the SQL source for a build
 	merges  bool              // reads merge outboxes into it
-	unseen  bool              // nobody is shown what is read
-	with    visibility.Fields // what is read with posts, as far as Redis has them
+	unseen  bool              // no user sees the posts that are read
+	with    visibility.Fields // the fields that are read with posts by their ids
 	observe func(hit bool)
-	// had reports whether reads may leave a post out, as the caller has it; nil: they may not.
+	// had reports whether the caller already has a post, so that a read may leave it out. If had
+	// is nil, reads leave out no post.
 	had func(post int64) bool
 }
 
@@ -34,7 +35,7 @@ func (h *Home) inbox(user int64) cachedFeed {
 	}
 }
 
-// outbox returns the outbox with all that the author posted, whoever may see it.
+// outbox returns the feed of all posts of the author, whatever their visibility.
 func (h *Home) outbox(author int64) cachedFeed {
 	return cachedFeed{
 		key: timeline.Outbox(author), cap: h.tl.OutboxCap(), surface: visibility.Direct, user: author,
@@ -42,32 +43,32 @@ func (h *Home) outbox(author int64) cachedFeed {
 	}
 }
 
-// prefetch has what a request found out about a feed before it reads it. The zero
+// prefetch holds facts about a feed that a request has learned before it reads the feed. The zero
 // prefetch is empty.
 type prefetch struct {
-	// begun is a build of the feed that the request has opened. The request must
-	// pass it to a builder.
+	// begun is a build of the feed that the request has opened. The request must pass it to a
+	// builder.
 	begun *timeline.Build
-	// mergeable are the authors whom the reader may have merged before the inbox was read. A
-	// later list may lack an author who was merged then and whose posts are not yet in
-	// the inbox.
+	// mergeable lists the authors whose outboxes the reader may merge. It is read before the
+	// inbox: a later list may lack an author who was merged then and whose posts are not in the
+	// inbox yet.
 	mergeable *[]int64
-	// asked is a range of the feed, and part what the feed had of it a moment ago.
+	// asked is a range of the feed, and part the answer of Redis for that range.
 	asked timeline.Range
 	part  timeline.Part
 }
 
-// cached returns a source that reads a feed in Redis, merged with other feeds, as
-// far as they cover the range. Below that it goes on in SQL with the same ids.
-// Without the feed all comes from SQL, and the feed is built after the answer,
-// because a build beside the answer delays it. When Redis fails, SQL answers.
+// cached returns a source that reads a feed in Redis, merged with outboxes, as far down as they
+// cover the range. Below, it continues in SQL with the same ids. Without the feed, SQL answers,
+// and the feed is built after the answer, because a build at the same time would delay it. If
+// Redis fails, SQL answers.
 func (h *Home) cached(feed cachedFeed, known prefetch) visibility.Source {
 	return func(ctx context.Context, viewer int64, r timeline.Range) (visibility.Batch, error) {
 		var feeds []cachedFeed
 		var parts []timeline.Part
 		repeated, err := h.writes.repeat(ctx, feed.user, patiently)
 		if repeated {
-			known = prefetch{begun: known.begun} // the rest is older
+			known = prefetch{begun: known.begun} // the other facts are from before the writes
 		}
 		if err == nil {
 			feeds, parts, err = h.readParts(ctx, feed, known, r)
@@ -128,8 +129,8 @@ func (h *Home) cached(feed cachedFeed, known prefetch) visibility.Source {
 	}
 }
 
-// readParts reads the near end of a range from a feed in Redis and from those that
-// are merged into it.
+// readParts reads the first ids of a range from a feed in Redis and from the outboxes that are
+// merged into it.
 func (h *Home) readParts(ctx context.Context, feed cachedFeed, known prefetch, r timeline.Range) (feeds []cachedFeed, parts []timeline.Part, err error) {
 	ctx, cancel := patiently(ctx)
 	defer cancel()
@@ -157,8 +158,8 @@ func (h *Home) readParts(ctx context.Context, feed cachedFeed, known prefetch, r
 	more, err := h.tl.Pages(ctx, keys, r)
 	parts = append(parts, more...)
 	if r.After > after {
-		// Fewer ids than the limit may lie above, as the newest posts have been
-		// deleted. Below, these feeds alone are not complete.
+		// These feeds are complete only above r.After. They may have fewer ids there than the
+		// limit, because the newest posts of an author may have been deleted.
 		for i := range parts {
 			parts[i].Floor = max(parts[i].Floor, r.After+1)
 		}
@@ -166,9 +167,9 @@ func (h *Home) readParts(ctx context.Context, feed cachedFeed, known prefetch, r
 	return feeds, parts, err
 }
 
-// merge returns the first ids of the range in the union of several feeds, up to the
-// limit, each id once. It also returns the highest floor of the feeds: from there
-// on upwards the union is complete. Ids below it are left out.
+// merge returns the first ids of the range in the union of several feeds, each id once, up to the
+// limit. floor is the highest floor of the feeds: the union is complete from there upwards. merge
+// leaves out ids below floor.
 func merge(parts []timeline.Part, r timeline.Range) (ids []int64, floor int64) {
 	for _, p := range parts {
 		ids = append(ids, p.IDs...)
@@ -181,15 +182,15 @@ func merge(parts []timeline.Part, r timeline.Range) (ids []int64, floor int64) {
 			slices.Reverse(ids)
 		}
 	}
-	// A feed that has more ids than the limit ends with an id that is not among the
-	// first of the union, so nothing is missing before that.
+	// A part that was cut at the limit reaches at least as far as the first ids of the union. So
+	// the union misses nothing there.
 	ids = slices.DeleteFunc(ids[:min(len(ids), r.Limit)], func(id int64) bool { return id < floor })
 	return ids, floor
 }
 
-// hydrate reads the posts of ids from parts of feeds, in their order, as the feed that
-// is read wants them. A deleted post never comes back: hydrate removes its id from the
-// feeds that have it, with a round trip each.
+// hydrate reads the posts with the given ids, in their order, with the fields that the feed read
+// asks for. A deleted post never comes back: hydrate removes its id from the feeds that have it,
+// with one round trip each.
 func (h *Home) hydrate(ctx context.Context, viewer int64, read cachedFeed, feeds []cachedFeed, parts []timeline.Part, ids []int64) (visibility.Batch, error) {
 	last := ids[len(ids)-1]
 	if read.had != nil {
@@ -214,8 +215,8 @@ func (h *Home) hydrate(ctx context.Context, viewer int64, read cachedFeed, feeds
 	return b, nil
 }
 
-// Unseen returns the sources of the user's timeline: in SQL, and as a page has it. Reads from
-// them are not counted, and nobody sees what they find.
+// Unseen returns two sources of the user's timeline: one reads SQL, and one reads as a page does.
+// Their reads do not count as hits or misses, and no user sees the posts.
 //
 // Cost: as a first page without an inbox, and as a page, of as many posts.
 func (h *Home) Unseen(user int64) (inSQL, asRead visibility.Source) {
@@ -224,14 +225,13 @@ func (h *Home) Unseen(user int64) (inSQL, asRead visibility.Source) {
 	return inbox.truth, h.cached(inbox, prefetch{})
 }
 
-// PostsBy reads those of the author's posts in the range that the viewer may see.
-// It reads the outbox. Once some of the posts turn out to be hidden, it reads SQL,
-// which can skip hidden posts without reading them.
+// PostsBy reads the author's posts in the range that the viewer may see. It reads the outbox. If
+// some of the posts are hidden, it continues in SQL, which skips hidden posts without reading
+// them.
 //
-// Cost: one round trip to Redis and one query of the posts. Where the outbox does
-// not cover the range, or some of its posts are hidden, two queries more: the
-// relation of the two, and the posts that the viewer may see. The number of hidden
-// posts between them makes no difference.
+// Cost: one round trip to Redis and one query of the posts. If the outbox does not cover the
+// range, or some of its posts are hidden, two more queries: the relation of the viewer and the
+// author, and the posts that the viewer may see. The number of hidden posts makes no difference.
 func (h *Home) PostsBy(ctx context.Context, viewer, author int64, r timeline.Range) ([]*ent.Post, error) {
 	feed := h.outbox(author)
 	feed.truth = h.posts.By(visibility.Direct, author)

@@ -16,8 +16,8 @@ import (
 	"tideline/timeline"
 )
 
-// Entry is the post as an entry of the viewer's timeline in the order Latest,
-// for a client that has the timeline from there downwards.
+// Entry returns the post as an entry of the viewer's timeline in the order Latest. Its cursor is
+// for a client that has the timeline from this post downwards.
 func (h *Home) Entry(ctx context.Context, v account.Viewer, p *ent.Post) (paging.Edge[ent.Post], error) {
 	at := h.Visit(ctx, v.ID)
 	state, err := h.ClientStateOf(ctx, v, at, []*ent.Post{p}, true)
@@ -25,30 +25,30 @@ func (h *Home) Entry(ctx context.Context, v account.Viewer, p *ent.Post) (paging
 	return state.Entry(v, p), err
 }
 
-// Visit is the moment at which a user began to read. The client state that follows
-// from the read is that of this moment, however long the read takes.
+// Visit is the moment at which a user began to read. A client state that is made from the read
+// describes this moment, however long the read takes.
 type Visit struct {
 	timeline.Position       // the end of the inbox's journal
-	arrived           int64 // ArrivedID
-	generation        int64 // of the inbox, where the read began with a page of it
-	// All that comes at or below bound from now on is found by how the inbox was settled. It is
-	// 0 where that is not known.
+	arrived           int64 // ArrivedID at that moment
+	generation        int64 // of the inbox, if the read began with a page of it
+	// bound is an id: settled detects every post that comes at or below it from now on. It is 0
+	// if such posts cannot be detected.
 	bound   int64
 	settled clientstate.Settled
 }
 
-// state is the state of a client that has read nothing yet of what is above the bound.
+// state returns the state of a client that has not yet read anything above the bound.
 func (at Visit) state() clientstate.State {
 	c := clientstate.New(at.Position, at.arrived)
 	c.Settle(at.bound, at.settled)
 	return c
 }
 
-// Visit makes the user active. It begins a missing inbox, so that every change is
-// journaled from before the read that follows. When Redis does not answer, the read
-// goes on in SQL, and the position is zero.
+// Visit makes the user active. It begins to build a missing inbox, so that the journal has every
+// change from before the read that follows. If Redis does not answer, the position is zero and
+// the read goes on in SQL.
 //
-// Cost: one round trip; another one where the inbox is missing.
+// Cost: one round trip; a second one if the inbox is missing.
 func (h *Home) Visit(ctx context.Context, user int64) Visit {
 	visit := Visit{arrived: h.ArrivedID(ctx)}
 	at, part, err := h.tl.VisitSettled(ctx, user, timeline.Range{}, settleAbove(visit.arrived))
@@ -62,18 +62,17 @@ func (h *Home) Visit(ctx context.Context, user int64) Visit {
 	return visit
 }
 
-// settleAbove asks for an inbox to be settled, so that a cursor can name what lies above its
-// floor and is younger than the arrival grace.
+// settleAbove asks for an inbox to be settled: its floor rises until a cursor can name all posts
+// that lie above the floor and are younger than the arrival grace.
 func settleAbove(arrived int64) timeline.Settle {
 	return timeline.Settle{Above: arrived, Keep: clientstate.MaxRecent}
 }
 
-// settledAt notes how the inbox was settled by the visit, of which part is the answer. It must
-// come before anything is read of the outboxes that are merged; list and err are what
-// mergeable returned.
+// settledAt records in visit how the visit settled the inbox; part is the visit's answer. Call it
+// before reading the merged outboxes. list and err are the results of mergeable.
 func (h *Home) settledAt(ctx context.Context, user int64, visit *Visit, part timeline.Part, list []int64, err error) {
 	if part.Epoch != visit.Epoch || part.Settled.Floor-1 <= visit.arrived {
-		return // a cursor names all that is young
+		return // a cursor can name every young post
 	}
 	how := clientstate.Settled{Under: part.Settled.Under, Low: visit.arrived, High: part.Settled.Floor - 1}
 	if err == nil {
@@ -86,9 +85,9 @@ func (h *Home) settledAt(ctx context.Context, user int64, visit *Visit, part tim
 	visit.bound, visit.settled = part.Settled.Floor-1, how
 }
 
-// visitInbox is Visit. It also returns the source of the timeline for a page that
-// begins with the range, and has the fields of its posts. Wait says that a missing inbox is
-// built before and not behind the read, if it does not take long.
+// visitInbox is Visit for a page that begins with the range. It also returns the source of the
+// timeline, which reads the posts with the given fields. If wait is set, a missing inbox is built
+// before the read and not after it, unless that takes long.
 func (h *Home) visitInbox(ctx context.Context, user int64, r timeline.Range, with visibility.Fields, wait bool) (Visit, visibility.Source) {
 	feed, visit := h.inbox(user), Visit{arrived: h.ArrivedID(ctx)}
 	feed.with = with
@@ -114,8 +113,8 @@ func (h *Home) visitInbox(ctx context.Context, user int64, r timeline.Range, wit
 	return visit, h.cached(feed, known)
 }
 
-// visited returns the position from a visit to the inbox, or that of the build that
-// it begins. The caller must pass that build to a builder.
+// visited returns the position of a visit to the inbox. If the inbox is missing, it begins a
+// build and returns the position of the build, which the caller must pass to a builder.
 func (b *builder) visited(ctx context.Context, user int64, at timeline.Position, err error) (timeline.Position, *timeline.Build) {
 	if err == nil && at.Epoch == 0 {
 		var build timeline.Build
@@ -134,12 +133,13 @@ func (b *builder) visited(ctx context.Context, user int64, at timeline.Position,
 	return at, nil
 }
 
-// ClientStateOf is the state of a client that has the timeline from the highest of
-// the posts downwards; the posts are a part of it, and were read after the visit.
-// Without posts the client has all of it. More says whether the timeline may go on below the lowest of them.
+// ClientStateOf returns the state of a client that has the timeline from the newest of the posts
+// downwards. The posts are a part of the timeline and were read after the visit. If there are
+// none, the client has the whole timeline. more says whether the timeline may continue below the
+// lowest post.
 //
-// Cost: none for posts older than the arrival grace, else that of recentIDs; and that of
-// settle where these are more than a cursor names.
+// Cost: none if the lowest post is older than the arrival grace; else the cost of recentIDs, and
+// of settling the inbox again if there are more posts than a cursor names.
 func (h *Home) ClientStateOf(ctx context.Context, v account.Viewer, at Visit, posts []*ent.Post, more bool) (clientstate.State, error) {
 	c := at.state()
 	below := int64(0)
@@ -159,9 +159,10 @@ func (h *Home) ClientStateOf(ctx context.Context, v account.Viewer, at Visit, po
 	return c, err
 }
 
-// takeRecent has the client take the posts, which are the newest ones above the bound, newest
-// first. If there are more than a cursor names, it settles the inbox: the client reads what
-// lies below by itself, later than that. Below is the lowest that it has read, 0 if none.
+// takeRecent adds posts to the state. list holds the newest posts above the bound, newest first.
+// If it is longer than a cursor can name, takeRecent settles the inbox below the last post that
+// it adds: the client reads the posts below by itself, later. below is the lowest post that the
+// client has read, 0 if it has read none.
 func (h *Home) takeRecent(ctx context.Context, user int64, c *clientstate.State, list []int64, below int64) {
 	for _, id := range list[:min(len(list), clientstate.MaxRecent)] {
 		c.Take(id)
@@ -180,18 +181,18 @@ func (h *Home) takeRecent(ctx context.Context, user int64, c *clientstate.State,
 		h.settledAt(patient, user, &visit, part, list, unlisted)
 	}
 	if visit.bound == 0 || below != 0 && visit.bound >= below {
-		c.Position = timeline.Position{} // nobody can tell what comes below: the client reads again
+		c.Position = timeline.Position{} // posts that come below cannot be detected: the client reads again
 		return
 	}
 	c.Settle(visit.bound, visit.settled)
 }
 
-// ClientStateNow is the state of a client that has all of the viewer's timeline. It visits
-// the inbox. A missing one is built first: the stream that begins would read SQL for the
-// state, and again to catch up, beside the build that reads the same.
+// ClientStateNow returns the state of a client that has the viewer's whole timeline. It visits
+// the inbox. It builds a missing inbox first: otherwise the stream that begins reads SQL for the
+// state, and again to catch up, while the build reads the same posts.
 //
-// Cost: as a page of the posts that are younger than the arrival grace, of at most as many as
-// a cursor names; and as BuildInbox where the inbox is missing.
+// Cost: as a page of the posts that are younger than the arrival grace, at most as many as a
+// cursor names; and as BuildInbox if the inbox is missing.
 func (h *Home) ClientStateNow(ctx context.Context, v account.Viewer) (clientstate.State, error) {
 	r := timeline.Range{After: h.ArrivedID(ctx), Limit: clientstate.MaxRecent + 1}
 	at, from := h.visitInbox(ctx, v.ID, r, 0, true)
@@ -205,21 +206,21 @@ func (h *Home) ClientStateNow(ctx context.Context, v account.Viewer) (clientstat
 	return c, err
 }
 
-// clockSlack is by how much the clock of the process that made a cursor may be ahead.
+// clockSlack is how far the clock of the process that made a cursor may be ahead.
 const clockSlack = time.Minute
 
-// ClientStateAt is the state of a client that resumes after a cursor; ok is false
-// when too much was posted since for a client state, and for a made-up cursor of the future.
+// ClientStateAt returns the state of a client that resumes after a cursor. ok is false if too
+// much was posted since for a client state, or if the cursor is forged and lies in the future.
 //
-// Cost: none for a cursor that carries the state, else that of recentIDs.
+// Cost: none for a cursor that carries the state, else the cost of recentIDs.
 func (h *Home) ClientStateAt(ctx context.Context, v account.Viewer, after paging.Cursor) (c clientstate.State, ok bool, err error) {
 	if c, ok = clientstate.Decode(after.Tail); ok {
-		// No server says that a client has posts of the future: to go on from such a state
-		// would leave out all posts until then, without a word.
+		// No server makes a state that covers posts of the future. A client that resumed from it
+		// would silently miss every post until then.
 		return c, c.Bound() <= ids.At(h.cfg.Now().Add(clockSlack)), nil
 	}
-	// The cursor names only an entry: the client has missed what lies above it. The
-	// client reads again what lies below, some of which may still be on its way.
+	// The cursor names only an entry: the client has missed the posts above it. The client reads
+	// the posts below it again, and some of these may still be in flight.
 	c = clientstate.New(timeline.Position{}, min(after.ID, h.ArrivedID(ctx)))
 	list, err := h.recentIDs(ctx, v.ID, timeline.Range{After: c.Low(), Before: after.ID + 1})
 	if err != nil || len(list) > clientstate.MaxRecent {
@@ -231,16 +232,16 @@ func (h *Home) ClientStateAt(ctx context.Context, v account.Viewer, after paging
 	return c, true, nil
 }
 
-// recentIDs returns the newest ids of a range of the user's timeline that the user
-// may be shown, at most one more than a cursor names. It leaves out hidden posts
-// of an inbox, because a client can read what a cursor says. A hidden post is sent
-// when it is shown, as is every post that the client does not have.
+// recentIDs returns the newest ids of a range of the user's timeline, at most one more than a
+// cursor names. It leaves out posts that are hidden from the user, because a client can read the
+// contents of its cursor. A hidden post is sent once it is shown, like every post that the client
+// does not have.
 //
-// Cost with an inbox: as a page of all these posts, so one round trip, and a query
-// when there are any. Without an inbox as a page without one.
+// Cost with an inbox: as a page of all these posts, so one round trip, and one query if there are
+// any. Without an inbox: as a page without one.
 func (h *Home) recentIDs(ctx context.Context, user int64, r timeline.Range) (ids []int64, err error) {
 	var known prefetch
-	list, err := h.merged.mergeable(ctx, user) // before the inbox is read: see prefetch
+	list, err := h.merged.mergeable(ctx, user) // before the inbox is read: see prefetch.mergeable
 	if err != nil {
 		return nil, err
 	}
@@ -253,11 +254,11 @@ func (h *Home) recentIDs(ctx context.Context, user int64, r timeline.Range) (ids
 	return rows.PostIDs(posts), err
 }
 
-// Since reads the posts of the viewer's timeline above the id, at most as many as the
-// inbox cap, with all that an event may show of them. It reads from the newest end or,
-// ascending, from the id on. Whole is false when there may be more. It visits the inbox.
+// Since reads the posts of the viewer's timeline above the id, at most as many as the inbox cap,
+// with all fields that an event may show. It reads from the newest post down or, if ascending,
+// from the id up. whole is false if there may be more posts. It visits the inbox.
 //
-// Cost: as a page of so many posts.
+// Cost: as a page of as many posts.
 func (h *Home) Since(ctx context.Context, v account.Viewer, id int64, ascending bool) (posts []*ent.Post, whole bool, err error) {
 	r := timeline.Range{After: id, Limit: h.tl.InboxCap(), Ascending: ascending}
 	_, from := h.visitInbox(ctx, v.ID, r, visibility.All, false)
@@ -265,7 +266,7 @@ func (h *Home) Since(ctx context.Context, v account.Viewer, id int64, ascending 
 	return posts, len(posts) < r.Limit, err
 }
 
-// Unknown says why nobody can tell what happened to a timeline since a client's state; "" when
+// Unknown says why it is unknown what happened to a timeline since a client's state. It is "" if
 // that is known.
 type Unknown string
 
@@ -273,34 +274,35 @@ type Unknown string
 const (
 	NoPosition Unknown = "no_position"      // the cursor carries no state: it was made without Redis, or by another version
 	NoRedis    Unknown = "redis_away"       // Redis does not answer
-	Rebuilt    Unknown = "timeline_rebuilt" // the inbox was lost, or dropped, and built anew
-	Forgotten  Unknown = "journal_full"     // more was removed or came late than the journal keeps
-	OutOfOrder Unknown = "out_of_order"     // a post came below more newer ones than a cursor names
+	Rebuilt    Unknown = "timeline_rebuilt" // the inbox was lost or dropped, and built anew
+	Forgotten  Unknown = "journal_full"     // more posts were removed or came late than the journal keeps
+	OutOfOrder Unknown = "out_of_order"     // a post came below more newer posts than a cursor names
 )
 
-// Missed is what happened to a timeline since a client's state.
+// Missed holds the changes of a timeline since a client's state.
 type Missed struct {
-	timeline.Since // the client's position
-	// Posts, oldest first, are those above the client's bound that it may be shown and does not
-	// have. More says that there may be more of them.
+	timeline.Since // since the client's position
+	// Posts are the posts above the client's bound that the viewer may see and the client does
+	// not have, oldest first. More says that there may be more of them.
 	Posts []*ent.Post
 	More  bool
-	// Arrived is an ArrivedID from before all was read, and Bound and Settled tell how the inbox
-	// was settled then. Bound is 0 where that is not known.
+	// Arrived is an ArrivedID from before the reads. Bound and Settled tell how the inbox was
+	// settled at that time; Bound is 0 if that is unknown.
 	Arrived, Bound int64
 	Settled        clientstate.Settled
 }
 
-// MissedSince reads what the client misses, the journal first. If that is unknown, nothing was
-// read. It visits the inbox. Told says that the client was told of everything that came at
-// or below its bound, or will be.
+// MissedSince reads what the client missed, the journal first. It visits the inbox. If that is
+// unknown, it returns the reason and a zero Missed. told says that the client has been told, or
+// will be told, of every post that came at or below its bound.
 //
-// A post that the client has can add nothing, whatever the verdict on it is now. So it is
-// not read, and where an inbox has no other, SQL is not asked. It does not count as missed either:
-// as many posts as an inbox holds may have come since, whatever was there before.
+// A post that the client already has adds nothing, whatever the present verdict on it. So
+// MissedSince does not read it, and asks SQL only if the inbox has other posts. Nor does it count
+// as missed: since the client's state, as many posts may have come as an inbox holds, however
+// many the client had before.
 //
-// Cost: one round trip; and as a page of the posts that the client does not have, if any. Where
-// the inbox reaches down no further than to some that the client has, these are read, too.
+// Cost: one round trip; and as a page of the posts that the client does not have, if any. Below
+// the floor of the inbox, posts are read from SQL even if the client has them.
 func (h *Home) MissedSince(ctx context.Context, v account.Viewer, c *clientstate.State, told bool) (m Missed, why Unknown, err error) {
 	if c.Position.Epoch == 0 {
 		return Missed{}, NoPosition, nil
@@ -309,7 +311,7 @@ func (h *Home) MissedSince(ctx context.Context, v account.Viewer, c *clientstate
 	r := timeline.Range{After: c.Bound(), Limit: h.tl.InboxCap()}
 	by := settleAbove(visit.arrived)
 	if named, nth := c.Named(clientstate.MaxRecent); named > 2*clientstate.MaxRecent {
-		by.At = nth // the inbox has few of them: the others are merged
+		by.At = nth // few of them are in the inbox: the others come from merged outboxes
 	}
 	list, unlisted := h.merged.mergeable(ctx, v.ID) // before the inbox is read: see prefetch
 	since, whole, err := h.tl.VisitSince(ctx, v.ID, c.Position, r, by)
@@ -334,7 +336,7 @@ func (h *Home) MissedSince(ctx context.Context, v account.Viewer, c *clientstate
 		return Missed{}, OutOfOrder, nil
 	}
 	h.settledAt(ctx, v.ID, &visit, since.Part, list, unlisted)
-	if came { // a client that comes back cannot tell what it was told from what came later
+	if came { // a client that resumes later cannot know which of the counted posts it was told of
 		visit.settled = clientstate.Settled{Under: unsure}
 	}
 	m = Missed{Since: since, Arrived: visit.arrived, Bound: visit.bound, Settled: visit.settled}
@@ -354,14 +356,14 @@ func (h *Home) MissedSince(ctx context.Context, v account.Viewer, c *clientstate
 	return m, "", err
 }
 
-// unsure is a count below the floor that no inbox has.
+// unsure is a count of posts below the floor that no inbox has.
 const unsure = 1 << 61
 
-// mergedDigest digests what came to the outboxes that a read of the user's timeline merges, at
-// or below high; 0 when it merges none. The list is what mergeable returned. It fails if an
-// outbox is not ready, or if there are too many.
+// mergedDigest returns a digest of the posts that came at or below high to the outboxes that a
+// read of the user's timeline merges. It is 0 if the read merges none. list is the result of
+// mergeable. mergedDigest fails if an outbox is not Ready, or if there are too many.
 //
-// Cost: none when nobody is merged; else as the outboxes of a page, without their ids.
+// Cost: none if no outbox is merged; else as reading the outboxes of a page, without their ids.
 func (h *Home) mergedDigest(ctx context.Context, user int64, list []int64, low, high int64) (digest uint64, err error) {
 	plan, err := h.plan(ctx, user, &list, timeline.Range{After: low, Limit: math.MaxInt32})
 	if err != nil || len(plan.feeds) == 0 {
@@ -374,8 +376,8 @@ func (h *Home) mergedDigest(ctx context.Context, user int64, list []int64, low, 
 	return h.tl.Digest(ctx, keys, low, high, !plan.chosen)
 }
 
-// Changes returns the changes in the journal of the viewer's inbox since the
-// position, and the present position, unless it is unknown what changed.
+// Changes returns the changes in the journal of the viewer's inbox since the position, and the
+// present end of the journal. If the changes are unknown, it returns the reason.
 //
 // Cost: one round trip.
 func (h *Home) Changes(ctx context.Context, v account.Viewer, since timeline.Position) (changes []timeline.Change, now timeline.Position, why Unknown) {

@@ -10,8 +10,8 @@ import (
 	"tideline/timeline"
 )
 
-// A timeline accepts any tail of a ranked cursor without harm, and one that it accepts
-// has one meaning.
+// Decoding accepts any tail of a ranked cursor without harm, and every accepted tail has one
+// meaning.
 func FuzzRankedTail(f *testing.F) {
 	f.Add(rankedCursor{"", timeline.Range{After: 3, Before: 1 << 50}, []int64{7, 9}}.tail(), "")
 	f.Add(rankedCursor{"near", timeline.Range{After: 3, Before: 1 << 50}, []int64{7, 9}}.tail(), "near")
@@ -27,8 +27,7 @@ func FuzzRankedTail(f *testing.F) {
 	})
 }
 
-// A ranked cursor is accepted however many posts have been shown and however old
-// they are.
+// A ranked cursor is accepted, however many posts have been shown and however old they are.
 func TestLongestRankedCursorIsAccepted(t *testing.T) {
 	const largestInbox = 1000
 	most := int64(maxRankedShown(largestInbox))

@@ -13,40 +13,40 @@ import (
 	"tideline/queue"
 )
 
-// An author's fan-out mode (the column users.fan_out_mode) says how the posts
-// travel:
+// An author's fan-out mode (the column users.fan_out_mode) says how the author's posts reach
+// timelines:
 //
 //	PUSH ──too many followers──▶ PUSH_TO_PULL ──every reader knows──▶ PULL
 //	  ▲                               │                                │
 //	  ├────────────too few────────────┘                            too few
 //	  └──inboxes have what they missed── PULL_TO_PUSH ◀────────────────┘
 //
-// Posts are pushed to inboxes in every mode but PULL, and readers merge the outbox
-// in every mode but PUSH. In the two modes between them both is done. An entry that
-// is found twice is shown once, so a change of mode leaves no hole and no double.
+// Posts are pushed to inboxes in every mode except PULL, and readers merge the outbox in every
+// mode except PUSH. In the two modes between, both are done. A post that is found twice is shown
+// once, so a change of mode neither loses nor repeats a post.
 //
-// Readers cache the list of merged authors for Policy.MergedListFor. PUSH_TO_PULL
-// lasts far longer than that, so every reader merges when pushing stops.
+// Readers cache the list of merged authors for Policy.MergedListFor. PUSH_TO_PULL lasts far
+// longer, so every reader merges the author by the time pushing stops.
 
 const (
 	// NeverPull, as Policy.PullAbove, pushes every author's posts.
 	NeverPull = -1
-	// AlwaysPull, as Policy.PullAbove, pushes nobody's.
+	// AlwaysPull, as Policy.PullAbove, pushes no posts: readers merge all outboxes.
 	AlwaysPull = -2
 
-	// maxMergedAuthors is how many merged authors a process lists. When there are more,
-	// each reader asks which followees they are.
+	// maxMergedAuthors is the longest list of merged authors that a process keeps. If there are
+	// more, each reader asks SQL for the merged followees.
 	maxMergedAuthors = 2000
-	// mergeAfterReturn is how much longer readers merge an author who is pushed
-	// again. It is longer than a post is usually on its way.
+	// mergeAfterReturn is how long readers still merge an author who has returned to PUSH. It is
+	// longer than a post is usually in flight.
 	mergeAfterReturn = 10 * time.Second
 	// defaultMergeAll is the default of Policy.MergeAll.
 	defaultMergeAll = 200
-	// rebalanceBatch is how many authors take each way in one turn of Rebalance.
+	// rebalanceBatch is how many authors one Rebalance moves each way.
 	rebalanceBatch = 100
 )
 
-// fanOutModes moves authors from mode to mode.
+// fanOutModes moves authors between fan-out modes.
 type fanOutModes struct {
 	db     *ent.Client
 	queue  *queue.Queue
@@ -54,16 +54,15 @@ type fanOutModes struct {
 	policy Policy
 }
 
-// Pushes reports whether the author's new posts go to inboxes.
+// Pushes reports whether the author's new posts are pushed to inboxes.
 func Pushes(author *ent.User) bool { return author.FanOutMode != user.FanOutModePULL }
 
-// CrossThreshold moves the author one step between push and pull if the follower count,
-// as the author has it, has crossed the threshold since the last time. It is called with
-// each post that was fanned out: the mode of an author who does not post does not matter.
-// An author returns to push only below four fifths of the threshold, so that an author
-// near it does not flap.
+// CrossThreshold moves the author one step between push and pull if author.FollowerCount has
+// crossed the threshold. It is called at the end of each fan-out, because the mode of an author
+// who does not post does not matter. An author returns to push only below four fifths of the
+// threshold, so that an author near the threshold does not flap.
 //
-// Cost: nothing for an author who stays; else one statement, or a transaction of two.
+// Cost: none for an author who stays; else one statement, or a transaction of two.
 func (m *fanOutModes) CrossThreshold(ctx context.Context, author *ent.User) error {
 	above, below := m.policy.threshold()
 	switch {
@@ -75,7 +74,7 @@ func (m *fanOutModes) CrossThreshold(ctx context.Context, author *ent.User) erro
 	return nil
 }
 
-// threshold returns the follower counts above which authors are pulled, and below which
+// threshold returns the follower count above which authors are pulled, and the one below which
 // they are pushed again.
 func (p *Policy) threshold() (above, below int) {
 	switch p.PullAbove {
@@ -87,10 +86,11 @@ func (p *Policy) threshold() (above, below int) {
 	return p.PullAbove, p.PullAbove * 4 / 5
 }
 
-// Rebalance ends the time in which authors on their way to pull are pushed and pulled, at
-// most a hundred each time. A worker calls it again and again.
+// Rebalance moves authors out of PUSH_TO_PULL: to PULL after Policy.PushAndPullFor, or back to
+// PUSH if they fell below four fifths of the threshold. It moves at most a hundred authors each
+// way. A worker calls it periodically.
 //
-// Cost: two index ranges, of the authors on that way alone.
+// Cost: two index ranges, of the authors in PUSH_TO_PULL only.
 func (m *fanOutModes) Rebalance(ctx context.Context) error {
 	_, below := m.policy.threshold()
 	pushedAndPulled := m.now().Add(-m.policy.PushAndPullFor).UnixMilli()
@@ -127,10 +127,9 @@ func (m *fanOutModes) changeMode(ctx context.Context, author int64, from, to use
 	return nil
 }
 
-// FinishReturnToPush ends the return to push of an author that began at since:
-// every inbox has what it missed. It does not end a later return: an attempt that
-// stalled, or a job that is done again, may finish after the author was pulled once
-// more.
+// FinishReturnToPush moves an author from PULL_TO_PUSH to PUSH, once every inbox has the posts
+// that it missed. It ends only the return that began at j.Since. An attempt that stalled, or a
+// job that is repeated, may finish after the author was pulled once more.
 //
 // Cost: one statement.
 func (m *fanOutModes) FinishReturnToPush(ctx context.Context, j job.Author) error {

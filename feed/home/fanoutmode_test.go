@@ -21,7 +21,8 @@ import (
 	"tideline/timeline"
 )
 
-// eachAbove is each with a threshold between push and pull, and no waiting at it.
+// eachAbove is each with a threshold between push and pull, and without the waiting time in
+// PUSH_TO_PULL.
 func eachAbove(t *testing.T, above int, test func(w *world)) {
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
 		w := newWorld(t, s, feedtest.Options{Policy: home.Policy{PullAbove: above, PushAndPullFor: -time.Second, MergedListFor: time.Nanosecond}})
@@ -30,7 +31,7 @@ func eachAbove(t *testing.T, above int, test func(w *world)) {
 	})
 }
 
-// rebalance moves each author a step, as the balancer and the end of a fan-out do.
+// rebalance moves each author one step, as the balancer and the end of a fan-out do.
 func (w *world) rebalance(authors ...account.Viewer) {
 	w.Helper()
 	require.NoError(w, w.Home.Rebalance(w.Ctx))
@@ -48,8 +49,8 @@ func (w *world) fanOutMode(v account.Viewer) user.FanOutMode {
 	return u.FanOutMode
 }
 
-// An author who crosses the threshold, up and down again, with posts in every
-// fan-out mode, leaves no hole and no double in any follower's timeline.
+// An author crosses the threshold upwards and downwards and posts in every fan-out mode. No
+// follower's timeline misses or repeats a post.
 func TestCrossingTheThreshold(t *testing.T) {
 	t.Parallel()
 	eachAbove(t, 5, func(w *world) {
@@ -105,8 +106,8 @@ func TestCrossingTheThreshold(t *testing.T) {
 	})
 }
 
-// The job of an earlier return to push that is done late or twice does not end a
-// later return, whose inboxes still lack posts.
+// The job of an earlier return to push runs late or twice. It does not end a later return, whose
+// inboxes still lack posts.
 func TestLateJobDoesNotEndALaterReturn(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
@@ -135,9 +136,9 @@ func TestLateJobDoesNotEndALaterReturn(t *testing.T) {
 	})
 }
 
-// While an author crosses the threshold again and again and posts all the time, no
-// read has a post twice, none loses a post that an earlier one had, and in the end
-// nobody has missed any.
+// An author crosses the threshold again and again and posts all the time. No read has a post
+// twice, no read loses a post that an earlier read had, and in the end no reader has missed a
+// post.
 func TestCrossingUnderTraffic(t *testing.T) {
 	t.Parallel()
 	eachAbove(t, 5, func(w *world) {
@@ -160,7 +161,7 @@ func TestCrossingUnderTraffic(t *testing.T) {
 				case <-time.After(2 * time.Millisecond):
 					p, err := w.Feed.CreatePost(w.Ctx, star, feed.Draft{Text: "and on", Visibility: &public})
 					if err != nil {
-						return // the check below finds a missed post
+						return // the check below finds any missed post
 					}
 					ids = append(ids, p.ID)
 				}

@@ -19,7 +19,7 @@ import (
 	"tideline/timeline"
 )
 
-// Thousands of posts that the viewer may not see add nothing to the cost of a page.
+// Thousands of posts that the viewer may not see do not raise the cost of a page.
 func TestHiddenPostsAreNotReadOneByOne(t *testing.T) {
 	t.Parallel()
 	eachIdle(t, func(w *world) {
@@ -49,16 +49,16 @@ func TestHiddenPostsAreNotReadOneByOne(t *testing.T) {
 				c, err := read()
 				require.NoError(w, err, "%s, %s", name, v)
 				require.Equal(w, shown, feedtest.PostIDs(c), "%s, %s", name, v)
-				// Inboxes and outboxes are built at the same time, and the page's position
-				// names what is young.
+				// Inboxes and outboxes are built at the same time, and the page's position names
+				// young posts.
 				require.LessOrEqual(w, count(), 15, "%s, %s", name, v)
 			}
 		}
 	})
 }
 
-// Every post of a profile that the viewer may see comes exactly once, in full
-// pages, with an outbox, across its floor and without one.
+// Every post of a profile that the viewer may see comes exactly once, in full pages: with an
+// outbox, across its floor, and without an outbox.
 func TestProfilePagesAreFullAndExact(t *testing.T) {
 	t.Parallel()
 	each(t, func(w *world) {
@@ -134,8 +134,8 @@ func TestProfilePagesAreFullAndExact(t *testing.T) {
 	})
 }
 
-// The newest post of every author may be hidden: the visible posts come exactly
-// once, in full pages, without an inbox.
+// If the newest post of an author is hidden, the visible posts still come exactly once, in full
+// pages, without an inbox.
 func TestHiddenHeadsMakeNoHole(t *testing.T) {
 	t.Parallel()
 	eachIdle(t, func(w *world) {
@@ -182,8 +182,7 @@ func TestHiddenHeadsMakeNoHole(t *testing.T) {
 	})
 }
 
-// restrict gives posts in the table a visibility, as if they had had it from the
-// beginning.
+// restrict sets the visibility of posts in the table, as if they had had it from the beginning.
 func (w *world) restrict(v schema.Visibility, ids ...int64) {
 	w.Helper()
 	for chunk := range slices.Chunk(ids, 1000) {

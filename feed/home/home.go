@@ -1,16 +1,16 @@
-// Package home keeps home timelines ready to read. A home timeline has a viewer's
-// own posts, with those of the users whom the viewer follows.
+// Package home reads home timelines and keeps their feeds ready in Redis. A home timeline holds
+// the viewer's own posts and the posts of the users that the viewer follows.
 //
 // Its invariants:
 //
-//   - A timeline has no hole. Below what an inbox covers, or without an inbox, a
-//     page goes on in SQL on the same cursor.
-//   - Feeds in Redis say where to look. Every post of a page has passed package
-//     visibility after the request began.
-//   - What Redis loses is built again after the answer, not before it.
+//   - A timeline has no gap. Below the posts that an inbox covers, and without an inbox, a page
+//     continues in SQL on the same cursor.
+//   - Feeds in Redis say where to look. Every post of a page passes package visibility after the
+//     request began.
+//   - A feed that Redis lost is built again after the answer, not before it.
 //
-// INBOX.md tells the life of an inbox, FANOUTMODE.md how an author moves between
-// push and pull. Package timeline hides how feeds lie in Redis.
+// INBOX.md describes the life of an inbox, FANOUTMODE.md how an author moves between push and
+// pull. Package timeline hides how feeds are stored in Redis.
 package home
 
 import (
@@ -41,8 +41,8 @@ type Config struct {
 	Publisher  *live.Publisher
 
 	Policy
-	// Observe is called for every read of a feed, with true if Redis had it (a hit)
-	// and false if SQL answered. Optional.
+	// Observe is called for every read of a feed: with true if Redis had the feed (a hit), with
+	// false if SQL answered. Optional.
 	Observe func(hit bool)
 	// Logger defaults to discarding.
 	Logger *slog.Logger
@@ -52,22 +52,22 @@ type Config struct {
 
 // Policy says how timelines are stored and read. Its zero value is valid.
 type Policy struct {
-	// PullAbove is the follower count above which an author's posts are not pushed
-	// to inboxes but merged by readers. NeverPull and AlwaysPull are the ends of
-	// its range. Defaults to DefaultPullAbove.
+	// PullAbove is the follower count above which an author's posts are not pushed to inboxes but
+	// merged by readers. NeverPull and AlwaysPull disable and force merging. Defaults to
+	// DefaultPullAbove.
 	PullAbove int
-	// PushAndPullFor is how long an author is both pushed and merged on the way to
-	// PULL. It is at least ten times MergedListFor, which is how long a process
-	// uses one list of merged authors. They default to 30 s and 2 s.
+	// PushAndPullFor is how long an author on the way to PULL is both pushed and merged.
+	// MergedListFor is how long a process uses one list of merged authors. PushAndPullFor should be
+	// at least ten times MergedListFor. They default to 30 s and 2 s.
 	PushAndPullFor, MergedListFor time.Duration
-	// MergeAll is how many authors a reader merges without asking first which of
-	// them have posts on the page. Defaults to 200.
+	// MergeAll is the largest number of authors that a reader merges without asking first which
+	// of them have posts on the page. Defaults to 200.
 	MergeAll int
-	// MaxPage is how many entries a page may have. Defaults to paging.DefaultMaxSize.
+	// MaxPage is the largest number of entries on a page. Defaults to paging.DefaultMaxSize.
 	MaxPage int
-	// RankDecay is how much newer a post must be to outweigh one with ten times
-	// its likes in the ranking hot: ranking.MinDecay to ranking.MaxDecay. Defaults
-	// to ranking.DefaultDecay.
+	// RankDecay is how much newer a post must be to outweigh one with ten times its likes in the
+	// ranking hot. It lies between ranking.MinDecay and ranking.MaxDecay. Defaults to
+	// ranking.DefaultDecay.
 	RankDecay time.Duration
 	// Rankings are the expressions of other rankings, by name. Optional.
 	Rankings map[string]string
@@ -86,7 +86,8 @@ func (p Policy) withDefaults() Policy {
 	return p
 }
 
-// Validate names every value that is out of bounds. A zero RankDecay or MaxPage is.
+// Validate returns an error that names every value out of bounds. It applies no defaults, so a
+// zero RankDecay or MaxPage is out of bounds.
 func (p Policy) Validate() error {
 	var errs []error
 	if p.RankDecay < ranking.MinDecay || p.RankDecay > ranking.MaxDecay {
@@ -97,7 +98,7 @@ func (p Policy) Validate() error {
 			errs = append(errs, fmt.Errorf("Rankings cannot be taken: %s", strings.TrimSpace(line)))
 		}
 	}
-	// From the default size of a page to the whole of the largest inbox.
+	// From the default size of a page to the largest inbox.
 	if p.MaxPage < paging.DefaultSize || p.MaxPage > timeline.MaxInboxCap {
 		errs = append(errs, fmt.Errorf("MaxPage is %d: it must be %d to %d", p.MaxPage, paging.DefaultSize, timeline.MaxInboxCap))
 	}
@@ -122,8 +123,7 @@ type Home struct {
 	unread   *unreadCounts
 }
 
-// New returns a Home. It fails when a required field is missing or the policy is
-// not valid.
+// New returns a Home. It fails if a required field is missing or the policy is not valid.
 func New(cfg Config) (*Home, error) {
 	if cfg.DB == nil || cfg.Dialect == "" || cfg.Visibility == nil || cfg.Timelines == nil || cfg.Queue == nil || cfg.Publisher == nil {
 		return nil, errors.New("home: DB, Dialect, Visibility, Timelines, Queue and Publisher are required")
@@ -157,18 +157,18 @@ func New(cfg Config) (*Home, error) {
 	}, nil
 }
 
-// Run builds inboxes in the background until ctx ends. Without it timelines are
-// complete too, but every read goes to SQL.
+// Run builds inboxes in the background until ctx ends. Without Run, timelines are complete too,
+// but every read goes to SQL.
 func (h *Home) Run(ctx context.Context) error { return h.builder.run(ctx) }
 
-// Config is how the Home was made, with the defaults filled in.
+// Config returns the configuration of the Home, with the defaults filled in.
 func (h *Home) Config() Config { return h.cfg }
 
-// MaxPage is the most entries that a page may have.
+// MaxPage returns the largest number of entries on a page.
 func (h *Home) MaxPage() int { return h.cfg.MaxPage }
 
-// patience is how long a page waits for Redis before SQL answers: at most half of
-// its time.
+// patience is how long a page waits for Redis before SQL answers. A page whose context has a
+// deadline waits at most half of the time left.
 const patience = time.Second
 
 func patiently(ctx context.Context) (context.Context, context.CancelFunc) {

@@ -10,7 +10,7 @@ import (
 
 func TestMain(m *testing.M) { storagetest.Main(m) }
 
-// world adds what the tests of this package need.
+// world is the fixture of this package: feedtest.World with more helpers.
 type world struct{ *feedtest.World }
 
 func each(t *testing.T, test func(w *world)) {

@@ -21,8 +21,9 @@ import (
 	"tideline/timeline"
 )
 
-// mergedAuthors lists the authors whom readers merge. It caches the list for
-// Policy.MergedListFor; of more than maxMergedAuthors each reader asks for those followed.
+// mergedAuthors lists the authors whose outboxes readers merge. It caches the list for
+// Policy.MergedListFor. If there are more than maxMergedAuthors, each reader asks for the merged
+// followees.
 type mergedAuthors struct {
 	db     *ent.Client
 	tl     *timeline.Store
@@ -31,14 +32,14 @@ type mergedAuthors struct {
 	policy Policy
 
 	reads   singleflight.Group
-	mu      sync.Mutex
+	mu      sync.Mutex // guards the fields below
 	read    time.Time
 	authors []int64
-	listed  map[int64]time.Time // when each was last
+	listed  map[int64]time.Time // when each author was last in the list
 }
 
-// list returns all merged authors, at most maxMergedAuthors. Callers share a query by index.
-// Whoever gives up leaves it to the others.
+// list returns all merged authors, at most maxMergedAuthors. Callers share one query by index,
+// which goes on for the others if one of them gives up.
 func (m *mergedAuthors) list(ctx context.Context) ([]int64, error) {
 	if authors, ok := m.known(); ok {
 		return authors, nil
@@ -52,7 +53,7 @@ func (m *mergedAuthors) list(ctx context.Context) ([]int64, error) {
 	}
 }
 
-// known returns the list if it is new.
+// known returns the cached list, and whether it is fresh.
 func (m *mergedAuthors) known() (authors []int64, ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -60,7 +61,7 @@ func (m *mergedAuthors) known() (authors []int64, ok bool) {
 }
 
 func (m *mergedAuthors) readList(ctx context.Context) ([]int64, error) {
-	if authors, ok := m.known(); ok { // by a query that has just ended
+	if authors, ok := m.known(); ok { // a query has just ended
 		return authors, nil
 	}
 	began := m.now()
@@ -74,12 +75,12 @@ func (m *mergedAuthors) readList(ctx context.Context) ([]int64, error) {
 	return m.authors, nil
 }
 
-// modesMerged are all modes but PUSH. Each is named: "not PUSH" is no range of an index.
+// modesMerged selects all modes except PUSH. It names each, because "not PUSH" is no range of an
+// index.
 var modesMerged = user.FanOutModeIn(user.FanOutModePUSH_TO_PULL, user.FanOutModePULL, user.FanOutModePULL_TO_PUSH)
 
-// withRecentlyRemoved adds the authors who left the list a moment ago: readers
-// found their last posts in the outbox, and these may still be on their way to
-// inboxes.
+// withRecentlyRemoved adds the authors who left the list a moment ago. Readers found their last
+// posts in the outbox, and these posts may still be in flight to inboxes.
 func (m *mergedAuthors) withRecentlyRemoved(authors []int64, now time.Time) []int64 {
 	if m.listed == nil {
 		m.listed = map[int64]time.Time{}
@@ -92,11 +93,11 @@ func (m *mergedAuthors) withRecentlyRemoved(authors []int64, now time.Time) []in
 	return list[:min(len(list), maxMergedAuthors)]
 }
 
-// mergeable returns a list of authors, cached or read now, that has all merged followees
-// of the viewers. A viewer who follows nobody in it merges nobody.
+// mergeable returns a list of authors, cached or read now, that contains all merged followees of
+// the viewers. A viewer who follows no author in the list merges none.
 //
-// Cost: the list where it is older than Policy.MergedListFor. Where it is full, a look-up
-// by key for each followee.
+// Cost: a query if the list is older than Policy.MergedListFor. If the list is full, a look-up by
+// key for each followee.
 func (m *mergedAuthors) mergeable(ctx context.Context, viewers ...int64) ([]int64, error) {
 	list, err := m.list(ctx)
 	if err != nil || len(list) < maxMergedAuthors || m.policy.PullAbove == AlwaysPull {
@@ -112,14 +113,14 @@ func (m *mergedAuthors) mergeable(ctx context.Context, viewers ...int64) ([]int6
 	return list, rows.Wrap("read followees to merge", err)
 }
 
-// leftAfter is when an author whom readers still merge became one who is pushed, in Unix
-// milliseconds. The clock of the process that wrote it may differ by some seconds.
+// leftAfter returns a time in Unix milliseconds: readers still merge an author who returned to
+// PUSH after it. It allows for clocks of processes that differ by some seconds.
 func (m *mergedAuthors) leftAfter() int64 { return m.now().Add(-2 * mergeAfterReturn).UnixMilli() }
 
-// MergedFollowees returns the authors whose outboxes the viewer's reads merge; listed is
-// false when nobody is pushed: then they are all followees, and the viewer.
+// MergedFollowees returns the authors whose outboxes the viewer's reads merge. listed is false if
+// no author is pushed: reads then merge the outboxes of all followees and of the viewer.
 //
-// Cost: a query by index, and the list where it is older than Policy.MergedListFor.
+// Cost: a query by index, and another if the list is older than Policy.MergedListFor.
 func (h *Home) MergedFollowees(ctx context.Context, viewer int64) (authors []int64, listed bool, err error) {
 	list, err := h.merged.mergeable(ctx, viewer)
 	if err != nil {
@@ -128,7 +129,7 @@ func (h *Home) MergedFollowees(ctx context.Context, viewer int64) (authors []int
 	return h.merged.among(ctx, viewer, list)
 }
 
-// among is MergedFollowees for what mergeable returned.
+// among is MergedFollowees for a list that mergeable returned.
 func (m *mergedAuthors) among(ctx context.Context, viewer int64, list []int64) (authors []int64, listed bool, err error) {
 	if m.policy.PullAbove == AlwaysPull {
 		return nil, false, nil
@@ -141,8 +142,8 @@ func (m *mergedAuthors) among(ctx context.Context, viewer int64, list []int64) (
 	return authors, true, rows.Wrap("read followees to merge", err)
 }
 
-// mayMerge reports whether reads of the author's followers merge the author's outbox: its
-// newest posts may be in no inbox.
+// mayMerge reports whether reads of the author's followers merge the author's outbox. If so, the
+// author's newest posts may be in no inbox.
 func (m *mergedAuthors) mayMerge(ctx context.Context, author int64) (bool, error) {
 	list, err := m.list(ctx)
 	if err != nil || len(list) < maxMergedAuthors || m.policy.PullAbove == AlwaysPull {
@@ -151,14 +152,15 @@ func (m *mergedAuthors) mayMerge(ctx context.Context, author int64) (bool, error
 	return m.db.User.Query().Where(user.ID(author), user.Or(modesMerged, user.FanOutModeSinceGT(m.leftAfter()))).Exist(ctx)
 }
 
-// sources returns the authors of the viewer's timeline: followees not muted, and the viewer.
+// sources returns the authors of the viewer's timeline: the viewer, and the followees who are not
+// muted.
 func (m *mergedAuthors) sources(ctx context.Context, viewer int64) ([]int64, error) {
 	authors, err := rows.IDs(ctx, m.db, visibility.SourcesOf, viewer)
 	return authors, rows.Wrap("read followees", err)
 }
 
-// reaching returns those authors who may have a post among the first of the range,
-// up to its limit. Above the id after, no other author has any.
+// reaching returns the authors who may have a post among the first posts of the range, up to its
+// limit. Above the id after, no other author has a post.
 func (m *mergedAuthors) reaching(ctx context.Context, authors []int64, r timeline.Range) (near []int64, after int64, err error) {
 	latest, err := m.latestPosts(ctx, authors)
 	if err != nil {
@@ -166,7 +168,7 @@ func (m *mergedAuthors) reaching(ctx context.Context, authors []int64, r timelin
 	}
 	type head struct{ author, id int64 }
 	heads := make([]head, 0, len(authors))
-	above := 0 // how many also posted beyond the near end: which posts they have in the range is unknown
+	above := 0 // how many have a latest post newer than the range: their posts in the range are unknown
 	for i, id := range latest {
 		if id > r.After {
 			heads = append(heads, head{authors[i], id})
@@ -190,8 +192,8 @@ func (m *mergedAuthors) reaching(ctx context.Context, authors []int64, r timelin
 	return near, after, nil
 }
 
-// latestPosts returns the latest post id of each author. It reads those that Redis
-// does not know from SQL, and stores them.
+// latestPosts returns the latest post id of each author. It reads from SQL the ids that Redis
+// does not have, and stores them in Redis.
 func (m *mergedAuthors) latestPosts(ctx context.Context, authors []int64) ([]int64, error) {
 	known, err := m.tl.LatestPostIDs(ctx, authors)
 	if err != nil {

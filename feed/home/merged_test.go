@@ -26,7 +26,7 @@ import (
 	"tideline/storage/storagetest"
 )
 
-// heldList is a database in which the query of the merged authors waits.
+// heldList is a database driver in which the query for the merged authors waits.
 type heldList struct {
 	dialect.Driver
 	asked   chan struct{}
@@ -48,8 +48,8 @@ func (d *heldList) QueryContext(ctx context.Context, query string, args ...any) 
 	return d.Driver.(entsql.ExecQuerier).QueryContext(ctx, query, args...)
 }
 
-// All readers share one query of the merged authors, and one who gives up waits for
-// nobody.
+// All readers share one query for the merged authors, and a reader that gives up does not wait
+// for it.
 func TestMergedAuthorsAreReadOnceForAll(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
@@ -82,8 +82,8 @@ func TestMergedAuthorsAreReadOnceForAll(t *testing.T) {
 	})
 }
 
-// Where more authors are merged than a process lists, readers keep their inboxes, and merge
-// only those whom they follow: also one who returned to push a moment ago.
+// If there are more merged authors than a process lists, readers keep their inboxes. They merge
+// only the authors that they follow, including one who returned to push a moment ago.
 func TestMoreMergedAuthorsThanAList(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
@@ -108,10 +108,10 @@ func TestMoreMergedAuthorsThanAList(t *testing.T) {
 		w.Stores.DB.User.Update().Where(user.ID(returned.ID)).SetFanOutMode(user.FanOutModePUSH).SetFanOutModeSince(now).ExecX(w.Ctx)
 
 		require.Equal(t, feedtest.NewestFirst(all...), w.Timeline(reader, 9))
-		for _, author := range []account.Viewer{star, returned} { // a count reads them from Redis alone
+		for _, author := range []account.Viewer{star, returned} { // UnreadCounts reads them from Redis only
 			require.NoError(t, w.Home.BuildOutbox(w.Ctx, author.ID))
 		}
-		// The page may have had outboxes built, too. Until that is over there is no count.
+		// The page may have requested builds of outboxes. Until they are done there is no count.
 		var unread map[int64]int
 		require.Eventually(t, func() bool {
 			var err error
@@ -132,7 +132,7 @@ func TestMoreMergedAuthorsThanAList(t *testing.T) {
 	})
 }
 
-// fillMerged makes as many merged authors as a process lists.
+// fillMerged creates as many merged authors as a process lists.
 func (w *world) fillMerged() {
 	w.Helper()
 	users := make([]*ent.UserCreate, 2000)

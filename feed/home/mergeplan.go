@@ -10,31 +10,30 @@ import (
 // mergePlan says which outboxes one read of a home timeline merges.
 type mergePlan struct {
 	feeds []cachedFeed
-	// skipInbox: the feeds have everything that the inbox has.
+	// skipInbox says that the feeds have every post that the inbox has.
 	skipInbox bool
-	// chosen says that there are more, which have nothing in the range.
+	// chosen says that there are more outboxes, which have no post in the range.
 	chosen bool
-	// after is the id above which the feeds are complete; below it other outboxes
-	// may have posts.
+	// after is the id above which the feeds are complete. Below it, other outboxes may have
+	// posts.
 	after int64
 }
 
-// maxOutboxes bounds the outboxes of one page.
+// maxOutboxes bounds the outboxes that a page merges.
 const maxOutboxes = 1000
 
-// errTooManyOutboxes says that a page needs more outboxes than that: SQL answers.
+// errTooManyOutboxes says that a page needs more than maxOutboxes outboxes. SQL answers then.
 var errTooManyOutboxes = errors.New("too many outboxes reach the page")
 
-// plan chooses the outboxes that a read of a home timeline merges. They are those
-// of the merged followees, beside the inbox. When nobody is pushed they are those of all
-// followees and the viewer, without the inbox, which is fan-out on read. Mergeable is the
-// list from before the inbox was read, or nil.
+// plan chooses the outboxes that a read of a home timeline merges: the outboxes of the merged
+// followees, beside the inbox. If no author is pushed, it chooses the outboxes of all followees
+// and of the viewer, without the inbox: fan-out on read. mergeable is the list from before the
+// inbox was read, or nil.
 //
-// Of more than Policy.MergeAll authors, plan chooses those who reach the near end
-// of the range, by their latest post ids in Redis. It sorts these ids and takes as
-// many as the limit; an author whose latest id is below the last of them is left
-// out. That costs one round trip of O(authors), and a query of the authors whom
-// Redis does not know yet.
+// If there are more than Policy.MergeAll authors, plan chooses those who reach the near end of
+// the range. It sorts their latest post ids, which Redis has, and takes as many as the limit. An
+// author whose latest id is lower is left out. This costs one round trip of O(authors), and a
+// query of the authors whose latest ids Redis does not have.
 func (h *Home) plan(ctx context.Context, viewer int64, mergeable *[]int64, r timeline.Range) (mergePlan, error) {
 	p := mergePlan{after: r.After}
 	if mergeable == nil {

@@ -29,7 +29,7 @@ func (r *reads) observe(hit bool) {
 	}
 }
 
-// climb pages through the whole timeline, upwards.
+// climb pages through the whole timeline, from the oldest post to the newest.
 func (w *world) climb(v account.Viewer, size int) (all []int64) {
 	w.Helper()
 	page, err := w.Home.Timeline(w.Ctx, v, paging.Page{Last: &size}, home.Latest)
@@ -43,9 +43,9 @@ func (w *world) climb(v account.Viewer, size int) (all []int64) {
 	}
 }
 
-// A timeline that merges only the outboxes which reach each page equals that of
-// SQL, post by post: beside an inbox, where some authors are not pushed, and
-// without one, where nobody is.
+// A timeline that merges only the outboxes that reach each page equals the timeline in SQL, post
+// by post: beside an inbox, if some authors are not pushed, and without an inbox, if no author is
+// pushed.
 func TestOutboxesThatReachThePage(t *testing.T) {
 	t.Parallel()
 	for name, above := range map[string]int{"beside an inbox": 1, "always pull": home.AlwaysPull} {
@@ -76,7 +76,7 @@ func testOutboxes(w *world, reads *reads) {
 	w.Drain()
 	require.Equal(w, user.FanOutModePULL, w.fanOutMode(stars[0]))
 
-	all := w.History(stars[0], feedtest.OutboxCap+30) // more than the cap of an outbox
+	all := w.History(stars[0], feedtest.OutboxCap+30) // more posts than an outbox holds
 	for range 2 {
 		for _, star := range stars[:10] { // the last one never posts
 			all = append(all, w.History(star, 3)...)

@@ -12,12 +12,12 @@ import (
 	"tideline/timeline"
 )
 
-// ownSyncLimit bounds SyncOwnInbox: what it reads is not written later than that.
+// ownSyncLimit bounds SyncOwnInbox, and so the time between its reads and its writes.
 const ownSyncLimit = 10 * time.Second
 
-// SyncOwnInbox brings the caller's own inbox up to date before a change of a relation
-// returns. If that fails, the caller's next read comes from SQL, and one more job does it:
-// the change's own may have been done already, before this wrote what it had read.
+// SyncOwnInbox brings the caller's own inbox up to date before a change of a relation returns. If
+// that fails, the caller's next read comes from SQL, and one more job repeats the sync. The job
+// of the change is not enough: it may have finished before this attempt wrote what it had read.
 func (h *Home) SyncOwnInbox(ctx context.Context, viewer, other, change int64) {
 	ctx, cancel := context.WithTimeout(ctx, ownSyncLimit)
 	defer cancel()
@@ -45,9 +45,9 @@ type ownFeeds struct {
 	writes pendingWrites
 }
 
-// distrust drops a feed that lacks what its user did, so that every server reads SQL: a
-// Redis whose memory is full takes that. If Redis takes nothing from this process, the
-// user's next read here repeats what was done.
+// distrust drops a feed that lacks a change of its user, so that every server reads SQL. A Redis
+// whose memory is full still accepts the drop. If Redis accepts nothing from this process, the
+// user's next read here repeats the change.
 func (o *ownFeeds) distrust(ctx context.Context, user int64, k timeline.Key, repeat func(context.Context) error) {
 	patient, cancel := patiently(context.WithoutCancel(ctx))
 	defer cancel()
@@ -57,19 +57,20 @@ func (o *ownFeeds) distrust(ctx context.Context, user int64, k timeline.Key, rep
 	}
 }
 
-// AddOwn shows authors their own post at once, before its job does. It waits no longer
-// for Redis than a page does; what Redis does not take, the author's next read has from
-// SQL. It costs one round trip.
+// AddOwn adds a post to its author's own feeds at once, before its job does. It waits for Redis
+// no longer than a page does. If Redis refuses the change, the author's next read comes from SQL.
+//
+// Cost: one round trip.
 func (o *ownFeeds) AddOwn(ctx context.Context, author, post int64) {
 	o.changeOwn(ctx, timeline.OwnChange{Author: author, Post: post}, o.tl.Add)
 }
 
-// RemoveOwn takes a deleted post out of its author's own feeds, as AddOwn.
+// RemoveOwn removes a deleted post from its author's own feeds, as AddOwn adds one.
 func (o *ownFeeds) RemoveOwn(ctx context.Context, author, post int64) {
 	o.changeOwn(ctx, timeline.OwnChange{Author: author, Post: post, Gone: true}, o.tl.RemoveDeleted)
 }
 
-// changeOwn makes the change. The next read does not trust a feed for which Redis refuses it.
+// changeOwn changes both feeds. It distrusts a feed for which Redis refuses the change.
 func (o *ownFeeds) changeOwn(ctx context.Context, c timeline.OwnChange, repeat func(context.Context, timeline.Key, ...int64) error) {
 	patient, cancel := patiently(ctx)
 	done := o.tl.ChangeOwn(patient, c)

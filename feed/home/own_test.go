@@ -20,7 +20,7 @@ import (
 	"tideline/timeline"
 )
 
-// refusing is a hook with which Redis takes no commands for a while.
+// refusing is a hook that makes Redis refuse commands while it is on.
 type refusing struct{ on atomic.Bool }
 
 var errRefused = errors.New("refused")
@@ -49,8 +49,8 @@ func (r *refusing) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pro
 	}
 }
 
-// Redis does not take what users do to their own feeds, and is well again before the
-// job is tried again. Their next reads show it, whether Redis is well or not.
+// Redis refuses the changes of users to their own feeds, and recovers before the job is retried.
+// The next read of each user shows the change, before and after Redis recovers.
 func TestOwnWritesAreReadThoughRedisRefusedThem(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
@@ -102,7 +102,7 @@ func TestOwnWritesAreReadThoughRedisRefusedThem(t *testing.T) {
 	})
 }
 
-// The time of the call is over before the caller's inbox is up to date. A job does that.
+// The time of a call ends before the caller's inbox is up to date. A job updates it.
 func TestCallWhoseTimeIsOverLeavesTheInboxToAJob(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
@@ -119,8 +119,8 @@ func TestCallWhoseTimeIsOverLeavesTheInboxToAJob(t *testing.T) {
 	})
 }
 
-// The memory of Redis is full while a user posts, follows and unfollows, and not when
-// the user reads through another server. No job was tried meanwhile.
+// The memory of Redis is full while a user posts, follows and unfollows, and no longer full when
+// the user reads through another server. No job is retried in between.
 func TestOwnWritesAreReadThroughAnotherServerThoughRedisWasFull(t *testing.T) {
 	t.Parallel()
 	s := storagetest.Open(t, storage.Config{DataDir: t.TempDir(), RedisURL: storagetest.StartRedis(t).URL()})
@@ -142,7 +142,7 @@ func TestOwnWritesAreReadThroughAnotherServerThoughRedisWasFull(t *testing.T) {
 		_, err := w.Timelines.Visit(w.Ctx, v.ID)
 		require.NoError(t, err)
 		require.NoError(t, w.Audit.RebuildOutbox(w.Ctx, v.ID))
-		require.Eventually(t, func() bool { // the build that an earlier read asked for may be under way
+		require.Eventually(t, func() bool { // the build that an earlier read requested may be unfinished
 			_ = w.Home.BuildInbox(w.Ctx, v.ID)
 			_, state := w.inbox(v)
 			return state == timeline.Ready

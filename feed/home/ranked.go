@@ -16,24 +16,24 @@ import (
 	"tideline/timeline"
 )
 
-// rankedCursor names the posts that a reader of the ranked timeline has been shown.
-// Every cursor of that order carries it. Likes move posts while a reader pages, so
-// a position between two weights would show some posts twice and others never. A
-// page after a cursor has the best posts that have not been shown, a page before it
-// has posts that were. So a cursor stays valid where its ranking gets another expression,
-// as by a restart: the remaining posts then come in the new order. Posts since the
-// first page are not shown until the reader starts anew. Older posts that a follow
-// or a widened visibility adds are shown if they lie in the window; see
-// maxRankedShown.
+// rankedCursor names the posts that a reader of the ranked timeline has been shown. Every cursor
+// of that order carries it. Likes move posts while a reader pages, so a position between two
+// scores would show some posts twice and others never. A page after a cursor has the best posts
+// that have not been shown; a page before it has posts that were.
+//
+// A cursor stays valid if its ranking gets another expression, for example by a restart: the
+// remaining posts then come in the new order. Posts that are newer than the first page are not
+// shown until the reader starts again. Older posts that a follow or a wider visibility adds are
+// shown if they lie in the window; see maxRankedShown.
 type rankedCursor struct {
-	ranking string // its name, "" for ranking.Hot
+	ranking string // the name, "" for ranking.Hot
 	window  timeline.Range
-	shown   []int64 // ascending, with the entry whose cursor it is
+	shown   []int64 // ascending, including the entry whose cursor it is
 }
 
-// tail encodes the ranked cursor as part of a cursor.
+// tail encodes the ranked cursor as the tail of a cursor.
 //
-//	ranking its name and a zero byte; not there for ranking.Hot, whose list is another one
+//	ranking its name and a zero byte; absent for ranking.Hot, whose cursors are of another list
 //	window  two uvarints: its lower bound and its size
 //	shown   uvarint distances, each from the post before, the first from the lower bound
 func (c rankedCursor) tail() string {
@@ -51,8 +51,8 @@ func (c rankedCursor) tail() string {
 	return string(b)
 }
 
-// rankedCursorIn decodes the ranked cursor of a ranking in the tail of a cursor. Error:
-// BadInput, also for a cursor of another ranking.
+// rankedCursorIn decodes the ranked cursor in the tail of a cursor. Error: BadInput, also for a
+// cursor of a ranking with another name.
 func rankedCursorIn(tail, name string) (c rankedCursor, err error) {
 	if c.ranking = name; name != "" {
 		of, rest, found := strings.Cut(tail, "\x00")
@@ -88,8 +88,8 @@ func (c rankedCursor) has(id int64) bool {
 	return found
 }
 
-// with returns the cursor after one more post has been shown; without returns the
-// cursor before that post.
+// with returns the cursor after one more post has been shown. without returns the cursor before
+// that post.
 func (c rankedCursor) with(id int64) rankedCursor {
 	at, found := slices.BinarySearch(c.shown, id)
 	if !found {
@@ -103,23 +103,24 @@ func (c rankedCursor) without(id int64) rankedCursor {
 	return c
 }
 
-// Rankings are those by which a timeline may be ordered.
+// Rankings returns the rankings by which a timeline may be ordered.
 func (h *Home) Rankings() *ranking.Set { return h.rankings }
 
-// maxRankedShown bounds the posts in the window of a ranked cursor, and those that
-// a reader may be shown from the first page on. A window begins with at most as
-// many posts as an inbox. So the same number may be added, for example by a follow
-// of an author with many posts, before the oldest posts are left out.
+// maxRankedShown bounds the posts in the window of a ranked cursor, and so the posts that a
+// reader may be shown from the first page on. A window begins with at most as many posts as an
+// inbox. So the same number may be added, for example by a follow of an author with many posts,
+// before the oldest posts are left out.
 func maxRankedShown(inboxCap int) int { return 2 * inboxCap }
 
-// MostRanked is how many posts a page of a ranked timeline reads at most.
+// MostRanked returns how many posts a page of a ranked timeline reads at most.
 func (h *Home) MostRanked() int { return maxRankedShown(h.tl.InboxCap()) }
 
-// ranked orders the newest posts of the timeline, up to the inbox cap, by their scores
-// in the ranking of the name. An entry's position is the pair of score and id. Its cost
-// does not depend on the page: it reads up to the inbox cap of posts, or after a cursor
-// also those that were added since the first page, up to maxRankedShown, and their
-// scores.
+// ranked returns a page of the newest posts of the timeline, up to the inbox cap, ordered by
+// their scores in the named ranking. The position of an entry is its score and id.
+//
+// Cost: independent of the size of the page. It reads up to the inbox cap of posts and their
+// scores; after a cursor, also the posts that were added since the first page, up to
+// maxRankedShown.
 func (h *Home) ranked(ctx context.Context, v account.Viewer, p paging.Page, name string) (*paging.Connection[ent.Post], error) {
 	by, err := h.rankings.Named(name)
 	if err != nil {
@@ -127,7 +128,7 @@ func (h *Home) ranked(ctx context.Context, v account.Viewer, p paging.Page, name
 	}
 	list := paging.RankedBy
 	if name = by.Name; name == ranking.Hot {
-		list, name = paging.Ranked, "" // its cursors are older than other rankings
+		list, name = paging.Ranked, "" // its cursors existed before there were other rankings
 	}
 	w, err := paging.Open(p, list, v.ID, h.cfg.MaxPage)
 	if err != nil {
@@ -196,7 +197,7 @@ func (h *Home) ranked(ctx context.Context, v account.Viewer, p paging.Page, name
 	}
 	entries = entries[:min(len(entries), room)]
 	for _, e := range entries {
-		at := before // downwards all that were shown so far, upwards all that remain
+		at := before // downwards all posts shown so far, upwards all that remain
 		if !w.Backwards {
 			after = after.with(e.Node.ID)
 			at = after
@@ -207,7 +208,7 @@ func (h *Home) ranked(ctx context.Context, v account.Viewer, p paging.Page, name
 	page := paging.Connect(w, entries, func(e *paging.Edge[ent.Post]) paging.Edge[paging.Edge[ent.Post]] {
 		return paging.Edge[paging.Edge[ent.Post]]{Node: e}
 	})
-	// A stream goes on from the posts that were ranked, not from those that are shown.
+	// A stream continues from all posts that were ranked, not only from those on the page.
 	newest := max(after.window.Before-1, 0)
 	state = state.UpTo(newest)
 	c := &paging.Connection[ent.Post]{

@@ -48,8 +48,8 @@ func TestRankedByLikesAgainstAge(t *testing.T) {
 	})
 }
 
-// An operator tunes the order by the decay. A reader who began under another decay
-// still sees every post once.
+// An operator changes the decay. A reader who began with another decay still sees every post
+// once.
 func TestRankDecay(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
@@ -92,8 +92,8 @@ func (w *world) ranked(v account.Viewer, by string, p paging.Page) (*paging.Conn
 	return w.Home.TimelineWith(w.Ctx, v, p, home.Ranked, by, visibility.Likes)
 }
 
-// rankedWalk pages through the timeline in the ranking, each page in the order of the walk.
-// It also returns the last cursor.
+// rankedWalk pages through the timeline in the ranking, up or down, and returns the posts of each
+// page in the order of the walk. It also returns the last cursor.
 func (w *world) rankedWalk(v account.Viewer, by string, size int, up bool, between func()) (all []int64, last *string) {
 	w.Helper()
 	for {
@@ -120,8 +120,8 @@ func (w *world) rankedWalk(v account.Viewer, by string, size int, up bool, betwe
 	}
 }
 
-// Posts that a follow adds between two pages push out no post that was there when
-// the reader began.
+// A follow adds posts between two pages. The new posts push out no post that was there when the
+// reader began.
 func TestRankedFollowWhilePaging(t *testing.T) {
 	t.Parallel()
 	each(t, func(w *world) {
@@ -154,8 +154,8 @@ func TestRankedFollowWhilePaging(t *testing.T) {
 	})
 }
 
-// Between two pages posts are liked, unliked, written or lost by Redis: no post is
-// shown twice and none is passed over, in both directions.
+// Between two pages, posts are liked, unliked, written, or lost by Redis. No post is shown twice
+// or skipped, in either direction.
 func TestRankedStaysWhilePaging(t *testing.T) {
 	t.Parallel()
 	for _, by := range []string{"", "near"} {
@@ -166,10 +166,10 @@ func TestRankedStaysWhilePaging(t *testing.T) {
 	}
 }
 
-// near moves posts by all that there is: likes, what the reader likes, the time, data.
+// near is a ranking that reads every kind of signal: likes, affinity, time, data, own.
 var near = "log10(max(likes, 1)) + 3 * affinity - age / 3600 + (data.boost > 1 ? data.boost : 0) + own"
 
-// newRanking is a world that works, with the rankings near and deal.
+// newRanking returns a running fixture with the rankings near and deal.
 func newRanking(t *testing.T, s *storage.Stores) *world {
 	w := newWorld(t, s, feedtest.Options{Policy: home.Policy{Rankings: map[string]string{"near": near, "deal": "data.price"}}})
 	t.Cleanup(w.Work())
@@ -215,7 +215,7 @@ func rankedStays(w *world, by string) {
 		began := now[len(now)-len(down):] // posts since then are above
 		require.Equal(w, began, feedtest.NewestFirst(down...), fmt.Sprintf("pages of %d", size))
 
-		// Back up from the last entry: all other entries come once each.
+		// Back up from the last entry: every other entry comes once.
 		hundred, one := 100, 1
 		back, err := w.ranked(reader, by, paging.Page{Last: &hundred, Before: last})
 		require.NoError(w, err)
@@ -235,8 +235,8 @@ func rankedStays(w *world, by string) {
 	}
 }
 
-// Each signal moves a post as its expression says. A post whose data lacks the number counts
-// as 0.
+// Each signal moves a post as the expression says. A post whose data lacks the number counts as
+// 0.
 func TestRankingsByName(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
@@ -292,7 +292,7 @@ func TestRankingsByName(t *testing.T) {
 	})
 }
 
-// A cursor goes with the ranking that it was made by, and with no other.
+// A cursor is valid only for the ranking that made it.
 func TestCursorsOfRankings(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
@@ -341,7 +341,7 @@ func requireReason(t *testing.T, want refusal.Reason, field string, err error) {
 	require.Equal(t, field, got.Field)
 }
 
-// A process does not start with an expression that is not allowed.
+// A process does not start with an invalid expression.
 func TestRankingsAreCompiledAtTheStart(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {

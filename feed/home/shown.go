@@ -9,14 +9,15 @@ import (
 	"tideline/timeline"
 )
 
-// fromSQL is the truth of a feed for a reader whom Redis does not answer: feeds and
-// parts are what it had. The fan-out of a post that SQL has may still be to come, and
-// a feed may become ready without it, because its builder read SQL before. So fromSQL
-// puts the posts that may not have arrived where later reads look for them, before
-// anybody sees them. When something was removed from there since before SQL was read,
-// it reads SQL again, as often as a builder does.
+// fromSQL returns a source that reads a feed's posts in SQL, for a read that Redis does not
+// answer. feeds and parts are the feeds that were read, and the answers of Redis. A post that SQL
+// has may still wait for its fan-out, and a feed may become Ready without it, because its builder
+// read SQL earlier. So before any user sees the posts, fromSQL puts those that may not have
+// arrived into the feeds that later reads use. If a post was removed from such a feed since
+// before SQL was read, fromSQL reads SQL again, as often as a builder does. Then it drops the
+// feed.
 //
-// Cost: that of the truth; one round trip more where it has posts that may not have
+// Cost: the cost of the SQL source; one more round trip if it returns posts that may not have
 // arrived.
 func (h *Home) fromSQL(feed cachedFeed, feeds []cachedFeed, parts []timeline.Part) visibility.Source {
 	return func(ctx context.Context, viewer int64, r timeline.Range) (b visibility.Batch, err error) {
@@ -39,7 +40,7 @@ func (h *Home) fromSQL(feed cachedFeed, feeds []cachedFeed, parts []timeline.Par
 			}
 			maps.Copy(read, again)
 		}
-		for k := range again { // it does not come to rest: the next build finds the posts
+		for k := range again { // posts are removed all the time: the next build finds these
 			if err := h.tl.Drop(ctx, k); err != nil {
 				return b, err
 			}
@@ -48,10 +49,10 @@ func (h *Home) fromSQL(feed cachedFeed, feeds []cachedFeed, parts []timeline.Par
 	}
 }
 
-// show puts posts that are about to be shown where later reads look for them: into the
-// outbox that was read of their author, else into the inbox. Where the inbox is not
-// read, it puts them into outboxes, and where the reader does not know, into both. It
-// returns the feeds that may have lost posts since they were read.
+// show puts posts that are about to be shown into the feeds that later reads use: into the
+// author's outbox if the read merged it, else into the inbox. If the read skipped the inbox, it
+// puts them into outboxes. If no feed was read, it puts them into both. It returns the feeds from
+// which posts may have been removed since they were read, with their present coverage.
 func (h *Home) show(ctx context.Context, feed cachedFeed, feeds []cachedFeed, read map[timeline.Key]timeline.Coverage, posts []*ent.Post) map[timeline.Key]timeline.Coverage {
 	put := map[timeline.Key][]int64{}
 	for _, p := range posts {

@@ -41,14 +41,14 @@ func (s *stop) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Process
 				<-s.resume
 			})
 		}
-		// However long it was stopped, or the machine is busy: a read that gives Redis up
-		// does not put anything.
+		// Without the deadline, because a read that gives Redis up puts no post into a feed, and
+		// the machine may be slow.
 		return next(context.WithoutCancel(ctx), cmds)
 	}
 }
 
-// stopBefore runs work, which stops before it writes the id. Then goOn lets it go on,
-// and waits for its end.
+// stopBefore runs work, which stops before it writes the id. goOn lets it continue and waits for
+// its end.
 func (w *world) stopBefore(id int64, work func(context.Context) error) (goOn func()) {
 	w.Helper()
 	s := &stop{id: strconv.FormatInt(id, 10), stopped: make(chan struct{}), resume: make(chan struct{})}
@@ -67,7 +67,7 @@ func (w *world) stopBefore(id int64, work func(context.Context) error) (goOn fun
 	}
 }
 
-// frozen is a world without workers in which no builder is taken for dead.
+// frozen returns a fixture without workers, in which no builder counts as dead.
 func frozen(t testing.TB, s *storage.Stores, policy home.Policy) *world {
 	now := time.Now()
 	s.Redis.AddHook(&stop{})
@@ -86,8 +86,8 @@ func (w *world) inbox(v account.Viewer) ([]int64, timeline.State) {
 	return ids, covered.State
 }
 
-// A post is committed after the last look of a builder, and its fan-out is held back.
-// Who was shown it from SQL finds it in the inbox that becomes ready.
+// A post is committed after the last query of a builder, and its fan-out is delayed. A reader who
+// saw the post from SQL finds it in the inbox that becomes Ready.
 func TestWhatWasShownFromSQLStays(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
@@ -126,8 +126,8 @@ func TestWhatWasShownFromSQLStays(t *testing.T) {
 	})
 }
 
-// The post that a reader is about to put into the inbox is hidden, and taken out of all
-// inboxes. The reader does not put it there any more, nor show it.
+// The post that a reader is about to put into the inbox is hidden and removed from all inboxes.
+// The reader neither puts it there nor shows it.
 func TestReaderPutsNothingBackThatWasRemoved(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
@@ -159,7 +159,7 @@ func TestReaderPutsNothingBackThatWasRemoved(t *testing.T) {
 				return err
 			})
 			require.NoError(t, hide(bob, ann, post))
-			w.Drain() // everybody has been rid of it
+			w.Drain() // it has left all inboxes
 			goOn()
 			require.Empty(t, got, name)
 			for range 2 { // something was removed
@@ -173,7 +173,8 @@ func TestReaderPutsNothingBackThatWasRemoved(t *testing.T) {
 	})
 }
 
-// The same holds for outboxes, where readers merge these, and on a profile.
+// A post that was shown from SQL also stays in outboxes, both if readers merge them and on a
+// profile.
 func TestWhatWasShownFromSQLStaysInOutboxes(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
@@ -202,7 +203,7 @@ func TestWhatWasShownFromSQLStaysInOutboxes(t *testing.T) {
 			}
 			finish(begin(ann))
 			b := begin(bob)
-			post := w.History(bob, 1) // as of a process that has stopped behind its commit
+			post := w.History(bob, 1) // as from a process that stopped after its commit
 			require.Equal(t, post, reads(ann, bob), name)
 			finish(b)
 			require.Equal(t, post, reads(ann, bob), name)

@@ -11,30 +11,30 @@ import (
 	"tideline/timeline"
 )
 
-// SyncInboxAndNotify is SyncInbox after the relation of the two changed in a way that
-// the viewer's timeline depends on: the viewer's open subscriptions are told to read
-// again when the inbox changed, or there is none, and they may have read in SQL. When
-// it did not, an attempt before may have changed it and told nobody: they look at the
-// journal.
+// SyncInboxAndNotify runs SyncInbox after a change of the relation between viewer and author that
+// affects the viewer's timeline. Then it notifies the viewer's open subscriptions. They are told
+// to read again if the inbox changed, or if there is no inbox and they may have read in SQL.
+// Otherwise an earlier attempt may have changed the inbox and told nobody, so they are told to
+// look at the journal.
 //
-// Each change has a number, and all this is done once for it: by the caller who made
-// the change, or by the job where the caller did not come to the end. Done again, it
-// would tell clients to read again that began to read after the change: an inbox that
-// is being built does not say what they have read. A later change has a number of its
-// own. Again says that an earlier attempt of the job may have begun: it may have
-// written after it was told that all was done, so the inbox is looked at all the same.
+// change is the number of the change, and all this is done once for it: by the call that made the
+// change or, if the call did not finish, by the job. A second time would tell clients to read
+// again although they began to read after the change. An inbox that is being built does not tell
+// what they have read. A later change has its own number. again says that an earlier attempt of
+// the job may have begun. That attempt may have written after it was told that all was done, so
+// the inbox is compared anyway.
 //
-// Others are the numbers of other changes of the same two that were committed before the
-// call: what is done for this one is done for them.
+// others are the numbers of other changes between the same two users that were committed before
+// the call. They are done together with this one.
 //
-// Cost: that of SyncInbox, and six round trips at most.
+// Cost: the cost of SyncInbox, and at most six round trips.
 func (h *Home) SyncInboxAndNotify(ctx context.Context, viewer, author, change int64, again bool, others ...int64) error {
-	if change != 0 && !again { // 0: an older version made it
+	if change != 0 && !again { // 0: the change has no number, and is done each time
 		if told, err := h.tl.Told(ctx, viewer, change); told || err != nil {
 			return err
 		}
 	}
-	// A distributor that read how the two stood before now looks here when done.
+	// A fan-out that read the relation before now rechecks this viewer when it ends.
 	if err := h.tl.Fence(ctx, author, viewer); err != nil {
 		return err
 	}
@@ -52,11 +52,11 @@ func (h *Home) SyncInboxAndNotify(ctx context.Context, viewer, author, change in
 	return h.tl.Tell(ctx, viewer, append(others, change)...)
 }
 
-// WordsChanged tells the viewer's clients to read again after a change of the words that
-// the viewer mutes: an inbox has posts whatever their words, and the reads leave them out.
-// It does so once for the number of the change.
+// WordsChanged tells the viewer's clients to read again after a change of the words that the
+// viewer mutes. Inboxes do not change: they hold posts whatever their words, and reads leave out
+// the muted ones. It does so once for the number of the change.
 //
-// Cost: four round trips at most.
+// Cost: at most four round trips.
 func (h *Home) WordsChanged(ctx context.Context, viewer, change int64) error {
 	if told, err := h.tl.Told(ctx, viewer, change); told || err != nil {
 		return err
@@ -71,30 +71,29 @@ func (h *Home) WordsChanged(ctx context.Context, viewer, change int64) error {
 	return h.tl.Tell(ctx, viewer, change)
 }
 
-// SyncInbox makes the viewer's inbox agree with SQL about the posts of one author:
-// those that belong there come in, the others go. It is level-triggered: what
-// it does depends on the relation as it is, not on what happened to it, so it
-// may run late, twice, and beside its opposite. It reports whether the inbox
-// changed, as far as it can tell.
+// SyncInbox makes the viewer's inbox agree with SQL about the posts of one author: it adds the
+// posts that belong there and removes the others. It is level-triggered: the result depends on
+// the present relation and not on its history. So it may run late, twice, and at the same time as
+// the opposite change. changed reports whether the inbox changed, as far as SyncInbox can tell.
 //
-// What it reads may be old when it writes: a relation may have changed and
-// changed back, a post may have been hidden or shown, and the jobs of all that be
-// done. So it looks again after what it wrote, until that is right. What changes
-// after that look has its own job still to run.
+// The data that it reads may be old when it writes: meanwhile a relation may have changed and
+// changed back, a post may have been hidden or shown, and the jobs of all these changes may be
+// done. So it compares again after each write, until nothing differs. Any later change has its
+// own job still to run.
 //
-// Cost: the inbox, and four queries of as many posts as it holds, at most; twice
-// when the inbox changes.
+// Cost: the inbox, and at most four queries of as many posts as it holds; twice that if the inbox
+// changes.
 func (h *Home) SyncInbox(ctx context.Context, viewer, author int64) (changed bool, err error) {
 	return h.syncInbox(ctx, viewer, author, nil)
 }
 
-// syncInbox is SyncInbox. With the number of a change, all earlier positions in the
-// journal of the inbox are worthless once it has changed, or may have: a client that is away finds
-// out when it resumes. That is one step with the change, for an attempt that dies
-// behind its write leaves nothing for the next one to find.
+// syncInbox is SyncInbox. If change is not nil, it also invalidates all earlier positions in the
+// journal once the inbox has changed, or may have: a client that is away finds out when it
+// resumes. Both are one step, because an attempt that dies after its write leaves no difference
+// for the next one to find.
 //
-// Where reads merge the author, the timeline changes although the inbox does not. With
-// the number of a change, the positions are worthless then, too, and it reports true.
+// If reads merge the author, the timeline changes although the inbox does not. If change is not
+// nil, syncInbox then also invalidates the positions and returns true.
 func (h *Home) syncInbox(ctx context.Context, viewer, author int64, change *int64) (changed bool, err error) {
 	var written []int64
 	for range buildAttempts {
@@ -118,12 +117,12 @@ func (h *Home) syncInbox(ctx context.Context, viewer, author int64, change *int6
 	return changed, fmt.Errorf("the relation of %d and %d does not come to rest", viewer, author)
 }
 
-// syncOnce reports whether it wrote to the inbox, and whether it could look at
-// it. It remembers what it wrote; if that is not the first time, it writes only what
-// it wrote before: other posts may come and go all the time.
+// syncOnce compares the inbox with SQL once. wrote reports whether it changed the inbox, and
+// known whether it could compare it. It adds the ids that it wrote to written. If written is not
+// empty, it writes only ids in written: other posts may come and go all the time.
 func (h *Home) syncOnce(ctx context.Context, viewer, author int64, change *int64, written *[]int64) (wrote, known bool, err error) {
 	k, limit := timeline.Inbox(viewer), h.tl.InboxCap()
-	// Builders at work read SQL again, whatever they have read by now.
+	// Builders at work must read SQL again.
 	if err := h.tl.Remove(ctx, k); err != nil {
 		return false, false, err
 	}
@@ -137,8 +136,7 @@ func (h *Home) syncOnce(ctx context.Context, viewer, author int64, change *int64
 				return false, false, err
 			}
 		}
-		// What was written to an inbox that is being built is for its builder to put
-		// there, if it belongs.
+		// The builder of this inbox decides whether posts that were written earlier belong there.
 		if len(*written) == 0 {
 			return false, false, nil
 		}
@@ -150,7 +148,7 @@ func (h *Home) syncOnce(ctx context.Context, viewer, author int64, change *int64
 	if err != nil {
 		return false, false, err
 	}
-	// A post that was put in may be gone since, and with it whose it was.
+	// A post that was added may be deleted since, and SQL no longer knows its author.
 	for _, id := range *written {
 		if slices.Contains(ids, id) && !slices.Contains(have, id) {
 			have = append(have, id)

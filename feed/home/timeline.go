@@ -11,41 +11,49 @@ import (
 	"tideline/live"
 )
 
-// Order says what a timeline is ordered by.
+// Order is the order of a timeline.
 type Order string
 
 const (
 	// Latest is newest first.
 	Latest Order = "LATEST"
-	// Ranked is by the score in a ranking, highest first.
+	// Ranked orders posts by their scores in a ranking, highest first.
 	Ranked Order = "RANKED"
 )
 
-// Timeline is a page of the viewer's home timeline: own posts and those of the
-// users the viewer follows and has not muted. It reads the viewer's inbox and goes
-// on in SQL below it. It makes the viewer active: from now on new posts are pushed.
-// Errors: Unauthenticated, BadInput.
+// Timeline returns a page of the viewer's home timeline: own posts, and posts of the users that
+// the viewer follows and has not muted. It reads the viewer's inbox, and continues in SQL below
+// it. It makes the viewer active: from now on new posts are pushed. Errors: Unauthenticated,
+// BadInput.
 //
 // Cost with an inbox: one round trip to Redis, of O(log cap + page), and one query of the page's
-// posts; one more round trip where posts older than the page may be younger than two minutes,
-// and one more query, of all of these, where there are any. A run of hidden posts in the inbox
-// costs a query more, of twice as many; below the inbox they are not read. Where there are
-// authors whose posts are not pushed, a query tells which of them the viewer follows; their
-// outboxes are read in the same round trip, and if there are more than Policy.MergeAll, their
-// latest post ids are read before it. Without an inbox: two queries, with a look-up for each
-// followee, and not of hidden posts; two more, of twice as many followees, where so many have
-// only hidden ones near the page; and a round trip, to put posts into the inbox that may not
-// have arrived there. Where nobody is pushed to: a query of the list of followees, their latest
-// post ids, and the outboxes that reach the page. A ranked page costs as one of all that an
-// inbox holds, after a cursor at most of twice that.
+// posts. In addition:
+//
+//   - If posts older than the page may be younger than two minutes: a round trip, and a query of
+//     all these posts, if there are any.
+//   - For a run of hidden posts in the inbox: a query of twice as many posts. Below the inbox,
+//     hidden posts are not read.
+//   - If there are merged authors: a query that tells which of them the viewer follows. Their
+//     outboxes are read in the same round trip. If there are more than Policy.MergeAll, their
+//     latest post ids are read before it.
+//
+// Cost without an inbox: two queries, with a look-up for each followee, which do not read hidden
+// posts; two more, of twice as many followees, if so many have only hidden posts near the page;
+// and a round trip that puts posts into the inbox that may not have arrived there.
+//
+// Cost if no author is pushed: a query of the list of followees, their latest post ids, and the
+// outboxes that reach the page.
+//
+// A ranked page costs as much as a page of all posts of an inbox; after a cursor, at most twice
+// that.
 func (h *Home) Timeline(ctx context.Context, v account.Viewer, p paging.Page, order Order) (*paging.Connection[ent.Post], error) {
 	return h.TimelineWith(ctx, v, p, order, "", visibility.Likes)
 }
 
-// TimelineWith is Timeline, with two choices. The ranking is the name of one in Rankings, for
-// Ranked alone, or "", which is ranking.Hot; it costs what Ranking.Scores does. The posts have
-// the fields as far as they are read by their ids: not those that SQL lists or a ranked page
-// has; that costs a look-up by primary key an author more.
+// TimelineWith is Timeline with two more choices. rank is the name of a ranking in Rankings, for
+// the order Ranked only; "" is ranking.Hot. It costs as much as Ranking.Scores. with selects the
+// fields of posts that are read by their ids. Posts that SQL lists, and posts of a ranked page,
+// do not have them. The fields cost one more look-up by primary key for each author.
 func (h *Home) TimelineWith(ctx context.Context, v account.Viewer, p paging.Page, order Order, rank string, with visibility.Fields) (*paging.Connection[ent.Post], error) {
 	if v.ID == 0 {
 		return nil, refusal.ErrSignIn
@@ -78,9 +86,9 @@ func (h *Home) TimelineWith(ctx context.Context, v account.Viewer, p paging.Page
 	return c, nil
 }
 
-// MarkRead moves the viewer's read marker forwards to the entry of the cursor, or to the
-// newest post where the cursor is of the future, never backwards, and returns the unread count
-// after that. Errors: Unauthenticated, BadInput.
+// MarkRead moves the viewer's read marker forwards to the entry of the cursor, never backwards. A
+// cursor of the future moves it to the newest post. MarkRead returns the unread count after that.
+// Errors: Unauthenticated, BadInput.
 //
 // Cost: three statements, a message to the user's connections, and UnreadCount.
 func (h *Home) MarkRead(ctx context.Context, v account.Viewer, upTo string) (int, error) {
@@ -110,8 +118,8 @@ func (h *Home) MarkRead(ctx context.Context, v account.Viewer, upTo string) (int
 	return h.UnreadCount(ctx, v)
 }
 
-// TellRequests tells the devices of a user that the requests to follow the user have
-// changed. A device that is not reached finds out when it next reads them.
+// TellRequests tells the user's devices that the requests to follow the user have changed. A
+// device that is not reached finds out when it next reads the requests.
 //
 // Cost: a message to the user's connections.
 func (h *Home) TellRequests(ctx context.Context, user int64) {

@@ -38,8 +38,8 @@ func TestPostReachesFollowersAndTheAuthor(t *testing.T) {
 	})
 }
 
-// Pages of every size show each entry once: in both directions, across the border
-// between Redis and SQL, while posts arrive and while Redis is wiped.
+// Pages of every size show each entry once: in both directions, across the border between Redis
+// and SQL, while posts arrive, and while Redis is wiped.
 func TestPagingIsExact(t *testing.T) {
 	t.Parallel()
 	each(t, func(w *world) {
@@ -135,7 +135,7 @@ func TestRelationsMoveThePostsTheyShow(t *testing.T) {
 	})
 }
 
-// A mutation that narrows hides at once, without workers.
+// A mutation that reduces visibility hides posts at once, without workers.
 func TestHiddenAtOnceWithoutWorkers(t *testing.T) {
 	t.Parallel()
 	eachIdle(t, func(w *world) {

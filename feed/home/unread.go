@@ -12,15 +12,15 @@ import (
 	"tideline/timeline"
 )
 
-// UnreadCount counts the entries of the viewer's timeline, among the newest up to
-// the inbox cap, that are newer than the read marker; own posts do not count. It is
-// 0 for an anonymous viewer. The number is kept, and what came since is added, where
-// [unreadCounts] can tell that it is still right; every thousandth is counted all the same,
-// and one that differs is logged as an error.
+// UnreadCount counts the posts of the viewer's timeline that are newer than the read marker,
+// among the newest up to the inbox cap. Own posts do not count. It is 0 for an anonymous viewer.
+// A number is kept, and posts that came since are added, as long as [unreadCounts] can tell that
+// it is still right. Every thousandth kept number is counted anyway, and logged as an error if it
+// differs.
 //
-// Cost: a query and a round trip where the number is kept, a query of the posts that came
-// since and of hidden ones, if any, and another query and round trip where reads merge; else
-// three queries, one of them of as many posts as are unread, at most the inbox cap.
+// Cost with a kept number: a query and a round trip; a query of the posts that came since and of
+// hidden ones, if any; and another query and round trip if reads merge. Otherwise three queries,
+// one of which reads the unread posts, at most the inbox cap.
 func (h *Home) UnreadCount(ctx context.Context, v account.Viewer) (int, error) {
 	if v.ID == 0 {
 		return 0, nil
@@ -41,13 +41,13 @@ func (h *Home) UnreadCount(ctx context.Context, v account.Viewer) (int, error) {
 	}
 	counted := newUnreadPosts(v.ID, a.by(timeline.Coverage{Epoch: at.Epoch, Generation: at.generation}), posts)
 	if n := counted.count(); known && kept != n {
-		// Unless it has become another one meanwhile, it was wrong.
+		// If the kept number is still the same, it was wrong.
 		if again, ok := keptUnread(ctx, h, v.ID, a); ok && again == kept {
 			h.log.ErrorContext(ctx, "a number of unread posts was kept that is wrong", "user", v.ID, "kept", kept, "counted", n)
 		}
 	}
 	h.unread.forget(v.ID)
-	if a.Certain { // and still is: else the posts may be those of an inbox that lags behind
+	if a.Certain { // and still is: otherwise the posts may come from an inbox that lags behind
 		if now, err := h.unread.ask(ctx, v.ID); err == nil && now.Certain && now.Words == a.Words {
 			h.unread.keep(v.ID, counted)
 		}
@@ -55,7 +55,8 @@ func (h *Home) UnreadCount(ctx context.Context, v account.Viewer) (int, error) {
 	return counted.count(), nil
 }
 
-// keptUnread is UnreadCount by what is kept, if that is right.
+// keptUnread returns the unread count from the kept posts. ok is false if it cannot tell that the
+// count is right.
 func keptUnread(ctx context.Context, h *Home, user int64, a unreadAnswer) (n int, ok bool) {
 	if !a.Certain || !h.unread.has(user) {
 		return 0, false
@@ -63,7 +64,7 @@ func keptUnread(ctx context.Context, h *Home, user int64, a unreadAnswer) (n int
 	if _, err := h.writes.repeat(ctx, user, patiently); err != nil {
 		return 0, false
 	}
-	merged, err := h.merged.mergeable(ctx, user) // before the inbox is read: see prefetch
+	merged, err := h.merged.mergeable(ctx, user) // before the inbox is read: see prefetch.mergeable
 	if err != nil {
 		return 0, false
 	}
@@ -96,12 +97,12 @@ func keptUnread(ctx context.Context, h *Home, user int64, a unreadAnswer) (n int
 	return kept.count(), true
 }
 
-// UnreadCounts is UnreadCount of many users, without a visit. It leaves out users whose
-// timelines Redis does not have whole, and some of users who have much to be counted.
+// UnreadCounts is UnreadCount for many users, without a visit. It leaves out users whose
+// timelines Redis does not hold completely, and some users with many posts to count.
 //
-// Cost: for a thousand users whose numbers are kept, four queries and a round trip, and at most
-// five queries of the posts that came since. For others it is two queries more, and these
-// posts are all that are unread.
+// Cost: for a thousand users with kept numbers, four queries and a round trip, and at most five
+// queries of the posts that came since. For other users, two more queries, and all unread posts
+// are read.
 func (h *Home) UnreadCounts(ctx context.Context, users []int64) (map[int64]int, error) {
 	counts := make(map[int64]int, len(users))
 	for chunk := range slices.Chunk(users, 1000) {
@@ -112,7 +113,7 @@ func (h *Home) UnreadCounts(ctx context.Context, users []int64) (map[int64]int, 
 	return counts, nil
 }
 
-// countMany adds the counts of some of the users.
+// countMany adds the counts of the users to counts.
 func countMany(ctx context.Context, h *Home, users []int64, counts map[int64]int) error {
 	answers, err := h.unread.askMany(ctx, users)
 	if err != nil {
@@ -136,7 +137,7 @@ func countMany(ctx context.Context, h *Home, users []int64, counts map[int64]int
 	if err != nil {
 		return err
 	}
-	again := answers // as UnreadCount asks again for whoever is counted anew
+	again := answers // like UnreadCount, ask again for users who are counted anew
 	if len(anew) > 0 {
 		if again, err = h.unread.askMany(ctx, anew); err != nil {
 			return err
@@ -156,20 +157,20 @@ func countMany(ctx context.Context, h *Home, users []int64, counts map[int64]int
 	return nil
 }
 
-// unreadTimeline is what the feeds of a user have above the read marker.
+// unreadTimeline is the part of a user's feeds above the read marker.
 type unreadTimeline struct {
-	ids   []int64 // newest first, those of hidden posts included
-	whole bool    // there are no others
+	ids   []int64 // newest first, including hidden posts
+	whole bool    // the user has no other unread posts
 	inbox timeline.Coverage
 }
 
-// unreadIDs returns the timelines of those users whose feeds Redis has.
+// unreadIDs returns the timelines of the users whose feeds Redis has.
 func (h *Home) unreadIDs(ctx context.Context, users []int64, answers map[int64]unreadAnswer) (map[int64]unreadTimeline, error) {
 	merged, err := h.merged.mergeable(ctx, users...)
 	if err != nil || h.cfg.PullAbove == AlwaysPull {
 		return nil, err
 	}
-	outboxes := map[int64][]int64{} // of the authors whom the user's reads merge
+	outboxes := map[int64][]int64{} // the merged authors that each user follows
 	if len(merged) > 0 {
 		list, err := h.db.Follow.Query().Where(rows.Among(follow.FieldFollowerID, users), rows.Among(follow.FieldFolloweeID, merged)).All(ctx)
 		if err != nil {
@@ -184,7 +185,7 @@ func (h *Home) unreadIDs(ctx context.Context, users []int64, answers map[int64]u
 		feeds = append(feeds, timeline.Above{Key: timeline.Inbox(user), After: answers[user].Marker})
 		lowest = min(lowest, answers[user].Marker)
 	}
-	index := map[int64]int{} // of an author's outbox in feeds
+	index := map[int64]int{} // the index in feeds of each author's outbox
 	for _, authors := range outboxes {
 		for _, author := range authors {
 			if _, known := index[author]; !known {
@@ -217,5 +218,5 @@ func (h *Home) unreadIDs(ctx context.Context, users []int64, answers map[int64]u
 	return timelines, nil
 }
 
-// unready reports whether a feed cannot say what it has.
+// unready reports whether a feed is not Ready, so that its ids are unknown.
 func unready(p timeline.Part) bool { return p.State != timeline.Ready }

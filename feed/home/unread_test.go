@@ -23,7 +23,7 @@ import (
 	"tideline/workers"
 )
 
-// unread asks for the viewer's number of unread posts, and returns how many queries it took.
+// unread returns the viewer's unread count and the number of queries that it took.
 func (w *world) unread(v account.Viewer) (n, queries int) {
 	w.Helper()
 	count := storagetest.CountQueries(w.Stores)
@@ -32,7 +32,7 @@ func (w *world) unread(v account.Viewer) (n, queries int) {
 	return n, count()
 }
 
-// doingJobs returns what does the jobs that there are.
+// doingJobs returns a function that does all jobs in the queue.
 func (w *world) doingJobs() (doJobs func()) {
 	ws, err := workers.New(w.WorkersConfig())
 	require.NoError(w, err)
@@ -44,10 +44,10 @@ func (w *world) doingJobs() (doJobs func()) {
 	}
 }
 
-// The number is not counted again while nothing changes, nor for posts that come.
+// A kept number is not counted again while nothing changes, nor when posts come.
 func TestUnreadCountIsKept(t *testing.T) {
 	t.Parallel()
-	// The list of merged authors is read once: each query is counted.
+	// The list of merged authors is read once, because each query is counted.
 	o := feedtest.Options{Policy: home.Policy{MergedListFor: 1 << 50, PushAndPullFor: 1 << 55}}
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
 		w := newWorld(t, s, o)
@@ -63,8 +63,8 @@ func TestUnreadCountIsKept(t *testing.T) {
 			}
 			doJobs()
 		}
-		// Where Redis is slow the number is counted anew, so a number that is kept may come
-		// late; a wrong one may not come at all.
+		// If Redis is slow, the number is counted anew. So a kept number may come late, but a
+		// wrong number must never come.
 		kept := func(want int, why string) {
 			w.Helper()
 			require.Eventually(w, func() bool {
@@ -114,17 +114,17 @@ func TestUnreadCountIsKept(t *testing.T) {
 	})
 }
 
-// A number that is kept never counts what the viewer may not see, whether the job of that
-// change is done or not, nor lacks what the viewer may see again: of authors who are pushed, and
-// of those whom the viewer merges, with muted words and without.
+// A kept number never includes posts that the viewer may not see, whether or not the job of the
+// change is done, and never lacks posts that the viewer may see again. This holds for pushed and
+// for merged authors, with and without muted words.
 func TestKeptUnreadCountHasWhatTheViewerMaySee(t *testing.T) {
 	t.Parallel()
-	// The list of merged authors is read once: each query is counted.
+	// The list of merged authors is read once, because each query is counted.
 	o := feedtest.Options{Policy: home.Policy{MergedListFor: 1 << 50, PushAndPullFor: 1 << 55}}
 	for name, c := range map[string]struct {
 		mode    user.FanOutMode
 		words   bool
-		queries int // that a number takes at most that is kept
+		queries int // the most queries that a kept number takes
 	}{
 		"pushed":            {user.FanOutModePUSH, false, 2},
 		"pushed, and words": {user.FanOutModePUSH, true, 2},
@@ -143,9 +143,9 @@ func TestKeptUnreadCountHasWhatTheViewerMaySee(t *testing.T) {
 	}
 }
 
-// unreadAfterChanges changes what three viewers may see of the author's posts. The first counts
-// before the job is done, too, and the last is counted as one of many. A number that is kept takes at most so many queries. With words
-// the viewers mute penguins.
+// unreadAfterChanges changes which posts of the author three viewers may see. The first viewer
+// also counts before the job is done, and the last is counted as one of many users. A kept number
+// takes at most the given queries. If words is set, the viewers mute penguins.
 func (w *world) unreadAfterChanges(author account.Viewer, queries int, words bool) {
 	w.Helper()
 	doJobs, viewers := w.doingJobs(), []account.Viewer{w.User("eager"), w.User("patient"), w.User("one_of_many")}
@@ -166,7 +166,7 @@ func (w *world) unreadAfterChanges(author account.Viewer, queries int, words boo
 			require.Equal(w, want, n, what)
 		}
 		for _, viewer := range viewers[:2] {
-			n, _ := w.unread(viewer) // before anything else finds out
+			n, _ := w.unread(viewer) // before any other call notices the change
 			require.Equal(w, want, n, what)
 			w.AwaitInbox(viewer)
 			require.Eventually(w, func() bool {
@@ -204,7 +204,7 @@ func (w *world) unreadAfterChanges(author account.Viewer, queries int, words boo
 	}
 	type change struct {
 		what     string
-		do, undo func(account.Viewer) error // for each viewer: again changes nothing
+		do, undo func(account.Viewer) error // for each viewer; a second call changes nothing
 		unread   int
 	}
 	changes := []change{
@@ -214,7 +214,7 @@ func (w *world) unreadAfterChanges(author account.Viewer, queries int, words boo
 		{"no friends any more", func(v account.Viewer) error { _, err := w.Feed.Unfollow(w.Ctx, author, v.ID); return err }, func(v account.Viewer) error { _, err := w.Feed.Follow(w.Ctx, author, v.ID); return err }, 2},
 		{"unfollowed", func(v account.Viewer) error { _, err := w.Feed.Unfollow(w.Ctx, v, author.ID); return err }, func(v account.Viewer) error { _, err := w.Feed.Follow(w.Ctx, v, author.ID); return err }, 0},
 	}
-	if words { // most of the others have nothing to do with them
+	if words { // most of the other changes do not concern muted words
 		changes = append(changes[:1],
 			change{"edited", edit("a penguin"), edit("hello"), 2},
 			change{"words", func(v account.Viewer) error { _, _, err := w.Feed.MuteWord(w.Ctx, v, "hello"); return err }, func(v account.Viewer) error { _, _, err := w.Feed.UnmuteWord(w.Ctx, v, "hello"); return err }, 0},
@@ -242,7 +242,7 @@ func (w *world) unreadAfterChanges(author account.Viewer, queries int, words boo
 	}
 }
 
-// A number that was kept and is wrong is told of, and counted anew.
+// A kept number that is wrong is logged and counted anew.
 func TestWrongUnreadCountIsFound(t *testing.T) {
 	t.Parallel()
 	eachIdle(t, func(w *world) {
@@ -268,13 +268,13 @@ func TestWrongUnreadCountIsFound(t *testing.T) {
 	})
 }
 
-// A cursor of the future marks as read what there is, and nothing that is written later.
+// A cursor of the future marks the existing posts as read, and no later ones.
 func TestMarkerOfTheFuture(t *testing.T) {
 	t.Parallel()
 	feedtest.Each(t, func(w *feedtest.World) {
 		ann, bob := w.User("ann"), w.User("bob")
 		future := paging.Cursor{ID: 1<<53 - 1}.Encode(paging.Latest, ann.ID)
-		n, err := w.Home.MarkRead(w.Ctx, ann, future) // there is no post at all
+		n, err := w.Home.MarkRead(w.Ctx, ann, future) // there is no post yet
 		require.NoError(w, err)
 		require.Zero(w, n)
 		w.Follow(ann, bob)
@@ -292,7 +292,7 @@ func TestMarkerOfTheFuture(t *testing.T) {
 			require.Zero(w, n)
 			post()
 		}
-		// A marker that another version left in the future comes back.
+		// A marker that another version left in the future moves back.
 		w.Stores.DB.ReadMarker.UpdateOneID(ann.ID).SetPostID(1<<53 - 1).ExecX(w.Ctx)
 		n, err = w.Home.MarkRead(w.Ctx, ann, future)
 		require.NoError(w, err)
@@ -304,8 +304,8 @@ func TestMarkerOfTheFuture(t *testing.T) {
 	})
 }
 
-// A client that resumes after a cursor that has all posts of the future is told to read again:
-// otherwise it would be told of no post, without a word.
+// A client that resumes after a cursor that covers all posts of the future is told to read again.
+// Otherwise it would silently receive no post.
 func TestResumeAfterTheFuture(t *testing.T) {
 	t.Parallel()
 	feedtest.EachIdle(t, func(w *feedtest.World) {

@@ -7,10 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"sync"
 	"sync/atomic"
-
-	lru "github.com/hashicorp/golang-lru/v2"
 
 	"tideline/ent"
 	"tideline/ent/follow"
@@ -18,81 +15,74 @@ import (
 	"tideline/ent/schema"
 	"tideline/feed/internal/rows"
 	"tideline/feed/job"
+	"tideline/internal/lru"
 )
 
 const (
-	// keptUsers is of how many users a process keeps the number, and keptIDs how many ids all
-	// together: 16 MB.
-	keptUsers, keptIDs = 65_536, 2 << 20
-	// askedJobs is how many unfinished jobs one look takes; behind more nothing is certain.
+	// keptBytes bounds the memory of the kept posts: 65,536 users with 30 unread posts each.
+	keptBytes = 24 << 20
+	// keptOverhead is the memory that a user takes in addition to 8 bytes for each id.
+	keptOverhead = 144
+	// askedJobs is how many unfinished jobs one look reads. If it finds that many, no number is
+	// certain.
 	askedJobs = 64
 )
 
-// unreadCounts keeps how many unread posts the timelines of users have, for the users who asked
-// last, at most 65,536. It says when a number that was kept is still right. It is safe for
-// concurrent use.
+// unreadCounts keeps the unread posts of the users who asked last, in 24 MB at most. It tells
+// whether a kept number is still right. It is safe for concurrent use.
 //
-// What is kept are the ids of the unread posts that the viewer was seen to be allowed to
-// see. That is still so if three things hold:
+// It keeps the ids of the unread posts that the viewer was allowed to see. The viewer may still
+// see them if three things hold:
 //
-//   - SQL has no unfinished job of a change by which the viewer may see more or less, and
-//     the viewer mutes the same words ([unreadCounts.ask]). Such a job is written with its change
-//     and ends when inboxes agree with it.
-//   - After that look, the viewer's inbox is found to be of the same epoch and generation
-//     ([unreadBasis]). A change that takes a post from the viewer raises the generation once it is
-//     committed, also where reads merge its author; so does an edit, where the viewer mutes
-//     words.
-//   - The feeds that are read still have the ids. They are read anew each time.
+//   - SQL has no unfinished job of a change in the posts that the viewer may see, and the viewer
+//     mutes the same words ([unreadCounts.ask]). Such a job is written with its change and ends
+//     when inboxes agree with it.
+//   - After that query, the viewer's inbox has the same epoch and generation ([unreadBasis]). A
+//     change that takes a post from the viewer raises the generation once it is committed, also if
+//     reads merge the author. So does an edit, if the viewer mutes words.
+//   - The feeds still have the ids. They are read anew each time.
 //
-// What the feeds have beside them is read from SQL: new posts, and posts that are hidden,
-// which may be shown any time without a word. So a change has a job, or has changed the
-// inbox; no clock decides. Whatever is not certain is counted anew.
+// Other posts in the feeds are read from SQL: new posts, and hidden posts, which may be shown at
+// any time without notice. So no clock decides: a change either has a job, or has changed the
+// inbox. A number that is not certain is counted anew.
 type unreadCounts struct {
 	db      *ent.Client
 	dialect string
 	kept    *lru.Cache[int64, unreadPosts]
-	keeping sync.Mutex
-	ids     atomic.Int64 // that are kept
-	told    atomic.Int64 // numbers that were kept
+	told    atomic.Int64 // how many kept numbers were returned
 }
 
-// newUnreadCounts returns unreadCounts that look for jobs in the database of the dialect.
+// newUnreadCounts returns unreadCounts that query db, which speaks the dialect.
 func newUnreadCounts(db *ent.Client, dialect string) *unreadCounts {
-	c := &unreadCounts{db: db, dialect: dialect}
-	kept, err := lru.NewWithEvict(keptUsers, func(_ int64, k unreadPosts) { c.ids.Add(-int64(k.len())) })
-	if err != nil {
-		panic(err) // of a size that is not positive
-	}
-	c.kept = kept
-	return c
+	return &unreadCounts{db: db, dialect: dialect, kept: lru.New[int64, unreadPosts](keptBytes)}
 }
 
-// unreadAnswer is what SQL says of a user's number of unread posts.
+// unreadAnswer is the answer of SQL about the unread posts of a user.
 type unreadAnswer struct {
-	// Marker is the id up to which the user has read, 0 if the user never said so.
+	// Marker is the id up to which the user has read, 0 if the user has no marker.
 	Marker int64
-	// Certain says that every change by which the user may see more or less of a home
-	// timeline has reached the inbox, or the journal of it; but for muted words.
+	// Certain says that every change in the posts that the user may see, except a change of muted
+	// words, has reached the inbox or its journal.
 	Certain bool
-	// Words differs from one set of muted words to the next.
+	// Words differs between two sets of muted words.
 	Words mutedWords
 }
 
-// mutedWords names the words that a user mutes, by their rows: how many, and the last that came.
+// mutedWords identifies a set of muted words: by the number of its rows, and the newest id.
 type mutedWords struct{ Count, Last int64 }
 
-// unreadChanges are the unfinished jobs by which users may see more or less. Dead jobs of the two
-// kinds have another one that makes up for them.
+// unreadChanges selects the unfinished jobs that may change which posts users see. It leaves out
+// dead jobs of the two named kinds, because another job makes up for each.
 var unreadChanges = `SELECT kind, payload FROM jobs
   WHERE ` + schema.JobChanges + ` AND (dead = false OR kind NOT IN ('` + job.PostChanged + `', '` + job.RelationChanged + `'))
   LIMIT ` + strconv.Itoa(askedJobs)
 
-// unreadQuestion asks for the marker of a user, for muted words, which hide posts that an inbox has,
-// and for the changes.
+// unreadQuestion selects a user's marker, the user's muted words, which hide posts that an inbox
+// has, and the jobs of unreadChanges.
 var unreadQuestion = `SELECT COALESCE((SELECT post_id FROM read_markers WHERE id = $1), 0), w.count, w.last, COALESCE(j.kind, ''), COALESCE(j.payload, 'null')
   FROM (SELECT count(*) count, COALESCE(max(id), 0) last FROM muted_words WHERE user_id = $1) w LEFT JOIN (` + unreadChanges + `) j ON true`
 
-// ask asks SQL, by indexes, for what decides whether a number that was kept is right. Read the
+// ask queries SQL, by indexes, for the facts that decide whether a kept number is right. Read the
 // inbox after it.
 //
 // Cost: one query, and a second while posts of some authors are being hidden or shown.
@@ -116,7 +106,7 @@ func (c *unreadCounts) ask(ctx context.Context, user int64) (unreadAnswer, error
 	return a, err
 }
 
-// askMany is ask of many users.
+// askMany is ask for many users.
 //
 // Cost: two queries, and a third while posts of some authors are being hidden or shown.
 func (c *unreadCounts) askMany(ctx context.Context, users []int64) (map[int64]unreadAnswer, error) {
@@ -167,7 +157,7 @@ func (c *unreadCounts) each(ctx context.Context, scan func(*sql.Rows) error, que
 	return rows.Wrap("ask for unread posts", found.Err())
 }
 
-// among returns those of the users who may see more or less by unfinished jobs.
+// among returns the users whose visible posts may change with unfinished jobs.
 func (c *unreadCounts) among(ctx context.Context, some concernedUsers, users []int64) (uncertain map[int64]bool, err error) {
 	uncertain = map[int64]bool{}
 	for _, user := range users {
@@ -188,8 +178,8 @@ func (c *unreadCounts) among(ctx context.Context, some concernedUsers, users []i
 }
 
 // moveMarker moves the user's read marker forwards to a post, never backwards, and reports
-// whether it did. It moves no further than to the newest post there is: a made-up cursor must
-// not mark posts as read that nobody has written yet. A marker that is further goes back.
+// whether it moved. It moves no further than the newest post: a forged cursor must not mark posts
+// as read that nobody has written yet. A marker beyond the newest post moves back.
 //
 // Cost: three statements.
 func (c *unreadCounts) moveMarker(ctx context.Context, user, post int64) (moved bool, err error) {
@@ -209,15 +199,15 @@ func (c *unreadCounts) moveMarker(ctx context.Context, user, post int64) (moved 
 	return n > 0, rows.Wrap("move read marker", err)
 }
 
-// concernedUsers are those who may see more or less by unfinished jobs.
+// concernedUsers collects the users whose visible posts may change with unfinished jobs.
 type concernedUsers struct {
 	jobs           int
 	everybody      bool
-	users, authors []int64 // these, and whoever follows one of the authors
+	users, authors []int64 // these users, and the followers of these authors
 }
 
-// add adds whom a job concerns: one of a kind that this version does not know may concern
-// everybody.
+// add adds the users that a job concerns. A job of a kind that this version does not know may
+// concern everybody.
 func (c *concernedUsers) add(kind string, payload []byte) {
 	c.jobs++
 	switch kind {

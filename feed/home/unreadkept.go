@@ -8,28 +8,28 @@ import (
 	"tideline/timeline"
 )
 
-// unreadPosts is what was counted: the unread posts of a timeline that the viewer may be shown,
-// newest first, the viewer's own included. The zero unreadPosts is of nobody.
+// unreadPosts holds the unread posts of a timeline that were counted: those that the viewer may
+// see, newest first, including the viewer's own.
 type unreadPosts struct {
 	by  unreadBasis
 	ids []int64
-	own []int64 // those that the viewer wrote, which do not count
+	own []int64 // the posts that the viewer wrote, which do not count
 }
 
-// unreadBasis is what a count was made by. Another count by the same says the same of each post that
-// was counted.
+// unreadBasis records the inputs of a count. Two counts with equal bases agree on every post that
+// both counted.
 type unreadBasis struct {
 	Epoch, Generation int64 // of the inbox, before the posts were read
 	Words             mutedWords
 }
 
-// by is the basis of a count that reads posts of an inbox after the answer.
+// by returns the basis of a count that reads posts of an inbox after the answer.
 func (a unreadAnswer) by(inbox timeline.Coverage) unreadBasis {
 	return unreadBasis{Epoch: inbox.Epoch, Generation: inbox.Generation, Words: a.Words}
 }
 
-// of returns what was kept of the user's posts above the marker, if that was counted by the
-// same basis; else what has no posts yet.
+// of returns the kept posts of the user above the marker, if they were counted on the same basis.
+// Otherwise it returns false, and unreadPosts on that basis without posts.
 func (c *unreadCounts) of(user, marker int64, by unreadBasis) (unreadPosts, bool) {
 	k, ok := c.kept.Get(user)
 	if !ok || k.by != by {
@@ -40,10 +40,10 @@ func (c *unreadCounts) of(user, marker int64, by unreadBasis) (unreadPosts, bool
 }
 
 // has reports whether anything is kept of the user.
-func (c *unreadCounts) has(user int64) bool { return c.kept.Contains(user) }
+func (c *unreadCounts) has(user int64) bool { return c.kept.Has(user) }
 
-// newUnreadPosts is what a timeline had of unread posts, newest first, when the viewer might be shown
-// all of them.
+// newUnreadPosts returns unreadPosts with the given posts, newest first, all of which the viewer
+// may see.
 func newUnreadPosts(viewer int64, by unreadBasis, posts []*ent.Post) unreadPosts {
 	k := unreadPosts{by: by, ids: make([]int64, 0, len(posts))}
 	for _, p := range posts {
@@ -55,37 +55,30 @@ func newUnreadPosts(viewer int64, by unreadBasis, posts []*ent.Post) unreadPosts
 	return k
 }
 
-// keep keeps the unread posts of a user, and forgets those of users who did not ask for long
-// where it has too many. It keeps nothing of an inbox without an epoch.
+// keep stores the unread posts of a user. If the memory is full, it drops the users who asked
+// least recently. It stores nothing for an inbox without an epoch.
 func (c *unreadCounts) keep(user int64, k unreadPosts) {
-	if k.by.Epoch == 0 {
-		return
-	}
-	c.keeping.Lock()
-	defer c.keeping.Unlock()
-	c.forget(user) // so that its ids are subtracted
-	c.ids.Add(int64(k.len()))
-	for c.kept.Add(user, k); c.ids.Load() > keptIDs; {
-		c.kept.RemoveOldest()
+	if k.by.Epoch != 0 {
+		c.kept.Put(user, k, keptOverhead+8*(len(k.ids)+len(k.own)))
 	}
 }
 
-// checkEach is how many numbers that were kept are told for each that is counted all the same.
+// checkEach is how many kept numbers are returned for each one that is counted anyway.
 const checkEach = 1000
 
-// checkDue reports, for one in a thousand numbers, that it is to be compared with a count.
+// checkDue reports whether a kept number is to be compared with a count: one in a thousand is.
 func (c *unreadCounts) checkDue() bool { return c.told.Add(1)%checkEach == 0 }
 
-// forget keeps nothing of the user.
+// forget removes the posts of the user.
 func (c *unreadCounts) forget(user int64) { c.kept.Remove(user) }
 
-// count is the number of unread posts.
+// count returns the number of unread posts.
 func (k unreadPosts) count() int { return len(k.ids) - len(k.own) }
 
-// len is the number of posts, the viewer's own included.
+// len returns the number of posts, including the viewer's own.
 func (k unreadPosts) len() int { return len(k.ids) }
 
-// lacks returns those of the ids, which descend, that are not among the posts.
+// lacks returns the ids that are not among the posts. The ids descend.
 func (k unreadPosts) lacks(ids []int64) (lacking []int64) {
 	have := k.ids
 	for _, id := range ids {
@@ -96,8 +89,8 @@ func (k unreadPosts) lacks(ids []int64) (lacking []int64) {
 	return lacking
 }
 
-// with is those of the posts that are among the ids, which descend, and the posts that were
-// read of what it lacks: nil are those that the viewer may not be shown.
+// with returns the posts whose ids are among ids, which descend: kept posts, and the posts in
+// read. read has an entry for each id that lacks returns, nil if the viewer may not see the post.
 func (k unreadPosts) with(viewer int64, ids []int64, read []*ent.Post) unreadPosts {
 	now, lacking := unreadPosts{by: k.by, ids: make([]int64, 0, len(ids))}, k.lacks(ids)
 	for _, id := range ids {
@@ -118,10 +111,10 @@ func (k unreadPosts) with(viewer int64, ids []int64, read []*ent.Post) unreadPos
 	return now
 }
 
-// descending compares ids that descend.
+// descending compares ids for descending order.
 func descending(a, b int64) int { return cmp.Compare(b, a) }
 
-// downTo is the beginning of the ids, which descend, down to the lowest.
+// downTo returns the beginning of the ids, which descend, down to lowest.
 func downTo(ids []int64, lowest int64) []int64 {
 	n, _ := slices.BinarySearchFunc(ids, lowest-1, descending)
 	return ids[:n:n]

@@ -1,16 +1,15 @@
-// Package identity verifies the tokens (JWT) that issuers other than Tideline give
-// people.
+// Package identity verifies tokens (JWT) that issuers other than Tideline sign.
 //
-// What holds:
+// Invariants:
 //
-//   - Issuers, audiences, algorithms and keys come from the configuration. A token
-//     chooses among what its issuer is configured for, and adds nothing.
-//   - No token makes a request to an issuer of its own. The keys are fetched in the
-//     background, and at most once in ten seconds because of a key that is not known.
-//   - An issuer that hangs, fails or lies delays nobody whose key is known. Its last
-//     good keys stay.
+//   - Issuers, audiences, algorithms and keys come from the configuration. A token selects among
+//     the values configured for its issuer and adds none.
+//   - No token causes a request to an issuer of its own choice. Keys are fetched in the
+//     background. Tokens with unknown keys cause at most one fetch in ten seconds.
+//   - An issuer that hangs, fails or sends wrong answers does not delay tokens whose key is
+//     known. The last valid keys stay in use.
 //
-// It knows no user and no session: package account makes users of Claims.
+// The package knows neither users nor sessions: package account creates users from Claims.
 package identity
 
 import (
@@ -33,34 +32,34 @@ import (
 )
 
 const (
-	// MaxExternalID bounds the id of a user at an issuer, in bytes.
+	// MaxExternalID is the maximum length of a user's id at an issuer, in bytes.
 	MaxExternalID = 255
-	// maxToken bounds a token, in bytes.
+	// maxToken is the maximum length of a token, in bytes.
 	maxToken = 8 << 10
-	// maxVerified bounds the tokens that are remembered as verified. When there are
-	// more, all are forgotten.
+	// maxVerified bounds the verified tokens that are remembered. When there are more, all are
+	// forgotten.
 	maxVerified = 20_000
 )
 
-// Claims are what a verified token says of its user.
+// Claims are the claims of a verified token about its user.
 type Claims struct {
 	Issuer     string
 	ExternalID string    // 1 to MaxExternalID bytes; unique at the issuer
-	Handle     string    // "" when the token has none; not checked
-	Name       string    // as Handle
-	Issued     time.Time // zero when the token does not say
-	Expires    time.Time // with the clock skew that is allowed
+	Handle     string    // empty if the token has none; not validated
+	Name       string    // like Handle
+	Issued     time.Time // zero if the token does not say
+	Expires    time.Time // includes the allowed clock skew
 }
 
-// Config is for New.
+// Config configures a Verifier.
 type Config struct {
-	// Issuers are as Read returned them.
+	// Issuers are the issuers that Read returned.
 	Issuers []Issuer
-	// Logger defaults to discarding.
+	// Logger defaults to a logger that discards everything.
 	Logger *slog.Logger
 	// Now is the clock. Defaults to time.Now.
 	Now func() time.Time
-	// Transport carries the requests to issuers. Defaults to one of its own.
+	// Transport carries the requests to issuers. Defaults to a new http.Transport.
 	Transport http.RoundTripper
 }
 
@@ -76,14 +75,14 @@ type Verifier struct {
 	verified map[tokenHash]verified
 }
 
-// issuer is one configured issuer, with its keys.
+// issuer is a configured issuer with its keys.
 type issuer struct {
 	Issuer
 	parser *jwt.Parser
 	keys   *keys
 }
 
-// verified is a token that was verified with the keys of a set.
+// verified is a verified token, with the key set that verified it.
 type verified struct {
 	Claims
 	issuer *issuer
@@ -114,7 +113,7 @@ func New(c Config) *Verifier {
 	return v
 }
 
-// Run keeps the keys of all issuers fresh until ctx ends.
+// Run keeps the keys of all issuers up to date until ctx ends.
 //
 // Cost: one or two requests to each issuer, every five minutes.
 func (v *Verifier) Run(ctx context.Context) error {
@@ -125,12 +124,11 @@ func (v *Verifier) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// ErrOldKeys is the error of Ready while the newest keys of some issuer could not be
-// fetched. The last good ones go on.
+// ErrOldKeys is the error of Ready if the last fetch of an issuer's keys failed. The last valid
+// keys stay in use.
 var ErrOldKeys = errors.New("keys of an issuer cannot be fetched")
 
-// Ready says of which issuers the keys could not be fetched the last time. Error:
-// ErrOldKeys.
+// Ready reports the issuers whose last fetch of keys failed. Error: ErrOldKeys.
 func (v *Verifier) Ready(context.Context) error {
 	var errs []error
 	for _, i := range v.issuers {
@@ -141,29 +139,28 @@ func (v *Verifier) Ready(context.Context) error {
 	return errors.Join(errs...)
 }
 
-// PublicIDs reports whether the ids of an issuer's users may be told to its other
-// users.
+// PublicIDs reports whether users of an issuer may see the ids of its other users.
 func (v *Verifier) PublicIDs(issuer string) bool {
 	i := v.issuers[issuer]
 	return i != nil && i.PublicIDs
 }
 
-// IsToken reports whether a token has the form of those that Verify takes: three parts
-// between dots. Those of Tideline's own sessions have none.
+// IsToken reports whether a token has the form that Verify accepts: three parts separated by
+// dots. Tokens of Tideline's own sessions contain no dot.
 func IsToken(token string) bool { return len(token) <= maxToken && strings.Count(token, ".") == 2 }
 
-// Recall returns what Verify has found in a token before, while that still holds. It does no
-// work beyond a hash.
+// Recall returns the claims of a token that Verify has accepted before, while they are still
+// valid. It only computes a hash.
 func (v *Verifier) Recall(token string) (Claims, bool) {
 	return v.known(sha256.Sum256([]byte(token)))
 }
 
-// Verify returns what a token says. Errors: Unauthenticated for one that is not
-// valid now, with the claim that is at fault; another one while the issuer's keys have never
-// been fetched. The log says why tokens are refused.
+// Verify verifies a token and returns its claims. The log says why a token was refused. Errors:
+// Unauthenticated for a token that is not valid now, with the claim at fault; an internal error
+// if the issuer's keys have never been fetched.
 //
-// Cost: a signature, and none for a token that was verified before. A token of a key
-// that is not known waits while keys are being fetched, at most a second.
+// Cost: the verification of a signature; none for a token that was verified before. A token with
+// an unknown key waits for a fetch of the keys, at most a second.
 func (v *Verifier) Verify(ctx context.Context, token string) (Claims, error) {
 	issuer := ""
 	refuse := func(why error) (Claims, error) {
@@ -210,16 +207,16 @@ func (v *Verifier) Verify(ctx context.Context, token string) (Claims, error) {
 	return c, nil
 }
 
-// fault is what is wrong with a token, in words for the client. It names a claim only if the
-// issuer has signed it, or if it is iss.
+// fault describes the fault of a token for the client. It names a claim only if the issuer has
+// signed the claim, or if the claim is iss.
 type fault struct {
-	claim string // "" where no claim is at fault
+	claim string // empty if no claim is at fault
 	why   string
 }
 
 func (f *fault) Error() string { return f.why }
 
-// faults are those that the parser finds. It checks the signature before the claims.
+// faults lists the errors of the parser. It checks the signature before the claims.
 var faults = []struct {
 	is    error
 	fault fault
@@ -232,7 +229,7 @@ var faults = []struct {
 	{jwt.ErrTokenMalformed, fault{"", "it is not a JWT"}},
 }
 
-// faultOf is what the error says is wrong with a token.
+// faultOf returns the fault that an error describes.
 func faultOf(err error) *fault {
 	var found *fault
 	if errors.As(err, &found) {
@@ -253,8 +250,8 @@ func faultOf(err error) *fault {
 	return &fault{"", "its issuer has not signed it with a key and an algorithm that this server takes"}
 }
 
-// tell logs why a token was refused. An expired token is everyday life; any other fault may be a
-// mistake in a setting, here or at the issuer.
+// tell logs why a token was refused. An expired token is normal. Any other fault may be caused by
+// a wrong setting, here or at the issuer.
 func (v *Verifier) tell(ctx context.Context, issuer string, f *fault, why error) {
 	omitted, due := v.refused.Due(issuer+" "+f.why, v.now())
 	if !due {
@@ -267,7 +264,7 @@ func (v *Verifier) tell(ctx context.Context, issuer string, f *fault, why error)
 	v.log.Log(ctx, level, "token refused", "issuer", issuer, "claim", f.claim, "reason", why, "omitted", omitted)
 }
 
-// read takes from verified claims what the configuration names.
+// read takes the claims that the configuration names.
 func (i *issuer) read(claims jwt.MapClaims) (Claims, error) {
 	c := Claims{Issuer: i.Issuer.Issuer, Handle: text(claims[i.Claims.Handle]), Name: text(claims[i.Claims.Name])}
 	switch id := claims[i.Claims.ID].(type) {
@@ -278,7 +275,8 @@ func (i *issuer) read(claims jwt.MapClaims) (Claims, error) {
 			c.ExternalID = id.String()
 		}
 	}
-	// encoding/json reads any half of a surrogate pair as this rune: two ids would be one.
+	// encoding/json decodes every lone surrogate as this rune, so different ids would become
+	// equal.
 	if n := len(c.ExternalID); n == 0 || n > MaxExternalID || strings.ContainsRune(c.ExternalID, utf8.RuneError) {
 		return c, &fault{i.Claims.ID, fmt.Sprintf("its claim %s is no id of 1 to %d bytes", i.Claims.ID, MaxExternalID)}
 	}
@@ -298,7 +296,7 @@ func text(claim any) string {
 	return s
 }
 
-// known returns the claims of a token that was verified with the keys of now.
+// known returns the claims of a token that was verified with the current keys.
 func (v *Verifier) known(token tokenHash) (Claims, bool) {
 	v.mu.Lock()
 	found, ok := v.verified[token]
@@ -306,7 +304,7 @@ func (v *Verifier) known(token tokenHash) (Claims, bool) {
 	return found.Claims, ok && found.Expires.After(v.now()) && found.issuer.keys.current() == found.with
 }
 
-// remember remembers a token that was verified.
+// remember stores a verified token.
 func (v *Verifier) remember(token tokenHash, found verified) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

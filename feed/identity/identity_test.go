@@ -35,7 +35,7 @@ const (
 	audience   = "tideline"
 )
 
-// rsaKeys are made once: they take long.
+// rsaKeys are generated once, because that takes long.
 var rsaKeys = sync.OnceValue(func() []*rsa.PrivateKey {
 	keys := make([]*rsa.PrivateKey, 3)
 	for i := range keys {
@@ -44,7 +44,7 @@ var rsaKeys = sync.OnceValue(func() []*rsa.PrivateKey {
 	return keys
 })
 
-// publisher is the issuer's side of the network. What it answers may change at any time.
+// publisher serves the issuer's keys. Its responses may change at any time.
 type publisher struct {
 	mu       sync.Mutex
 	answer   func(r *http.Request) (status int, body io.Reader)
@@ -89,7 +89,7 @@ func keySet(t *testing.T, keys map[string]any) string {
 	return string(data)
 }
 
-// world is a verifier of one issuer.
+// world is a Verifier of one issuer.
 type world struct {
 	*testing.T
 	*identity.Verifier
@@ -119,14 +119,14 @@ func newWorld(t *testing.T, setting string, first func(*publisher)) *world {
 const asymmetric = `[{"issuer": "` + issuerName + `", "audience": "` + audience + `", "jwks": "https://login.example.com/jwks",
 	"algorithms": ["RS256", "ES256", "EdDSA"]}]`
 
-// newRSA is a world whose issuer has the first RSA key.
+// newRSA returns a world whose issuer has the first RSA key.
 func newRSA(t *testing.T) *world {
 	w := newWorld(t, asymmetric, says(200, keySet(t, map[string]any{"first": rsaKeys()[0].Public()})))
 	synctest.Wait()
 	return w
 }
 
-// claims are good ones, changed.
+// claims returns valid claims with the given changes.
 func claims(change jwt.MapClaims) jwt.MapClaims {
 	c := jwt.MapClaims{
 		"iss": issuerName, "aud": audience, "sub": "user-1", "exp": time.Now().Add(time.Hour).Unix(), "iat": time.Now().Unix(),
@@ -181,8 +181,7 @@ func TestClaimsOfAToken(t *testing.T) {
 	})
 }
 
-// No hostile token is taken, and none but those of a key that is not known makes a
-// request to the issuer.
+// No hostile token is accepted. Only tokens with an unknown key cause a request to the issuer.
 func TestHostileTokens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newRSA(t)
@@ -249,7 +248,7 @@ func TestHostileTokens(t *testing.T) {
 	})
 }
 
-// A refusal names the claim that is at fault, to the client and in the log, which does not repeat
+// A refusal names the claim at fault to the client and in the log. The log does not repeat
 // itself.
 func TestRefusalNamesTheClaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -271,7 +270,7 @@ func TestRefusalNamesTheClaim(t *testing.T) {
 			"garbage":              {"", "!.!.!"},
 			"another key":          {"", w.signed("first", rsaKeys()[1], jwt.MapClaims{"exp": now.Add(-time.Hour).Unix()})},
 		} {
-			time.Sleep(10 * time.Second) // on the test's own clock
+			time.Sleep(10 * time.Second) // on the test's fake clock
 			w.log.Reset()
 			for range 3 {
 				_, err := w.Verify(w.ctx, c.token)
@@ -289,7 +288,7 @@ func TestRefusalNamesTheClaim(t *testing.T) {
 	})
 }
 
-// A token ends when it says so, with the skew, also when it was verified before.
+// A token ends at its expiry plus the skew, also if it was verified before.
 func TestTokenEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newRSA(t)
@@ -302,9 +301,8 @@ func TestTokenEnds(t *testing.T) {
 	})
 }
 
-// Keys rotate without a restart: a new one is found by the first token that names it,
-// and an old one is refused once the issuer has withdrawn it, also in a token that was
-// verified before.
+// Keys rotate without a restart. The first token that names a new key causes a fetch. Once the
+// issuer has withdrawn a key, tokens of that key are refused, also if they were verified before.
 func TestKeysRotate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newRSA(t)
@@ -320,12 +318,11 @@ func TestKeysRotate(t *testing.T) {
 		w.publisher.set(says(200, keySet(t, map[string]any{"second": keys[1].Public()})))
 		time.Sleep(6 * time.Minute)
 		w.refuses(old)
-		w.takes(w.signed(nil, keys[1], nil)) // the only key there is
+		w.takes(w.signed(nil, keys[1], nil)) // the only key of the issuer
 	})
 }
 
-// However many tokens name keys that are not known, the issuer is asked once in ten
-// seconds.
+// Any number of tokens with unknown keys cause one request to the issuer in ten seconds.
 func TestUnknownKeysAskTheIssuerSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newRSA(t)
@@ -341,8 +338,8 @@ func TestUnknownKeysAskTheIssuerSeldom(t *testing.T) {
 	})
 }
 
-// An issuer that hangs delays no token of a known key, and few others, by a second at
-// most. It recovers.
+// An issuer that hangs delays no token of a known key. It delays few others, each for a second at
+// most. The issuer recovers.
 func TestIssuerHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newRSA(t)
@@ -397,8 +394,8 @@ func (e *endless) Read(p []byte) (int, error) {
 	return copy(p, bytes.Repeat([]byte(" "), n)), nil
 }
 
-// The last good keys stay while the issuer answers with anything but keys, and no
-// answer is read to a length of its choice.
+// The last valid keys stay in use while the issuer's responses contain no keys. Responses are
+// read only up to a bounded size.
 func TestIssuerLies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newRSA(t)
@@ -432,7 +429,7 @@ func TestIssuerLies(t *testing.T) {
 		} {
 			w.publisher.set(lie)
 			time.Sleep(6 * time.Minute)
-			if name == "other use" { // these are keys, but for something else
+			if name == "other use" { // these keys are not for signatures
 				w.refuses(w.signed("first", keys[1], nil), name)
 			} else {
 				require.ErrorIs(t, w.Ready(w.ctx), identity.ErrOldKeys, name)
@@ -447,7 +444,7 @@ func TestIssuerLies(t *testing.T) {
 	})
 }
 
-// While the keys were never fetched, a token is neither taken nor called invalid.
+// While the keys have never been fetched, a token is neither accepted nor called invalid.
 func TestIssuerThatWasNeverReached(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, asymmetric, says(500, "down"))

@@ -14,42 +14,42 @@ import (
 	"time"
 )
 
-// Issuer is an issuer of tokens, as the configuration has it.
+// Issuer is a token issuer in the configuration.
 type Issuer struct {
-	// Issuer is the claim iss of its tokens, to the letter.
+	// Issuer is the exact value of the claim iss in its tokens.
 	Issuer string `json:"issuer"`
-	// Audience is what the claim aud must have; of several, one.
+	// Audience lists accepted values of the claim aud. A token must have one of them.
 	Audience Texts `json:"audience"`
-	// Algorithms are those that tokens may be signed with. Defaults to RS256, or to
-	// HS256 for a secret.
+	// Algorithms are the accepted signature algorithms. Defaults to RS256, or to HS256 for a
+	// secret.
 	Algorithms Texts `json:"algorithms"`
 
-	// The keys come from one of these. JWKS is the address of a key set. Discovery
-	// finds that address by OpenID Connect Discovery. SecretFile and SecretEnv are the
-	// file, or the variable of the environment, that has a shared secret; of several
-	// lines, each is one.
+	// Exactly one of these gives the keys. JWKS is the URL of a key set. Discovery finds that URL
+	// with OpenID Connect Discovery. SecretFile and SecretEnv name the file or the environment
+	// variable with a shared secret; each line is one secret.
 	JWKS       string `json:"jwks"`
 	Discovery  bool   `json:"discovery"`
 	SecretFile string `json:"secret_file"`
 	SecretEnv  string `json:"secret_env"`
 
-	// Skew is how far the issuer's clock may be from ours, up to 5m. Defaults to 1m.
+	// Skew is how far the issuer's clock may differ from the local clock, up to 5m. Defaults to
+	// 1m.
 	Skew *Duration `json:"skew"`
-	// Claims names the claims that have the user's id, sub by default, and the handle
-	// and the name of a new user, preferred_username and name by default.
+	// Claims names the claims with the user's id, and with the handle and name of a new user.
+	// Defaults to sub, preferred_username and name.
 	Claims struct {
 		ID     string `json:"id"`
 		Handle string `json:"handle"`
 		Name   string `json:"name"`
 	} `json:"claims"`
-	// PublicIDs has the issuer's users find each other by their ids.
+	// PublicIDs lets the issuer's users find each other by their ids.
 	PublicIDs bool `json:"public_ids"`
 }
 
-// Texts is a list of strings, or a single one.
+// Texts is a list of strings. In JSON it may be a single string.
 type Texts []string
 
-// UnmarshalJSON see json.Unmarshaler.
+// UnmarshalJSON implements json.Unmarshaler.
 func (t *Texts) UnmarshalJSON(data []byte) error {
 	if len(data) > 0 && data[0] == '[' {
 		return json.Unmarshal(data, (*[]string)(t))
@@ -58,10 +58,10 @@ func (t *Texts) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, &(*t)[0])
 }
 
-// Duration is a duration as time.ParseDuration has it.
+// Duration is a time.Duration written as time.ParseDuration reads it.
 type Duration time.Duration
 
-// UnmarshalText see encoding.TextUnmarshaler.
+// UnmarshalText implements encoding.TextUnmarshaler.
 func (d *Duration) UnmarshalText(data []byte) error {
 	parsed, err := time.ParseDuration(string(data))
 	*d = Duration(parsed)
@@ -71,19 +71,19 @@ func (d *Duration) UnmarshalText(data []byte) error {
 const (
 	defaultSkew = Duration(time.Minute)
 	maxSkew     = Duration(5 * time.Minute)
-	// maxIssuers bounds the issuers of a process.
+	// maxIssuers is the maximum number of issuers.
 	maxIssuers = 100
 )
 
-// The algorithms that a configuration may allow, and with a secret those of the
-// second list, each with the least bytes of a secret (RFC 7518, section 3.2).
+// Algorithms that a configuration may allow. A shared secret needs one of the second list, which
+// gives the minimum length of the secret in bytes (RFC 7518, section 3.2).
 var (
 	asymmetric = []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"}
 	symmetric  = map[string]int{"HS256": 32, "HS384": 48, "HS512": 64}
 )
 
-// Read reads the issuers of a setting: a JSON array, or the name of a file that has
-// one. Its error says what is not allowed, and never has a secret in it.
+// Read reads the issuers from a setting, which is a JSON array or the name of a file with one.
+// Its error describes what is wrong, and never contains a secret.
 func Read(setting string) ([]Issuer, error) {
 	if setting == "" {
 		return nil, nil
@@ -142,7 +142,7 @@ func (i *Issuer) setDefaults() {
 
 func (i *Issuer) hasSecret() bool { return i.SecretFile != "" || i.SecretEnv != "" }
 
-// validate says what is not allowed.
+// validate returns everything that is wrong with the issuer.
 func (i *Issuer) validate() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -192,10 +192,10 @@ func isAddress(address string) bool {
 	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != ""
 }
 
-// maxSecrets is how many secrets may be valid at once: the new one beside the old.
+// maxSecrets is how many secrets may be valid at once, so that a new one can replace an old one.
 const maxSecrets = 4
 
-// secrets reads the shared secrets. Its error does not have them.
+// secrets reads the shared secrets. Its error does not contain them.
 func (i *Issuer) secrets() (secrets [][]byte, err error) {
 	from, text := "the variable "+i.SecretEnv, os.Getenv(i.SecretEnv)
 	if i.SecretFile != "" {

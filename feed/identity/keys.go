@@ -21,26 +21,26 @@ import (
 )
 
 const (
-	// refreshEvery is how often the keys of an issuer are fetched, and retryEvery how
-	// often after a failure.
+	// refreshEvery is the time between two fetches of an issuer's keys. After a failure it is
+	// retryEvery.
 	refreshEvery = 5 * time.Minute
 	retryEvery   = 30 * time.Second
-	// rereadEvery is how often the file of a secret is read.
+	// rereadEvery is the time between two reads of the secrets.
 	rereadEvery = 30 * time.Second
-	// askEvery is how often at most the keys are fetched because of one that is not
-	// known.
+	// askEvery is the minimum time between two fetches that unknown keys cause.
 	askEvery = 10 * time.Second
-	// fetchTimeout bounds a fetch.
+	// fetchTimeout is the timeout of a fetch.
 	fetchTimeout = 5 * time.Second
-	// waitForKeys is how long a token of a key that is not known waits for a fetch,
-	// and maxWaiting how many do so at once. The others are refused at once.
+	// waitForKeys is how long a token with an unknown key waits for a fetch. maxWaiting is how
+	// many tokens wait at once; others are refused at once.
 	waitForKeys = time.Second
 	maxWaiting  = 8
 
-	// maxAnswer bounds an answer of an issuer, in bytes, and maxKeys its keys.
+	// maxAnswer is the maximum size of an issuer's response in bytes. maxKeys is the maximum
+	// number of its keys.
 	maxAnswer = 512 << 10
 	maxKeys   = 100
-	// The bounds of an RSA key, in bits: a longer one takes long to verify with.
+	// Bounds of an RSA key, in bits. Verifying with a longer key takes long.
 	minRSA = 2048
 	maxRSA = 8192
 )
@@ -50,14 +50,14 @@ var (
 	errUnknownKey = errors.New("no such key")
 )
 
-// keySet is the keys of an issuer at one time. It does not change.
+// keySet is the keys of an issuer at one time. It is immutable.
 type keySet struct {
 	keys    []jose.JSONWebKey
 	secrets []jwt.VerificationKey
 }
 
-// pick returns the key for a token. A token without a kid is verified with the only
-// key that fits its algorithm.
+// pick returns the key for a token. A token without a kid is verified with the only key that fits
+// its algorithm.
 func (s *keySet) pick(kid any, algorithm string) (any, bool) {
 	if s == nil {
 		return nil, false
@@ -81,7 +81,7 @@ func (s *keySet) pick(kid any, algorithm string) (any, bool) {
 	return found, found != nil
 }
 
-// fits reports whether a key is for signatures of the algorithm.
+// fits reports whether a key can verify signatures of the algorithm.
 func fits(k jose.JSONWebKey, algorithm string) bool {
 	if k.Use != "" && k.Use != "sig" || k.Algorithm != "" && k.Algorithm != algorithm {
 		return false
@@ -97,17 +97,17 @@ func fits(k jose.JSONWebKey, algorithm string) bool {
 	return false
 }
 
-// keys are the keys of one issuer, kept fresh by run.
+// keys holds the keys of one issuer. The method run keeps them up to date.
 type keys struct {
 	issuer Issuer
 	client *http.Client
 	now    func() time.Time
-	asked  chan struct{} // has run fetch
+	asked  chan struct{} // requests a fetch from run
 
 	mu       sync.Mutex
-	set      *keySet // nil until the first fetch
+	set      *keySet // nil until the first successful fetch
 	err      error   // of the last fetch
-	fetching bool    // a fetch is under way, or about to begin
+	fetching bool    // a fetch is running or about to begin
 	began    time.Time
 	ended    chan struct{} // closed when the next fetch has ended
 	waiting  int
@@ -133,7 +133,7 @@ func (k *keys) failure() error {
 	return k.err
 }
 
-// find returns the key for a token, and the set that it is from. Errors: errNoKeys,
+// find returns the key for a token and the set that contains it. Errors: errNoKeys,
 // errUnknownKey.
 func (k *keys) find(ctx context.Context, kid any, algorithm string) (key any, from *keySet, err error) {
 	from = k.current()
@@ -152,8 +152,7 @@ func (k *keys) find(ctx context.Context, kid any, algorithm string) (key any, fr
 	return nil, nil, errUnknownKey
 }
 
-// await asks for a fetch, unless there was one lately, and waits for the one under
-// way.
+// await requests a fetch, unless one began recently, and waits for the running fetch.
 func (k *keys) await(ctx context.Context) {
 	k.mu.Lock()
 	if now := k.now(); !k.fetching && (k.began.IsZero() || now.Sub(k.began) >= askEvery) {
@@ -181,7 +180,7 @@ func (k *keys) await(ctx context.Context) {
 	}
 }
 
-// run fetches the keys now and then, and when asked, until ctx ends.
+// run fetches the keys at intervals and on request until ctx ends.
 func (k *keys) run(ctx context.Context) error {
 	for {
 		next := time.NewTimer(k.refresh(ctx))
@@ -196,7 +195,7 @@ func (k *keys) run(ctx context.Context) error {
 	}
 }
 
-// refresh fetches the keys, and says when to do so again.
+// refresh fetches the keys and returns the time until the next fetch.
 func (k *keys) refresh(ctx context.Context) (again time.Duration) {
 	k.mu.Lock()
 	k.fetching, k.began = true, k.now()
@@ -207,7 +206,7 @@ func (k *keys) refresh(ctx context.Context) (again time.Duration) {
 	if k.err = err; err == nil && (k.set == nil || !reflect.DeepEqual(k.set, set)) {
 		k.set = set
 	}
-	select { // asked between the fetch and now
+	select { // requested since the fetch ended
 	case <-k.asked:
 	default:
 	}
@@ -223,7 +222,7 @@ func (k *keys) refresh(ctx context.Context) (again time.Duration) {
 	return refreshEvery
 }
 
-// fetch reads the secrets, or asks the issuer for its keys.
+// fetch reads the secrets or fetches the issuer's keys.
 func (k *keys) fetch(ctx context.Context) (*keySet, error) {
 	if k.issuer.hasSecret() {
 		return k.readSecrets()
@@ -275,8 +274,8 @@ func (k *keys) readSecrets() (*keySet, error) {
 	return set, nil
 }
 
-// parseKeys reads a key set. It leaves out keys that cannot verify: others may use
-// the set for other things. A set without any that can is an error.
+// parseKeys parses a key set. It leaves out keys that cannot verify tokens, because the set may
+// also serve other purposes. A set without usable keys is an error.
 func parseKeys(data []byte) (*keySet, error) {
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`
@@ -304,7 +303,7 @@ func parseKeys(data []byte) (*keySet, error) {
 	return usable, nil
 }
 
-// brief is the error, cut: an issuer's answer may be part of it.
+// brief shortens the error, which may contain an issuer's response.
 func brief(err error) error {
 	const most = 300
 	if text := err.Error(); len(text) > most {
@@ -313,8 +312,8 @@ func brief(err error) error {
 	return err
 }
 
-// newClient returns a client whose answers are bounded. It follows no redirects: an
-// issuer is where the configuration says.
+// newClient returns a client that limits the size of responses. It does not follow redirects,
+// because only the configuration may choose where an issuer's keys come from.
 func newClient(transport http.RoundTripper) *http.Client {
 	if transport == nil {
 		transport = &http.Transport{
@@ -328,10 +327,10 @@ func newClient(transport http.RoundTripper) *http.Client {
 	}
 }
 
-// boundedAnswers cuts the bodies of answers off.
+// boundedAnswers limits the size of response bodies.
 type boundedAnswers struct{ http.RoundTripper }
 
-// RoundTrip see http.RoundTripper.
+// RoundTrip implements http.RoundTripper.
 func (b boundedAnswers) RoundTrip(r *http.Request) (*http.Response, error) {
 	answer, err := b.RoundTripper.RoundTrip(r)
 	if err == nil {

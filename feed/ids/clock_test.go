@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// An id has its time, to the millisecond since 2026 and to 20 of them before, and
-// later times have larger ids across the border of the two.
+// An id contains its time: to the millisecond since 2026, and to 20 milliseconds before. Later
+// times have larger ids, also across the border.
 func TestIDsTellTheirTimes(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, int64(0), At(Earliest))

@@ -1,5 +1,5 @@
-// Package ids makes ids: 53 bits that ascend with time, unique across all processes
-// that share a database. LEASE.md has the protocol by which processes keep apart.
+// Package ids makes ids of 53 bits that ascend with time. They are unique across all processes that
+// share a database. LEASE.md describes the lease protocol that keeps processes apart.
 package ids
 
 import (
@@ -13,13 +13,13 @@ import (
 	"tideline/ent"
 )
 
-// Ids have 53 bits, so that a Redis score and a JavaScript number hold them
-// exactly: 41 bits of the id clock, 5 of the writer, 7 of a sequence. The layout is
-// Twitter's Snowflake, cut to what a double can hold.
+// Ids have 53 bits, so that a Redis score and a JavaScript number represent them exactly: 41 bits
+// of the id clock, 5 bits of the writer number and 7 bits of a sequence. The layout is Twitter's
+// Snowflake, cut to the precision of a double.
 //
-// The id clock counts milliseconds since 2024. No server ran before 2026, so its first
-// two years are for the posts of long ago that other servers had: until 2026 one step
-// stands for 20 milliseconds, and the clock reaches back to Earliest. It ends in 2093.
+// The id clock counts milliseconds since 2024. No server ran before 2026, so ids of the first two
+// years are for older posts that other servers send. Before 2026, one step of the clock stands for
+// 20 milliseconds, so the clock reaches back to Earliest. The clock ends in 2093.
 const (
 	writerBits   = 5
 	sequenceBits = 7
@@ -28,24 +28,24 @@ const (
 	sequences    = 1 << sequenceBits
 
 	coarse    = 20 * time.Millisecond
-	firstFine = 731 * 24 * 60 * 60 * 1000 // the step of fine
+	firstFine = 731 * 24 * 60 * 60 * 1000 // id clock reading at fine
 )
 
-// fine is when steps of one millisecond begin.
+// fine is the time from which steps of the id clock are one millisecond.
 var fine = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// Earliest is the beginning of the id clock, in December 1985.
+// Earliest is the first time on the id clock, in December 1985.
 var Earliest = fine.Add(-firstFine * coarse)
 
-// PerStep is how many ids there are of one step of the id clock.
+// PerStep is the number of ids in one step of the id clock.
 const PerStep = 1 << timeShift
 
-// ErrNoLease is returned while this process has no lease: all writer numbers are
-// leased to others, or the database does not answer.
+// ErrNoLease is returned while this process has no lease, because all writer numbers are leased to
+// others or the database does not answer.
 var ErrNoLease = errors.New("no lease on a writer number for new ids")
 
-// TimeOf returns the time of the id: when it was made, to the millisecond, or that of a
-// post of before 2026, rounded down to 20 of them.
+// TimeOf returns the time at which an id was made, to the millisecond. For an older post, it
+// returns the time of the post, rounded down to 20 milliseconds.
 func TimeOf(id int64) time.Time {
 	step := id>>timeShift - firstFine
 	if step < 0 {
@@ -54,11 +54,11 @@ func TimeOf(id int64) time.Time {
 	return fine.Add(time.Duration(step) * time.Millisecond)
 }
 
-// At returns the smallest id of the step of the id clock in which t lies. It is below 0
-// for a time before Earliest.
+// At returns the smallest id of the step of the id clock that contains t. It is negative for a time
+// before Earliest.
 func At(t time.Time) int64 { return millis(t) << timeShift }
 
-// millis is the reading of the id clock at t.
+// millis returns the reading of the id clock at t.
 func millis(t time.Time) int64 {
 	since := t.Sub(fine)
 	if since < 0 {
@@ -76,10 +76,10 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Generator makes ids, unique across all processes that share the database and
-// ascending within this one. It has a lease on one of 32 writer numbers. It never
-// makes an id above the end of the lease nor below the end of the lease before it,
-// so that a clock that steps back cannot repeat one. It is safe for concurrent use.
+// Generator makes ids that are unique across all processes that share the database, and that ascend
+// within this process. It holds a lease on one of 32 writer numbers. It never makes an id above the
+// end of its lease, or below the end of the previous lease on the number, so a clock that steps
+// back cannot repeat an id. It is safe for concurrent use.
 type Generator struct {
 	renewing sync.Mutex // held by one Renew at a time
 	db       *ent.Client
@@ -90,15 +90,15 @@ type Generator struct {
 	mu       sync.Mutex
 	last     int64 // the last id made
 	lease    lease
-	leases   uint64 // how many it has taken
-	refusing bool   // as far as it is told in the log
+	leases   uint64 // number of leases taken
+	refusing bool   // as last logged
 }
 
-// Open takes a lease. It fails with ErrNoLease when all are taken. If they belong
-// to killed processes, one is free within a minute.
+// Open takes a lease. It fails with ErrNoLease when all numbers are taken. If killed processes hold
+// them, one becomes free within a minute.
 //
-// Cost: one query of at most 32 rows, and one statement by primary key for each
-// number that another process takes at the same moment.
+// Cost: one query of at most 32 rows, and one statement by primary key for each number that another
+// process takes at the same time.
 func Open(ctx context.Context, cfg Config) (*Generator, error) {
 	g := &Generator{db: cfg.DB, now: cfg.Now, log: cfg.Logger, runOut: make(chan struct{}, 1)}
 	if g.now == nil {
@@ -113,15 +113,15 @@ func Open(ctx context.Context, cfg Config) (*Generator, error) {
 	return g, nil
 }
 
-// Next makes an id. It fails with ErrNoLease while there is no lease; Run, which it
-// wakes then, takes one as soon as it can.
+// Next makes an id. While there is no lease, it fails with ErrNoLease and wakes Run, which takes a
+// lease as soon as it can.
 //
 // Cost: none.
 func (g *Generator) Next() (int64, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	// The ids overtake a clock that stands still or steps back: the sequence counts
-	// on, into the next millisecond when it is full.
+	// Ids may run ahead of a clock that stands still or steps back. The sequence continues, and
+	// carries into the next millisecond when it is full.
 	ms, seq := g.clock(), int64(0)
 	if ms == g.last>>timeShift {
 		if seq = g.last%sequences + 1; seq == sequences {
@@ -136,11 +136,11 @@ func (g *Generator) Next() (int64, error) {
 	return g.last, nil
 }
 
-// clock is the millisecond of the next id, unless the sequence is full: that of the
-// clock, or of the last id if that is later. G.mu is held.
+// clock returns the millisecond of the next id, unless the sequence is full: the later of the clock
+// and the last id. The caller holds g.mu.
 func (g *Generator) clock() int64 { return max(millis(g.now()), g.last>>timeShift) }
 
-// Ready fails with ErrNoLease while Next would.
+// Ready returns ErrNoLease when Next would.
 func (g *Generator) Ready(context.Context) error {
 	if !g.Stats().Ready {
 		return ErrNoLease
@@ -148,13 +148,13 @@ func (g *Generator) Ready(context.Context) error {
 	return nil
 }
 
-// Stats says how a Generator fares.
+// Stats describes the state of a Generator.
 type Stats struct {
 	Ready  bool   // there is a lease
-	Leases uint64 // how many were taken: 1 without a disturbance
+	Leases uint64 // number of leases taken; 1 in normal operation
 }
 
-// Stats returns the present figures.
+// Stats returns the current state. Without a lease, it wakes Run.
 func (g *Generator) Stats() Stats {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -165,7 +165,7 @@ func (g *Generator) Stats() Stats {
 	return s
 }
 
-// wake has Run look after the lease now.
+// wake makes Run renew the lease now.
 func (g *Generator) wake() {
 	select {
 	case g.runOut <- struct{}{}:

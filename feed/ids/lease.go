@@ -17,24 +17,24 @@ import (
 const (
 	leaseFor   = time.Minute
 	renewEvery = leaseFor / 4
-	// retryEvery is the pause after a lease could neither be renewed nor taken, and
-	// keepFor bounds each attempt: an answer that is later is worth nothing.
+	// retryEvery is the pause after a failure to renew or take a lease. keepFor bounds each
+	// attempt, because a later answer is useless.
 	retryEvery = time.Second
 	keepFor    = renewEvery
 )
 
-// lease is the right to make ids with a writer number.
+// lease is the right to make ids with one writer number.
 type lease struct {
 	writer int64
-	holder string // a name of its own: no late statement for another lease changes it
-	until  int64  // its end, id milliseconds
+	holder string // unique name: no late statement for another lease matches it
+	until  int64  // end of the lease, in milliseconds of the id clock
 }
 
-// Run keeps a lease until ctx ends, then gives it back. It renews the lease, and takes
-// another one when another process has taken the number.
+// Run keeps a lease until ctx ends, then releases it. It renews the lease, and takes another if
+// another process has taken the number.
 //
-// Cost: one update by primary key every 15 seconds; what Open costs, once a second,
-// while there is no lease.
+// Cost: one update by primary key every 15 seconds. Without a lease, the cost of Open once a
+// second.
 func (g *Generator) Run(ctx context.Context) error {
 	next := time.NewTimer(renewEvery)
 	defer next.Stop()
@@ -49,17 +49,17 @@ func (g *Generator) Run(ctx context.Context) error {
 			woken = g.runOut
 			next.Reset(renewEvery)
 		} else {
-			woken = nil // however many ask for ids meanwhile
+			woken = nil // requests for ids must not shorten the pause
 			next.Reset(retryEvery)
 		}
 	}
 }
 
-// Renew renews the lease, or takes another if the number belongs to another process, as
-// Run does four times a minute. It tells the log when ids can no longer be made, and
-// when they can again. Errors: ErrNoLease, or one of SQL.
+// Renew renews the lease, or takes another if the number belongs to another process. Run calls it
+// four times a minute. Renew logs when ids can no longer be made, and when they can again. Errors:
+// ErrNoLease, or an error of SQL.
 //
-// Cost: one update by primary key; what Open costs, if the lease is lost.
+// Cost: one update by primary key; the cost of Open if the lease is lost.
 func (g *Generator) Renew(ctx context.Context) error {
 	g.renewing.Lock()
 	defer g.renewing.Unlock()
@@ -84,9 +84,8 @@ func (g *Generator) Renew(ctx context.Context) error {
 	return err
 }
 
-// renew puts the end of the lease off, and reports whether the number is still held.
-// The end never comes nearer: an earlier renewal that the database executes late, when
-// its caller has given it up, changes nothing.
+// renew moves the end of the lease later, and reports whether this process still holds the number.
+// The end never moves earlier, so a previous renewal that the database executes late has no effect.
 func (g *Generator) renew(ctx context.Context) (held bool, err error) {
 	g.mu.Lock()
 	mine, until := g.lease, g.clock()+leaseFor.Milliseconds()
@@ -102,8 +101,8 @@ func (g *Generator) renew(ctx context.Context) (held bool, err error) {
 	return true, nil
 }
 
-// take takes a number that nobody ever had, or whose lease ran out longest ago: a
-// process whose clock is ahead takes none that is held while there is another.
+// take takes a number that was never used, or the one whose lease expired longest ago. A process
+// whose clock is ahead thus takes a held number only if there is no other.
 func (g *Generator) take(ctx context.Context) error {
 	rows, err := g.db.Writer.Query().All(ctx)
 	if err != nil {
@@ -123,9 +122,9 @@ func (g *Generator) take(ctx context.Context) error {
 	return ErrNoLease
 }
 
-// claim takes the number if its lease has run out, or if it has no holder and so never
-// had one. The ids of the new lease begin above the end of the old one, and above the
-// last id of this process.
+// claim takes the number if its lease has expired, or if it has no holder, which means that it was
+// never used. The ids of the new lease begin above the end of the old lease and above the last id
+// of this process.
 func (g *Generator) claim(ctx context.Context, number *ent.Writer) (ok bool, err error) {
 	g.mu.Lock()
 	now, from := millis(g.now()), g.clock()+1
@@ -138,8 +137,8 @@ func (g *Generator) claim(ctx context.Context, number *ent.Writer) (ok bool, err
 			return false, err
 		}
 	} else {
-		// Another process that starts at the same time may insert the row first. That is no
-		// error of the statement, which the log of PostgreSQL would have.
+		// Another process that starts at the same time may insert the row first. DO NOTHING keeps
+		// that from being an error, which PostgreSQL would log.
 		err := g.db.Writer.Create().SetID(number.ID).SetHolder(l.holder).SetUntil(l.until).
 			OnConflictColumns(writer.FieldID).DoNothing().Exec(ctx)
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
@@ -151,7 +150,7 @@ func (g *Generator) claim(ctx context.Context, number *ent.Writer) (ok bool, err
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	// Until now ids may have been made by the lease before.
+	// The previous lease may have made more ids in the meantime.
 	g.lease, g.last = l, max(from, g.last>>timeShift+1)<<timeShift
 	g.leases++
 	return true, nil
@@ -171,7 +170,7 @@ func (g *Generator) release(ctx context.Context) error {
 	return nil
 }
 
-// row is the row of the lease, if it is still held.
+// row returns an update that matches the row of the lease while this process holds the number.
 func (g *Generator) row(l lease) *ent.WriterUpdate {
 	return g.db.Writer.Update().Where(writer.ID(l.writer), writer.Holder(l.holder))
 }

@@ -24,7 +24,7 @@ import (
 	"tideline/storage/storagetest"
 )
 
-// process is a process that makes ids, with a clock of its own.
+// process simulates a process that makes ids with its own clock.
 type process struct {
 	*Generator
 	t     *testing.T
@@ -40,7 +40,7 @@ func newProcess(t *testing.T, db *ent.Client, clock time.Time) (*process, error)
 	return p, err
 }
 
-// makes requires that the process makes n ids that ascend.
+// makes requires that the process makes n ascending ids.
 func (p *process) makes(n int) {
 	p.t.Helper()
 	for range n {
@@ -54,7 +54,7 @@ func (p *process) makes(n int) {
 	require.NoError(p.t, p.Ready(p.t.Context()))
 }
 
-// refuses requires that it makes none, says so, and wakes Run.
+// refuses requires that the process makes no ids, is not ready, and wakes Run.
 func (p *process) refuses() {
 	p.t.Helper()
 	_, err := p.Next()
@@ -66,14 +66,14 @@ func (p *process) refuses() {
 
 func (p *process) number() int64 { return p.lease.writer }
 
-// rob gives the number of the process to another one.
+// rob gives the number of the process to another process.
 func (p *process) rob() {
 	p.t.Helper()
 	require.NoError(p.t, p.db.Writer.UpdateOneID(p.number()).SetHolder("thief").
 		SetUntil(p.lease.until+leaseFor.Milliseconds()).Exec(p.t.Context()))
 }
 
-// robRest leases to others all numbers but that of the process.
+// robRest leases all other numbers to other processes.
 func (p *process) robRest(until time.Time) {
 	p.t.Helper()
 	for n := range int64(writers) {
@@ -84,8 +84,7 @@ func (p *process) robRest(until time.Time) {
 	}
 }
 
-// A process whose number was taken by another one takes a new one before its lease has
-// run out, and refuses nothing.
+// A process whose number was taken takes a new one before its lease expires, and refuses no id.
 func TestATakenNumberIsReplaced(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
@@ -105,8 +104,8 @@ func TestATakenNumberIsReplaced(t *testing.T) {
 	})
 }
 
-// A process that was stopped for minutes renews its lease, or takes another number if
-// that one is gone.
+// A process that was suspended for minutes renews its lease, or takes another number if its own is
+// taken.
 func TestAProcessThatWasAwayMakesIDsAgain(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
@@ -127,7 +126,8 @@ func TestAProcessThatWasAwayMakesIDsAgain(t *testing.T) {
 	})
 }
 
-// While no number is free the process says so, once in the log, and goes on when one is.
+// While no number is free, the process is not ready and logs it once. It continues when a number is
+// free.
 func TestAProcessWithoutANumberSaysSo(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
@@ -153,8 +153,7 @@ func TestAProcessWithoutANumberSaysSo(t *testing.T) {
 	})
 }
 
-// Run is woken by the first id that is refused: it does not wait until it would have
-// renewed the lease.
+// The first refused id wakes Run, which does not wait for its next renewal.
 func TestARefusedIDWakesRun(t *testing.T) {
 	t.Parallel()
 	s := storagetest.Embedded(t)
@@ -175,8 +174,8 @@ func TestARefusedIDWakesRun(t *testing.T) {
 	require.True(t, free)
 }
 
-// A process whose clock is ahead sees all leases run out. It takes the number of a
-// running process only if there is no other.
+// A process whose clock is ahead sees all leases expired. It takes the number of a running process
+// only if there is no other.
 func TestAClockThatIsAheadTakesNoNumberThatIsHeld(t *testing.T) {
 	t.Parallel()
 	s := storagetest.Embedded(t)
@@ -193,8 +192,8 @@ func TestAClockThatIsAheadTakesNoNumberThatIsHeld(t *testing.T) {
 	}
 }
 
-// late is a database that executes some statements after their callers have given
-// them up. Before is called before it executes one in time.
+// late is a driver that executes some statements only after their callers have given up. It calls
+// before just before it executes a statement in time.
 type late struct {
 	dialect.Driver
 	delays func() bool
@@ -213,9 +212,9 @@ func (d *late) Exec(ctx context.Context, query string, args, v any) error {
 	return d.Driver.Exec(ctx, query, args, v)
 }
 
-// Whatever the clocks of the processes do, and whenever the database executes what it
-// is told, no id is made twice, and those of one process ascend: the ids of a lease lie
-// in a range of their own.
+// No id is made twice and the ids of one process ascend, whatever the clocks of the processes do
+// and whenever the database executes statements. The ids of a lease form a range that contains no
+// other ids of the number.
 func TestIDsAreUniqueWhateverTheClocksDo(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(8) {
@@ -223,8 +222,8 @@ func TestIDsAreUniqueWhateverTheClocksDo(t *testing.T) {
 	}
 }
 
-// playLeases plays a history of processes that come, go and make ids, each by a clock
-// that is ahead, behind, and steps.
+// playLeases simulates processes that start, stop and make ids, with clocks that are ahead, behind,
+// and step.
 func playLeases(t *testing.T, seed uint64) {
 	s := storagetest.Embedded(t)
 	r := rand.New(rand.NewPCG(seed, 0))
@@ -272,7 +271,7 @@ func playLeases(t *testing.T, seed uint64) {
 			post(p)
 		}
 		switch n := r.IntN(100); {
-		case n < 4: // a step of the clock, or a pause
+		case n < 4: // the clock steps, or the process is suspended
 			p.clock = away()
 		case n < 6: // killed
 			running = slices.Delete(running, i, i+1)
@@ -283,7 +282,7 @@ func playLeases(t *testing.T, seed uint64) {
 			_ = p.Renew(t.Context())
 		case n < 55 && len(db.held) > 0:
 			i := r.IntN(len(db.held))
-			if db.held[i]() == nil { // it may violate a constraint by now
+			if db.held[i]() == nil { // a late insert may violate a constraint
 				executed++
 			}
 			db.held = slices.Delete(db.held, i, i+1)
@@ -308,8 +307,8 @@ func playLeases(t *testing.T, seed uint64) {
 	}
 }
 
-// refusals are the statements that the database refused, of a driver whose users all read
-// the numbers before one of them writes.
+// refusals is a driver that records the errors of the database. Every process reads the numbers
+// before any of them writes.
 type refusals struct {
 	dialect.Driver
 	read *sync.WaitGroup
@@ -339,8 +338,8 @@ func (r *refusals) Query(ctx context.Context, query string, args, v any) error {
 	return err
 }
 
-// Processes that start at once want the same number. Those that come later take another,
-// and no statement fails: PostgreSQL would log it as an error.
+// Processes that start at the same time try the same number. The slower ones take another, and no
+// statement fails, because PostgreSQL would log the failure.
 func TestStartAtOnce(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {

@@ -1,8 +1,6 @@
-// Package job names the work that follows from a write: the kinds of jobs with
-// their payloads.
+// Package job defines the kinds of jobs, the work that follows from a write, and their payloads.
 //
-// Every job is level-triggered: it names what changed, and its handler reads the
-// truth anew.
+// Every job is level-triggered: it names what changed, and its handler reads the current state.
 package job
 
 import (
@@ -15,52 +13,50 @@ import (
 
 // The kinds of jobs.
 const (
-	// PostCreated: a post is to reach the inboxes of those followers who may see
-	// it.
+	// PostCreated: a post must reach the inboxes of the followers who may see it.
 	PostCreated = "post.created"
-	// PostChanged: a post's visibility changed, or what it says, or the post is gone.
+	// PostChanged: a post's visibility or content changed, or the post is gone.
 	PostChanged = "post.changed"
-	// RelationChanged: two users' relation changed, in either direction.
+	// RelationChanged: the relation of two users changed, in either direction.
 	RelationChanged = "relation.changed"
 	// WordsChanged: the words that a user mutes changed.
 	WordsChanged = "words.changed"
-	// AuthorReturns: an author's posts are pushed again; inboxes are to get the
-	// posts that were not pushed.
+	// AuthorReturns: an author's posts are pushed again; inboxes must get the posts that were not
+	// pushed.
 	AuthorReturns = "author.returns"
 	// PostGivenUp follows a dead PostCreated or PostChanged, RelationGivenUp a dead
-	// RelationChanged: what the dead job may not have reached is to be read from SQL.
-	// Their payloads are those of the dead job.
+	// RelationChanged. Feeds that the dead job may not have reached must be read from SQL. Their
+	// payloads are the payload of the dead job.
 	PostGivenUp     = "post.given_up"
 	RelationGivenUp = "relation.given_up"
-	// InboxesStale: so many relations changed at once that the inboxes of their users are
-	// to be read from SQL.
+	// InboxesStale: so many relations changed at once that the inboxes of their users must be read
+	// from SQL.
 	InboxesStale = "inboxes.stale"
-	// AuthorStale: an author was hidden, or is shown again; the inboxes that the posts are
-	// for are to be read from SQL.
+	// AuthorStale: an author was hidden, or is shown again; the inboxes that the author's posts
+	// belong to must be read from SQL.
 	AuthorStale = "author.stale"
-	// FeedsStale: it is not known which feeds lack something, for a job was discarded; all
-	// feeds are to be read from SQL. Its payload says nothing.
+	// FeedsStale: a job was discarded, so it is not known which feeds are incomplete; all feeds
+	// must be read from SQL. Its payload has no content.
 	FeedsStale = "feeds.stale"
-	// UserDeleted: everything that is kept of a user is to be deleted.
+	// UserDeleted: everything that is stored about a user must be deleted.
 	UserDeleted = "user.deleted"
-	// PostErased: a post was deleted, and its likes, which are many, are to be.
+	// PostErased: a post was deleted, and its many likes must be deleted.
 	PostErased = "post.erased"
-	// PostsBackdated: authors gained posts of long ago; the feeds where they belong are to
-	// be read from SQL, and nobody is told.
+	// PostsBackdated: authors gained old posts; the feeds that they belong to must be read from
+	// SQL, and nobody is notified.
 	PostsBackdated = "posts.backdated"
-	// Canary and SubscriberCanary change nothing: they measure how long a post is on its
-	// way, to a worker and to a subscriber.
+	// Canary and SubscriberCanary change nothing. They measure how long a post takes to reach a
+	// worker and a subscriber.
 	Canary           = "canary"
 	SubscriberCanary = "canary_subscriber"
 )
 
-// Replacement returns the kind of the job that makes up for a dead job of this kind when
-// an operator discards it, "" if nothing is left to be done. It is not ok for a kind that
-// only a retry can do, and for one that this version does not know. It is a
-// queue.Replacement.
+// Replacement returns the kind of the job that makes up for a dead job of the given kind when an
+// operator discards it, or "" if nothing is left to do. ok is false for a kind that only a retry
+// can do, and for a kind that this version does not know. Replacement is a queue.Replacement.
 func Replacement(kind string) (then string, ok bool) {
 	switch kind {
-	case PostCreated, PostChanged, RelationChanged: // PostGivenUp or RelationGivenUp was enqueued when it was given up
+	case PostCreated, PostChanged, RelationChanged: // PostGivenUp or RelationGivenUp was enqueued when the job was given up
 		return "", true
 	case Canary, SubscriberCanary:
 		return "", true
@@ -70,8 +66,8 @@ func Replacement(kind string) (then string, ok bool) {
 	return "", false // among others AuthorReturns, UserDeleted, PostErased
 }
 
-// Owner returns whose a job is by its payload: the author of a post, or the user who changed a
-// relation; 0 for one that is nobody's. It is a queue.Config.Owner.
+// Owner returns the user that a job belongs to, according to its payload: the author of a post, or
+// the user who changed a relation. It returns 0 for other jobs. It is a queue.Config.Owner.
 func Owner(kind string, payload json.RawMessage) int64 {
 	switch kind {
 	case PostCreated, PostChanged, PostErased:
@@ -88,32 +84,31 @@ func Owner(kind string, payload json.RawMessage) int64 {
 	return 0
 }
 
-// Post is the payload of PostCreated, PostChanged and PostErased, and without a post of AuthorStale. The author is named because
-// the post may be gone when the job runs.
+// Post is the payload of PostCreated, PostChanged and PostErased, and, without a post, of
+// AuthorStale. It names the author because the post may be gone when the job runs.
 type Post struct {
 	Post   int64 `json:"post"`
 	Author int64 `json:"author"`
-	// From and To are the visibility before and after its change, if it changed; a
-	// deleted post has From alone.
+	// From and To are the visibility before and after its change, if it changed. A deleted post has
+	// only From.
 	From schema.Visibility `json:"from,omitempty"`
 	To   schema.Visibility `json:"to,omitempty"`
-	// Edited: the post says something else than before; From and To are the same.
+	// Edited: the content of the post changed. From and To are then the same.
 	Edited bool `json:"edited,omitempty"`
 }
 
-// Widens reports whether the job may give the post to followers who did not have it
-// before.
+// Widens reports whether the job may give the post to followers who did not have it.
 func (j Post) Widens() bool { return visibility.Widens(j.From) }
 
-// WithVisibility returns the post with this visibility, as far as it decides who
-// can see it.
+// WithVisibility returns a post with this visibility and with the other fields that decide who may
+// see it.
 func (j Post) WithVisibility(v schema.Visibility) *ent.Post {
 	return &ent.Post{ID: j.Post, AuthorID: j.Author, Visibility: v}
 }
 
-// HiddenThenShown reports whether the change hid the post, which still exists, from
-// followers, and a later change shows it again. A client that read in between does
-// not have it, though it may have had it before.
+// HiddenThenShown reports whether the change hid the post from followers, and a later change shows
+// it again; the post still exists. A client that read in between does not have the post, although
+// it may have had it before.
 func (j Post) HiddenThenShown(post *ent.Post) bool {
 	return post != nil && !j.Edited && post.Visibility != j.To && visibility.Narrows(j.To)
 }
@@ -121,10 +116,10 @@ func (j Post) HiddenThenShown(post *ent.Post) bool {
 // Relation is the payload of RelationChanged.
 type Relation struct {
 	Users [2]int64 `json:"users"`
-	// First says that only the timeline of the first depends on the change: the
-	// other user must not notice it.
+	// First means that only the first user's timeline depends on the change. The other user must
+	// not notice it.
 	First bool `json:"first,omitempty"`
-	// Change is the number of the change, see home.SyncInboxAndNotify; 0: none.
+	// Change is the number of the change, see home.SyncInboxAndNotify; 0 if there is none.
 	Change int64 `json:"change,omitempty"`
 }
 
@@ -150,8 +145,7 @@ type Users struct {
 	Users []int64 `json:"users"`
 }
 
-// Authors is the payload of PostsBackdated: the authors, and for each the newest of the
-// posts.
+// Authors is the payload of PostsBackdated: the authors, and the newest of each author's posts.
 type Authors struct {
 	Authors []int64 `json:"authors"`
 	Newest  []int64 `json:"newest"`

@@ -12,8 +12,7 @@ import (
 	"tideline/feed/paging"
 )
 
-// record adds an entry to the audit log. Nothing changes or deletes one: the database
-// refuses it.
+// record adds an entry to the audit log. The database refuses to change or delete entries.
 func record(ctx context.Context, tx *ent.Tx, who Actor, a auditentry.Action, kind auditentry.SubjectKind, subject int64, note string) error {
 	row := tx.AuditEntry.Create()
 	if who.Key != nil {
@@ -23,8 +22,8 @@ func record(ctx context.Context, tx *ent.Tx, who Actor, a auditentry.Action, kin
 	return rows.Wrap("write the audit log", err)
 }
 
-// Record adds an entry to the audit log, with the change that it tells of, for a room that
-// keeps the subject itself. Error: BadInput, for a note that is too long.
+// Record adds an entry to the audit log, in the transaction of the change that it describes. It is
+// for packages that store the subject themselves. Error: BadInput, for a note that is too long.
 func Record(ctx context.Context, tx *ent.Tx, who Actor, a auditentry.Action, kind auditentry.SubjectKind, subject int64, note string) error {
 	note, err := noteField.Clean(note)
 	if err != nil {
@@ -33,12 +32,12 @@ func Record(ctx context.Context, tx *ent.Tx, who Actor, a auditentry.Action, kin
 	return record(ctx, tx, who, a, kind, subject, note)
 }
 
-// Operate does what an admin wants of the machinery, after an entry in the audit log says
-// so: what is not kept in SQL cannot be in one transaction with it, and an entry of what
-// then failed is better than a deed without one. Errors: Unauthenticated, BadInput; Forbidden
-// for who is no admin; that of do.
+// Operate writes an entry into the audit log and then calls do, which changes something outside
+// SQL, such as workers or timelines. The two cannot share a transaction, and an entry for a change
+// that then failed is better than a change without an entry. Errors: Unauthenticated, BadInput;
+// Forbidden, if who is not an admin; the error of do.
 //
-// Cost: a look-up, an insert, and that of do.
+// Cost: a look-up, an insert, and the cost of do.
 func (m *Moderation) Operate(ctx context.Context, who Actor, a auditentry.Action, kind auditentry.SubjectKind, subject int64, note string, do func(context.Context) error) error {
 	if err := m.DemandAdmin(ctx, who); err != nil {
 		return err
@@ -50,7 +49,7 @@ func (m *Moderation) Operate(ctx context.Context, who Actor, a auditentry.Action
 	return do(ctx)
 }
 
-// NoteOfJobs returns a note that begins with which jobs there were, the first 20.
+// NoteOfJobs returns the note with a prefix that names the first 20 of the jobs.
 func NoteOfJobs(jobs []int64, note string) string {
 	const named = 20
 	text := fmt.Sprintf("%d jobs:", len(jobs))
@@ -69,8 +68,8 @@ func NoteOfJobs(jobs []int64, note string) string {
 	return text
 }
 
-// AuditLog is a page of what was done, newest first. Errors: Unauthenticated, BadInput;
-// Forbidden for who is no admin.
+// AuditLog returns a page of the audit log, newest first. Errors: Unauthenticated, BadInput;
+// Forbidden, if who is not an admin.
 //
 // Cost: a look-up, and an index range.
 func (m *Moderation) AuditLog(ctx context.Context, who Actor, p paging.Page) (*paging.Connection[ent.AuditEntry], error) {

@@ -1,6 +1,7 @@
-// Package moderation lets those who have the role enforce the rules of the house.
+// Package moderation lets moderators and admins enforce the rules of a server.
 //
-// What it does is written into the audit log in the transaction that does it.
+// Every action is written into the audit log, in the transaction that performs it. Operate, which
+// changes things outside SQL, writes the entry before.
 package moderation
 
 import (
@@ -32,20 +33,20 @@ var noteField = text.Field{What: "The note", Name: "note", Limit: "noteLength", 
 type Config struct {
 	DB       *ent.Client
 	Sessions *account.Sessions
-	// Feed hides posts, and has those that are reported. Without one, HidePost, UnhidePost
-	// and ReportPost fail.
+	// Feed hides posts and returns reported ones. Without it, HidePost, UnhidePost and ReportPost
+	// fail.
 	Feed *feed.Feed
-	// Webhooks is told of reports; nil for nobody.
+	// Webhooks records events of reports. Nil records nothing.
 	Webhooks *webhook.Outbox
 	// Now defaults to time.Now.
 	Now func() time.Time
-	// MaxPage is how many entries a page may have. Defaults to paging.DefaultMaxSize.
+	// MaxPage is the largest number of entries of a page. Defaults to paging.DefaultMaxSize.
 	MaxPage int
 }
 
 var errNoFeed = errors.New("moderation: there is no feed")
 
-// Moderation does what moderators and admins do. It is safe for concurrent use.
+// Moderation performs the actions of moderators and admins. It is safe for concurrent use.
 type Moderation struct{ cfg Config }
 
 // New returns the Moderation. It fails when a required field is missing.
@@ -60,10 +61,10 @@ func New(c Config) (*Moderation, error) {
 	return &Moderation{c}, nil
 }
 
-// Actor is who does something: a viewer, or the command line, which may do everything.
+// Actor performs an action. It is a viewer, or the command line, which may do everything.
 type Actor struct {
-	ID int64 // 0 for the command line, and for who is not signed in
-	// Key is the API key by which a server acts for the user; nil without one.
+	ID int64 // 0 for the command line, and for a viewer who is not signed in
+	// Key is the API key with which a server acts for the user; nil without one.
 	Key     *apikey.Key
 	Console bool
 }
@@ -71,13 +72,13 @@ type Actor struct {
 // Console is the command line.
 var Console = Actor{Console: true}
 
-// By is the actor of a call.
+// By returns the actor of a viewer's call.
 func By(v account.Viewer) Actor { return Actor{ID: v.ID, Key: v.Key} }
 
-// The roles in their order: each may do what those before it may.
+// ranks orders the roles. Each role may do everything that lower roles may do.
 var ranks = map[user.Role]int{user.RoleUSER: 0, user.RoleMODERATOR: 1, user.RoleADMIN: 2}
 
-// Role is that of a user. Error: NotFound.
+// Role returns the role of a user. Error: NotFound.
 //
 // Cost: a look-up by primary key.
 func (m *Moderation) Role(ctx context.Context, id int64) (user.Role, error) {
@@ -91,7 +92,8 @@ func (m *Moderation) Role(ctx context.Context, id int64) (user.Role, error) {
 	return u.Role, nil
 }
 
-// DemandAdmin refuses an actor who is no admin now. Errors: Unauthenticated, Forbidden.
+// DemandAdmin returns an error unless the actor is an admin now. Errors: Unauthenticated,
+// Forbidden.
 //
 // Cost: a look-up by primary key.
 func (m *Moderation) DemandAdmin(ctx context.Context, who Actor) error {
@@ -99,8 +101,8 @@ func (m *Moderation) DemandAdmin(ctx context.Context, who Actor) error {
 	return err
 }
 
-// demand refuses an actor without the role, or with an API key without the scope for what
-// roles allow, and returns the rank of the actor's role. Errors: Unauthenticated, Forbidden.
+// demand returns the rank of the actor's role. It refuses an actor whose role is lower than least,
+// and an API key without the scope for moderation. Errors: Unauthenticated, Forbidden.
 func (m *Moderation) demand(ctx context.Context, who Actor, least user.Role) (int, error) {
 	if who.Console {
 		return len(ranks), nil
@@ -124,9 +126,9 @@ func (m *Moderation) demand(ctx context.Context, who Actor, least user.Role) (in
 	return ranks[role], nil
 }
 
-// SetRole gives a user a role, and reports whether it is another than before. The next call
-// of the user goes by it. Errors: Unauthenticated, NotFound; Forbidden for an actor who is no
-// admin, and for an API key: the role would outlive it.
+// SetRole gives a user a role, and reports whether the role changed. It takes effect with the
+// user's next call. Errors: Unauthenticated, BadInput, NotFound; Forbidden, for an actor who is not
+// an admin, and for an API key, because the role would outlive the key.
 //
 // Cost: a look-up and a short transaction.
 func (m *Moderation) SetRole(ctx context.Context, who Actor, id int64, role user.Role, note string) (changed bool, err error) {
@@ -141,7 +143,8 @@ func (m *Moderation) SetRole(ctx context.Context, who Actor, id int64, role user
 	}
 	err = rows.InTx(ctx, m.cfg.DB, func(tx *ent.Tx) error {
 		u, err := tx.User.Query().Where(user.ID(id), rows.ForUpdate).Only(ctx)
-		// A lower role can be given to a hidden user, who otherwise comes back with the former one.
+		// A hidden user can only get a lower role. Otherwise the user would come back with the
+		// former role.
 		if ent.IsNotFound(err) || err == nil && u.Hidden && !who.Console && ranks[role] >= ranks[u.Role] {
 			return refusal.ErrNoSuchUser
 		}
@@ -159,7 +162,7 @@ func (m *Moderation) SetRole(ctx context.Context, who Actor, id int64, role user
 	return changed && err == nil, err
 }
 
-// noteOfRole begins a note with what became of the role.
+// noteOfRole returns the note with a prefix that tells how the role changed.
 func noteOfRole(from, to user.Role, note string) string {
 	change := fmt.Sprintf("%s -> %s", from, to)
 	if note == "" {
@@ -168,22 +171,23 @@ func noteOfRole(from, to user.Role, note string) string {
 	return change + ": " + note
 }
 
-// Suspend hides a user and ends all sessions until Unsuspend, as account.Sessions says, and
-// reports whether the user was not suspended before. Errors: Unauthenticated, BadInput;
-// NotFound, also for a user who is being deleted; Forbidden for who is no moderator, and for
-// a user whose role is not below the actor's.
+// Suspend hides a user and ends all the user's sessions until Unsuspend; see account.Sessions. It
+// reports whether the user was not suspended before. Errors: Unauthenticated, BadInput; NotFound,
+// also for a user who is being deleted; Forbidden, for an actor who is not a moderator, and for a
+// user whose role is not below the actor's.
 //
-// Cost: a look-up, and that of account.Sessions.Suspend.
+// Cost: a look-up, and the cost of account.Sessions.Suspend.
 func (m *Moderation) Suspend(ctx context.Context, who Actor, id int64, note string) (changed bool, err error) {
 	return m.judge(ctx, who, id, auditentry.ActionSUSPEND_USER, note, m.cfg.Sessions.Suspend)
 }
 
-// Unsuspend ends a suspension. Results, errors and cost are as those of Suspend.
+// Unsuspend ends a suspension. Results, errors and cost are as for Suspend.
 func (m *Moderation) Unsuspend(ctx context.Context, who Actor, id int64, note string) (changed bool, err error) {
 	return m.judge(ctx, who, id, auditentry.ActionUNSUSPEND_USER, note, m.cfg.Sessions.Unsuspend)
 }
 
-// judge does to a user what is allowed, and records it.
+// judge checks that the actor may act on the user, and calls do with a function that records the
+// action.
 func (m *Moderation) judge(ctx context.Context, who Actor, id int64, action auditentry.Action, note string,
 	do func(context.Context, int64, func(*ent.Tx, *ent.User) error) (bool, error),
 ) (bool, error) {
@@ -202,17 +206,16 @@ func (m *Moderation) judge(ctx context.Context, who Actor, id int64, action audi
 	})
 }
 
-// HidePost hides a post from everybody but its author, whatever its visibility, and reports
-// whether it was not hidden before. Errors: Unauthenticated, BadInput, NotFound; Forbidden
-// for who is no moderator.
+// HidePost hides a post from everybody except its author, whatever its visibility, and reports
+// whether it was not hidden before. Errors: Unauthenticated, BadInput, NotFound; Forbidden, for an
+// actor who is not a moderator.
 //
-// Cost: a look-up, and that of feed.HidePost.
+// Cost: a look-up, and the cost of feed.HidePost.
 func (m *Moderation) HidePost(ctx context.Context, who Actor, id int64, note string) (changed bool, err error) {
 	return m.hide(ctx, who, id, auditentry.ActionHIDE_POST, note)
 }
 
-// UnhidePost shows a post again to those who saw it before HidePost. Results, errors and
-// cost are as those of HidePost.
+// UnhidePost reverses HidePost. Results, errors and cost are as for HidePost.
 func (m *Moderation) UnhidePost(ctx context.Context, who Actor, id int64, note string) (changed bool, err error) {
 	return m.hide(ctx, who, id, auditentry.ActionUNHIDE_POST, note)
 }

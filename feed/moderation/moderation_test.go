@@ -21,7 +21,7 @@ import (
 	"tideline/feed/visibility"
 )
 
-// staff makes a moderator and an admin.
+// staff creates a moderator and an admin.
 func staff(w *feedtest.World) (moderator, admin account.Viewer) {
 	w.Helper()
 	moderator, admin = w.User("mod"), w.User("boss")
@@ -39,7 +39,7 @@ func requireCode(w *feedtest.World, want refusal.Code, err error) {
 	require.Equal(w, want, refusal.CodeOf(err), err.Error())
 }
 
-// signUp makes a user with a password, and a session.
+// signUp creates a user with a password, and a session.
 func signUp(w *feedtest.World, handle string) (account.Viewer, string) {
 	w.Helper()
 	auth, err := w.Accounts.SignUp(w.Ctx, handle, "correct horse", "")
@@ -57,8 +57,8 @@ func actions(w *feedtest.World, admin account.Viewer) (list []auditentry.Action)
 	return list
 }
 
-// What an admin does to the machinery is in the audit log before it is done, also when it
-// fails; who is no admin does nothing.
+// Operate writes the audit log before it acts, also if the action fails. An actor who is not an
+// admin can do nothing.
 func TestOperate(t *testing.T) {
 	t.Parallel()
 	feedtest.EachIdle(t, func(w *feedtest.World) {
@@ -86,7 +86,7 @@ func TestOperate(t *testing.T) {
 
 var errFailed = errors.New("it failed")
 
-// Each thing takes its role, and nobody suspends whose role is not below the own.
+// Each action requires its role, and nobody can suspend a user whose role is not below their own.
 func TestRoles(t *testing.T) {
 	t.Parallel()
 	feedtest.EachIdle(t, func(w *feedtest.World) {
@@ -135,7 +135,7 @@ func TestRoles(t *testing.T) {
 	})
 }
 
-// The databases refuse to change or delete what is in the audit log.
+// The databases refuse to change or delete entries of the audit log.
 func TestAuditLogIsAppendOnly(t *testing.T) {
 	t.Parallel()
 	feedtest.EachIdle(t, func(w *feedtest.World) {
@@ -152,8 +152,7 @@ func TestAuditLogIsAppendOnly(t *testing.T) {
 	})
 }
 
-// A suspended user is seen by nobody and signs in no more, until the end of the suspension,
-// when everything is as before.
+// A suspended user is invisible and cannot sign in. After the suspension everything is as before.
 func TestSuspendedUserIsHidden(t *testing.T) {
 	t.Parallel()
 	feedtest.Each(t, func(w *feedtest.World) {
@@ -167,7 +166,7 @@ func TestSuspendedUserIsHidden(t *testing.T) {
 
 		_, err := w.Moderation.Suspend(w.Ctx, moderation.By(moderator), bad.ID, "")
 		require.NoError(w, err)
-		for range 2 { // before its job, and after
+		for range 2 { // before its job and after
 			require.Empty(w, w.Timeline(follower, 10))
 			for _, v := range []account.Viewer{follower, moderator, {}} {
 				_, err = w.Feed.Post(w.Ctx, v, post)
@@ -198,7 +197,7 @@ func TestSuspendedUserIsHidden(t *testing.T) {
 	})
 }
 
-// A role is taken from a user whom nobody sees, and no other is given.
+// A suspended user can lose a role, but cannot get a higher one.
 func TestRoleIsTakenFromASuspendedUser(t *testing.T) {
 	t.Parallel()
 	feedtest.EachIdle(t, func(w *feedtest.World) {
@@ -215,8 +214,8 @@ func TestRoleIsTakenFromASuspendedUser(t *testing.T) {
 	})
 }
 
-// A suspension wins over the grace period of a deletion, whose time stays. A deletion without
-// one wins over a suspension.
+// A suspension wins over the grace period of a deletion, whose end stays the same. A deletion
+// without a grace period wins over a suspension.
 func TestSuspensionAndDeletion(t *testing.T) {
 	t.Parallel()
 	feedtest.EachIdle(t, func(w *feedtest.World) {
@@ -249,8 +248,8 @@ func TestSuspensionAndDeletion(t *testing.T) {
 	})
 }
 
-// A hidden post is seen by its author alone, with the visibility that it had, which it has
-// again in the end. Each visibility is hidden, and counted right.
+// Only the author sees a hidden post, with its former visibility, which it has again after
+// UnhidePost. Posts of every visibility can be hidden, and the counters stay right.
 func TestHiddenPost(t *testing.T) {
 	t.Parallel()
 	feedtest.Each(t, func(w *feedtest.World) {
@@ -276,7 +275,7 @@ func TestHiddenPost(t *testing.T) {
 			changed, err := w.Moderation.HidePost(w.Ctx, moderation.By(moderator), post, "")
 			require.NoError(w, err)
 			require.True(w, changed)
-			for range 2 { // before its job, and after
+			for range 2 { // before its job and after
 				require.NotContains(w, w.Timeline(friend, 10), post)
 				require.NotContains(w, of(friend), post)
 				for _, other := range []account.Viewer{friend, moderator, {}} {

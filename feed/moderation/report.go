@@ -19,14 +19,14 @@ import (
 )
 
 const (
-	// MaxComment bounds the characters of what a reporter adds.
+	// MaxComment bounds the characters of a reporter's comment.
 	MaxComment = 1000
-	// MaxOpenReports is how many reports of one user may be undecided. Reports about posts that
-	// the user cannot see are counted apart, up to the same number.
+	// MaxOpenReports is how many open reports one user may have. Reports about posts that the user
+	// cannot see count separately, up to the same number.
 	MaxOpenReports = 100
-	// ClaimFor is how long a claimed report is kept for its moderator.
+	// ClaimFor is how long a claim reserves a report for a moderator.
 	ClaimFor = time.Hour
-	// maxAlike is how many reports of the same thing are claimed, or decided, at once.
+	// maxAlike is how many reports about one subject are claimed, or decided, at once.
 	maxAlike = 500
 )
 
@@ -34,22 +34,21 @@ var commentField = text.Field{What: "The comment", Name: "comment", Limit: "comm
 
 var errNoSuchReport error = refusal.New(refusal.NoSuchReport, "There is no such report.")
 
-// Complaint is what a user says of what they report.
+// Complaint is a user's reason for a report, with a comment.
 type Complaint struct {
 	Reason  report.Reason
 	Comment string
 }
 
-// ReportPost tells the moderators of a post. The report keeps the text that the post has now.
-// Reported is false when an open report of the viewer says so already.
+// ReportPost reports a post to the moderators. The report keeps the post's present text. reported
+// is false if the viewer already has an open report about the post.
 //
-// The viewer may report a post that they can no longer see, for example because its author
-// blocked them meanwhile. The result does not tell whether such a post exists: it is always
-// true, also where there is nothing to report, and where MaxOpenReports of that kind are
-// undecided already.
+// The viewer may report a post that they can no longer see, for example because its author has
+// blocked them meanwhile. The result does not reveal whether such a post exists: it is always true,
+// even if there is nothing to report, or if MaxOpenReports of that kind are open.
 //
-// Errors: Unauthenticated, BadInput, also for a post of the viewer; Conflict when
-// MaxOpenReports are undecided.
+// Errors: Unauthenticated; BadInput, also for the viewer's own post; Conflict, if MaxOpenReports
+// are open.
 //
 // Cost: two look-ups of the post, and a short transaction that locks both users.
 func (m *Moderation) ReportPost(ctx context.Context, v account.Viewer, id int64, c Complaint) (reported bool, err error) {
@@ -76,17 +75,17 @@ func (m *Moderation) ReportPost(ctx context.Context, v account.Viewer, id int64,
 	return err == nil, err
 }
 
-// ReportUser tells the moderators of a user, also while nobody sees the user, unless the user
-// is being deleted. Results are those of ReportPost of a post that the viewer sees, and so are
-// errors; NotFound where there is no such user.
+// ReportUser reports a user to the moderators. The user may be suspended or in the grace period of
+// a deletion. Results and errors are as for ReportPost with a post that the viewer sees, and
+// NotFound if there is no such user.
 //
 // Cost: a short transaction that locks both users.
 func (m *Moderation) ReportUser(ctx context.Context, v account.Viewer, id int64, c Complaint) (reported bool, err error) {
 	return m.report(ctx, v, id, new(ent.Post), false, c)
 }
 
-// report writes a report about a user, or about a post of the user. Unseen says that the
-// viewer cannot see the post: then nothing that report returns depends on whether there is one.
+// report writes a report about a user, or about a post of the user. unseen says that the viewer
+// cannot see the post. Then no result depends on whether the post exists.
 func (m *Moderation) report(ctx context.Context, v account.Viewer, reported int64, about *ent.Post, unseen bool, c Complaint) (made bool, err error) {
 	switch c.Comment, err = commentField.Clean(c.Comment); {
 	case v.ID == 0:
@@ -126,8 +125,8 @@ func (m *Moderation) report(ctx context.Context, v account.Viewer, reported int6
 	return made && err == nil, err
 }
 
-// lockPair locks two users in the order of their ids. Errors: ErrSignIn when the first is
-// hidden or missing; NotFound when the second is missing or being deleted.
+// lockPair locks two users in the order of their ids. Errors: ErrSignIn, if the first is hidden or
+// missing; NotFound, if the second is missing or being deleted.
 func lockPair(ctx context.Context, tx *ent.Tx, reporter, reported int64) (from, to *ent.User, err error) {
 	found, err := tx.User.Query().Where(user.IDIn(reporter, reported), rows.ForUpdate).Order(user.ByID()).All(ctx)
 	if err != nil {
@@ -149,9 +148,9 @@ func lockPair(ctx context.Context, tx *ent.Tx, reporter, reported int64) (from, 
 	return pair[0], pair[1], nil
 }
 
-// Reports is a page of the reports of a status, OPEN by default, but for those about the moderator who asks:
-// open ones oldest first, as they wait to be decided, others newest first. Errors:
-// Unauthenticated, BadInput; Forbidden for who is no moderator.
+// Reports returns a page of the reports with a status, OPEN by default, except reports about the
+// actor. Open reports come oldest first, because they wait for a decision; others come newest
+// first. Errors: Unauthenticated, BadInput; Forbidden, for an actor who is not a moderator.
 //
 // Cost: a look-up, and an index range.
 func (m *Moderation) Reports(ctx context.Context, who Actor, of report.Status, p paging.Page) (*paging.Connection[ent.Report], error) {
@@ -180,10 +179,11 @@ func (m *Moderation) Reports(ctx context.Context, who Actor, of report.Status, p
 	}), nil
 }
 
-// Claim keeps an open report for the actor, for ClaimFor, with all open ones of the same
-// thing, so that no two moderators look at one thing. To claim it again begins the time
-// anew. Errors: Unauthenticated; NotFound, also for a report about the actor; Conflict for
-// one that another claims or that is decided; Forbidden for who is no moderator.
+// Claim reserves an open report, and all open reports about the same subject, for the actor for
+// ClaimFor, so that no two moderators work on one subject. A second claim by the actor starts the
+// time again. Errors: Unauthenticated; NotFound, also for a report about the actor; Conflict, if
+// another moderator has claimed the report or it is decided; Forbidden, for an actor who is not a
+// moderator.
 //
 // Cost: a look-up, and a short transaction that locks the reported user.
 func (m *Moderation) Claim(ctx context.Context, who Actor, id int64) (*ent.Report, error) {
@@ -194,12 +194,12 @@ func (m *Moderation) Claim(ctx context.Context, who Actor, id int64) (*ent.Repor
 	return r, err
 }
 
-// Decide ends a report, with all open ones of the same thing but the 500th and those after
-// it, and says how many. Upheld or dismissed, it changes neither post nor user: HidePost and
-// Suspend do. Errors: as Claim, and BadInput.
+// Decide closes a report and the other open reports about the same subject, 500 in all at most, and
+// returns how many it closed. It does not change the post or the user; HidePost and Suspend do.
+// Errors: as Claim, and BadInput.
 //
-// Cost: as Claim, an entry of the audit log, and an insert for each report where an endpoint
-// of webhooks wants them.
+// Cost: as Claim, an entry of the audit log, and an insert for each report if a webhook endpoint
+// asks for them.
 func (m *Moderation) Decide(ctx context.Context, who Actor, id int64, upheld bool, note string) (r *ent.Report, decided int, err error) {
 	if note, err = noteField.Clean(note); err != nil {
 		return nil, 0, err
@@ -225,9 +225,9 @@ func (m *Moderation) Decide(ctx context.Context, who Actor, id int64, upheld boo
 	})
 }
 
-// handle does something to an open report and all like it, and returns the report as it is
-// then, and how many they are. The lock on the reported user puts two moderators into an
-// order, and those who report meanwhile.
+// handle calls do with an open report and all open reports about the same subject. It returns the
+// report as it is afterwards, and the number of reports. The lock on the reported user serialises
+// moderators with each other and with users who report meanwhile.
 func (m *Moderation) handle(ctx context.Context, who Actor, id int64, do func(tx *ent.Tx, alike []int64) error) (r *ent.Report, n int, err error) {
 	if _, err := m.demand(ctx, who, user.RoleMODERATOR); err != nil {
 		return nil, 0, err
@@ -277,10 +277,10 @@ func (m *Moderation) handle(ctx context.Context, who Actor, id int64, do func(tx
 	return r, n, nil
 }
 
-// Versions is a page of what a post said before, newest first, for its author and for
+// Versions returns a page of a post's former versions, newest first, for its author and for
 // moderators; nil for anybody else. Error: BadInput.
 //
-// Cost: an index range of the page, and a look-up of the role of anybody but the author.
+// Cost: an index range of the page, and a look-up of the role of anybody except the author.
 func (m *Moderation) Versions(ctx context.Context, v account.Viewer, of *ent.Post, p paging.Page) (*paging.Connection[ent.PostVersion], error) {
 	if v.ID == of.AuthorID {
 		return m.cfg.Feed.Versions(ctx, v, of, p)
@@ -294,9 +294,9 @@ func (m *Moderation) Versions(ctx context.Context, v account.Viewer, of *ent.Pos
 	return m.cfg.Feed.VersionsOf(ctx, of.ID, p)
 }
 
-// ReportedVersions is a page of what the post of a report said before, newest first; nil for a
-// report of a user. The caller has got the report from this package, as only moderators do.
-// Error: BadInput.
+// ReportedVersions returns a page of the former versions of a report's post, newest first, or nil
+// for a report about a user. The caller got the report from this package, which returns reports
+// only to moderators. Error: BadInput.
 //
 // Cost: an index range of the page.
 func (m *Moderation) ReportedVersions(ctx context.Context, r *ent.Report, p paging.Page) (*paging.Connection[ent.PostVersion], error) {
@@ -306,7 +306,7 @@ func (m *Moderation) ReportedVersions(ctx context.Context, r *ent.Report, p pagi
 	return m.cfg.Feed.VersionsOf(ctx, r.PostID, p)
 }
 
-// unlessGone is errNoSuchReport for a row that is not there any more.
+// unlessGone returns errNoSuchReport if the row is missing, and otherwise err.
 func unlessGone(err error) error {
 	if ent.IsNotFound(err) {
 		return errNoSuchReport
@@ -314,7 +314,7 @@ func unlessGone(err error) error {
 	return err
 }
 
-// tellDecided records for webhooks that the reports are decided.
+// tellDecided records webhook events that the reports are decided.
 func (m *Moderation) tellDecided(ctx context.Context, tx *ent.Tx, ids []int64) error {
 	if !m.cfg.Webhooks.Wanted() {
 		return nil

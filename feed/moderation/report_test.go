@@ -29,7 +29,7 @@ import (
 
 var spam = moderation.Complaint{Reason: report.ReasonSPAM, Comment: "again and again"}
 
-// queue is what a moderator sees of the reports of a status.
+// queue returns the reports with a status that a moderator sees.
 func queue(w *feedtest.World, who account.Viewer, of report.Status) []*ent.Report {
 	w.Helper()
 	page, err := w.Moderation.Reports(w.Ctx, moderation.By(who), of, paging.Page{})
@@ -37,7 +37,7 @@ func queue(w *feedtest.World, who account.Viewer, of report.Status) []*ent.Repor
 	return page.Nodes()
 }
 
-// Whatever becomes of a post, its report keeps the text, once for each who reports it.
+// A report keeps the text of its post, whatever happens to the post, once for each reporter.
 func TestReport(t *testing.T) {
 	t.Parallel()
 	feedtest.EachIdle(t, func(w *feedtest.World) {
@@ -82,8 +82,8 @@ func TestReport(t *testing.T) {
 	})
 }
 
-// A post is reported also when its reporter no longer sees it, and a user whom nobody sees. The
-// answer does not tell whether there is such a post, and neither do later answers.
+// A user can report a post that they no longer see, and a suspended user. Neither the answer nor
+// later answers reveal whether the post exists.
 func TestReportOfWhatTheReporterNoLongerSees(t *testing.T) {
 	t.Parallel()
 	feedtest.EachIdle(t, func(w *feedtest.World) {
@@ -133,7 +133,7 @@ func TestReportOfWhatTheReporterNoLongerSees(t *testing.T) {
 		}
 		require.Equal(w, want, got)
 
-		// What is not there, and what is being deleted, is answered like the rest, without a report.
+		// Subjects that do not exist or are being deleted get the same answer, without a report.
 		gone := w.User("gone")
 		deleted, ofGone := w.Post(gone, schema.Public), w.Post(gone, schema.Public)
 		require.NoError(w, w.Feed.DeletePost(w.Ctx, gone, deleted))
@@ -152,7 +152,7 @@ func TestReportOfWhatTheReporterNoLongerSees(t *testing.T) {
 		requireCode(w, refusal.BadInput, err)
 		require.Len(w, queue(w, moderator, ""), len(want))
 
-		// Neither the bound of open reports nor the export tells of reports of unseen posts.
+		// Neither the bound of open reports nor the export reveals reports of unseen posts.
 		author := w.User("author")
 		w.Stores.DB.Report.Delete().ExecX(w.Ctx)
 		for i := range moderation.MaxOpenReports + 1 {
@@ -170,7 +170,7 @@ func TestReportOfWhatTheReporterNoLongerSees(t *testing.T) {
 	})
 }
 
-// Moderators read what an edited post said before, also of a post that only its report shows.
+// Moderators read the former versions of an edited post, even if only its report shows the post.
 func TestModeratorsReadVersions(t *testing.T) {
 	t.Parallel()
 	feedtest.EachIdle(t, func(w *feedtest.World) {
@@ -234,8 +234,8 @@ func eagerAsModerator(w *feedtest.World, v account.Viewer) account.Viewer {
 	return v
 }
 
-// A claim keeps all open reports of one thing for one moderator, for an hour; a decision ends
-// them all.
+// A claim reserves all open reports about one subject for one moderator for an hour. A decision
+// closes them all.
 func TestClaimAndDecide(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
@@ -282,7 +282,7 @@ func TestClaimAndDecide(t *testing.T) {
 		claimed, err := m.Claim(w.Ctx, by(first), open[1].ID)
 		require.NoError(w, err)
 		require.Equal(w, []any{open[1].ID, first.ID, now.Add(moderation.ClaimFor).UnixMilli()}, []any{claimed.ID, claimed.ClaimedBy, claimed.ClaimedUntil})
-		_, err = m.ReportPost(w.Ctx, reporters[3], post, spam) // it comes after the claim
+		_, err = m.ReportPost(w.Ctx, reporters[3], post, spam) // after the claim
 		require.NoError(w, err)
 		late := queue(w, first, "")[5]
 		for _, id := range []int64{open[0].ID, late.ID} {
@@ -327,7 +327,7 @@ func TestClaimAndDecide(t *testing.T) {
 	})
 }
 
-// Of many moderators who claim one thing at the same time, one does.
+// If many moderators claim one subject at the same time, one succeeds.
 func TestOneOfManyClaims(t *testing.T) {
 	t.Parallel()
 	feedtest.EachIdle(t, func(w *feedtest.World) {
@@ -365,7 +365,7 @@ func TestOneOfManyClaims(t *testing.T) {
 	})
 }
 
-// Webhooks tell of a report when it is made, and of each that a decision ends.
+// Webhooks are told when a report is made, and about each report that a decision closes.
 func TestReportsAreTold(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
@@ -388,7 +388,7 @@ func TestReportsAreTold(t *testing.T) {
 		require.NoError(w, err)
 		var types []string
 		var last struct{ Data webhook.Data }
-		slices.Reverse(list) // the newest comes last
+		slices.Reverse(list) // newest last
 		for _, row := range list {
 			types = append(types, row.Type)
 			require.NoError(w, json.Unmarshal([]byte(row.Body), &last))

@@ -12,22 +12,21 @@ import (
 	"tideline/feed/refusal"
 )
 
-// A Cursor is the position of an entry in one list.
+// A Cursor is the position of an entry in a list.
 //
-// As text it has a version and the list, then the entry's score and id, then a
-// checksum that binds them to the list's owner. The checksum is no secret: a cursor
-// grants nothing, because everything that is read with one passes the same checks.
-// It turns a damaged, foreign or made-up cursor into an error instead of an
-// arbitrary page.
+// Its text holds a version and the list, the entry's score and id, and a checksum that binds them
+// to the list's owner. The checksum is not secret: a cursor grants nothing, because everything that
+// is read with it passes the same checks. The checksum turns a damaged, foreign or invented cursor
+// into an error instead of an arbitrary page.
 type Cursor struct {
 	Score float64
 	ID    int64
-	// Tail is what a timeline's cursor also carries: the client state, or the posts
-	// that were shown in another order. At most 16 KiB.
+	// Tail is additional data in a timeline's cursor: the client state, or the posts that were
+	// shown in another order. At most 16 KiB.
 	Tail string
 }
 
-// List names the list that a cursor may be used with; it is part of every cursor.
+// List identifies the list that a cursor belongs to. It is part of every cursor.
 type List byte
 
 // The lists that have cursors.
@@ -48,9 +47,9 @@ const (
 	Muted
 	Liked
 	Versions
-	// RankedBy is of a ranking that has a name in the tail of the cursor.
+	// RankedBy is a timeline ordered by a ranking, whose name is in the cursor's tail.
 	RankedBy
-	// Tagged is of a tag, whose hash is its owner.
+	// Tagged is the list of a tag. Its owner is the tag's hash.
 	Tagged
 )
 
@@ -59,26 +58,25 @@ const (
 	cursorSize    = 2 + 8 + 8 + 4
 	// cursorTailed is the version of a cursor with a tail.
 	cursorTailed = 2
-	// maxTail has room for a ranked cursor that names its ranking and twice the largest inbox:
-	// 2,000 posts, which take 7 bytes each on average when they lie as far apart as
-	// ids can.
+	// maxTail has room for a ranked cursor with the name of its ranking and twice the largest
+	// inbox: 2,000 posts, which take 7 bytes each on average if they lie as far apart as ids can.
 	maxTail = 16 << 10
 )
 
 // cursorEncoding rejects stray trailing bits, so that a cursor has one spelling.
 var cursorEncoding = base64.RawURLEncoding.Strict()
 
-// Encode returns the text of the cursor, for the list of that owner.
+// Encode returns the text of the cursor, for the list l of the owner.
 func (c Cursor) Encode(l List, owner int64) string {
 	tail := func(b []byte) []byte { return append(b, c.Tail...) }
-	return string(c.Append(make([]byte, 0, 1024), l, owner, tail)) // most fit, on the stack
+	return string(c.Append(make([]byte, 0, 1024), l, owner, tail)) // room for most cursors, on the stack
 }
 
-// raws are buffers for cursors that are not text yet: there is one for each live delivery.
+// raws holds buffers for cursors before they are encoded. Each live delivery needs one.
 var raws = sync.Pool{New: func() any { return new([]byte) }}
 
-// Append appends the text of Encode, of a cursor whose Tail is what the function appends, and
-// takes no memory but of text.
+// Append appends the text of a cursor, like Encode. The cursor's Tail is the data that tail
+// appends. It allocates only if text must grow.
 func (c Cursor) Append(text []byte, l List, owner int64, tail func(b []byte) []byte) []byte {
 	raw := raws.Get().(*[]byte)
 	defer raws.Put(raw)
@@ -93,16 +91,15 @@ func (c Cursor) Append(text []byte, l List, owner int64, tail func(b []byte) []b
 	return cursorEncoding.AppendEncode(text, b)
 }
 
-// checksum may write behind b.
+// checksum may write behind the end of b.
 func checksum(b []byte, owner int64) uint32 {
 	return crc32.ChecksumIEEE(binary.BigEndian.AppendUint64(b, uint64(owner)))
 }
 
-// Decode reads a cursor of the list of that owner. Error: BadInput for any other
-// text.
+// Decode parses a cursor for the list l of the owner. Error: BadInput, for any other text.
 func Decode(s string, l List, owner int64) (Cursor, error) {
 	b, err := cursorEncoding.DecodeString(s)
-	// The decoder skips line breaks, but they are no part of the spelling.
+	// The decoder skips line breaks, but they are not part of the spelling.
 	if err != nil || strings.ContainsAny(s, "\r\n") || len(b) < cursorSize || len(b) > cursorSize+maxTail ||
 		b[0] != cursorVersion && b[0] != cursorTailed || (b[0] == cursorVersion) != (len(b) == cursorSize) {
 		return Cursor{}, ErrNotACursor

@@ -9,7 +9,7 @@ import (
 	"tideline/feed/refusal"
 )
 
-// A cursor is refused or belongs to its list and owner, and has one spelling.
+// A cursor is refused, or belongs to its list and owner and has one spelling.
 func FuzzCursor(f *testing.F) {
 	for _, text := range []string{
 		Cursor{Score: 1.5, ID: 7}.Encode(Latest, 1), Cursor{Score: math.NaN(), ID: -1}.Encode(Ranked, 1), Cursor{}.Encode(Users, 0),

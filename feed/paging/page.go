@@ -1,7 +1,7 @@
 // Package paging cuts lists into pages by the Relay conventions.
 //
-// A list is ordered downwards. A page lies strictly between two cursors, so it does
-// not move while entries come and go elsewhere.
+// A list is ordered downwards. A page lies strictly between two cursors, so it does not move when
+// entries are added or removed elsewhere.
 package paging
 
 import (
@@ -12,30 +12,30 @@ import (
 )
 
 const (
-	// DefaultSize is the page size of a list when a client gives none.
+	// DefaultSize is the size of a page if a client gives none.
 	DefaultSize = 20
-	// DefaultMaxSize is the most entries of a page unless a setting says otherwise.
+	// DefaultMaxSize is the default for the maximum size of a page.
 	DefaultMaxSize = 100
 )
 
-// Page asks for a part of a list, as Relay's connections do: First entries
-// after a cursor, or the Last ones before one. Nil fields are not given.
+// Page asks for a part of a list, as in Relay's connections: the First entries after a cursor, or
+// the Last entries before a cursor. Nil fields are not given.
 type Page struct {
 	First, Last   *int
 	After, Before *string
 }
 
-// Window is a Page with decoded cursors: N entries strictly between two cursors of
-// a list that is ordered downwards, taken from its upper end or, Backwards, from
-// its lower end. A nil cursor is the end of the list.
+// Window is a Page with decoded cursors: N entries strictly between two cursors of a list that is
+// ordered downwards. They are taken from its upper end, or, if Backwards, from its lower end. A nil
+// cursor is the end of the list.
 type Window struct {
 	N             int
 	After, Before *Cursor
 	Backwards     bool
 }
 
-// Open checks the page against its list and decodes its cursors. The page may
-// have 1 to most entries. Error: BadInput.
+// Open checks the page and decodes its cursors, which must belong to the list l of the owner. The
+// page may have 1 to most entries. Error: BadInput.
 func Open(p Page, l List, owner int64, most int) (Window, error) {
 	w := Window{N: DefaultSize}
 	size, name := p.First, "first"
@@ -68,8 +68,8 @@ func Open(p Page, l List, owner int64, most int) (Window, error) {
 	return w, nil
 }
 
-// Range returns the window as a range of ids, with room for one entry more than the
-// page has: that entry tells whether there are more.
+// Range returns the window as a range of ids. It has room for one entry more than the page, which
+// shows whether there are more.
 func (w Window) Range() timeline.Range {
 	r := timeline.Range{Ascending: w.Backwards, Limit: w.N + 1}
 	if w.After != nil {
@@ -85,18 +85,18 @@ func (w Window) Range() timeline.Range {
 type Connection[T any] struct {
 	Edges                        []Edge[T]
 	HasNextPage, HasPreviousPage bool
-	// Position is, of a page of a home timeline, the cursor after which a client that
-	// holds the page subscribes. Other lists have none.
+	// Position is set for a page of a home timeline: the cursor from which a client that holds the
+	// page subscribes. It is empty for other lists.
 	Position string
-	// End is the cursor behind which the list goes on, of a page that ends short of its size
-	// because what was looked at had nothing more for the viewer. Other pages have none.
+	// End is set for a page that is shorter than asked because the entries that were looked at had
+	// nothing more for the viewer. It is the cursor after which the list goes on.
 	End string
 }
 
 // Edge is one entry of a page.
 type Edge[T any] struct {
 	Cursor string
-	// Score is the order of the list.
+	// Score is the value that orders the list.
 	Score float64
 	Node  *T
 }
@@ -110,13 +110,13 @@ func (c *Connection[T]) Nodes() []*T {
 	return nodes
 }
 
-// PageInfo says where a page lies in its list, by Relay's conventions.
+// PageInfo describes the position of a page in its list, by Relay's conventions.
 type PageInfo struct {
 	HasNextPage, HasPreviousPage bool
-	StartCursor, EndCursor       *string // nil: the page is empty
+	StartCursor, EndCursor       *string // nil if the page is empty
 }
 
-// PageInfo says where the page lies in its list.
+// PageInfo returns the position of the page in its list.
 func (c *Connection[T]) PageInfo() *PageInfo {
 	p := &PageInfo{HasNextPage: c.HasNextPage, HasPreviousPage: c.HasPreviousPage}
 	if n := len(c.Edges); n > 0 {
@@ -128,8 +128,8 @@ func (c *Connection[T]) PageInfo() *PageInfo {
 	return p
 }
 
-// Connect makes a page of rows that were read in the window's direction. The rows
-// have one more than the page where there are more.
+// Connect returns the page of rows that were read in the window's direction. If there are more
+// entries, rows has one more than the page.
 func Connect[T any](w Window, rows []*T, edge func(*T) Edge[T]) *Connection[T] {
 	more := len(rows) > w.N
 	rows = rows[:min(len(rows), w.N)]

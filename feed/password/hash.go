@@ -2,7 +2,7 @@ package password
 
 import (
 	"crypto/pbkdf2"
-	"crypto/sha1" // other systems have made hashes with it
+	"crypto/sha1" // hashes of other systems use it
 	"crypto/sha256"
 	"crypto/sha512"
 	"crypto/subtle"
@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/alexedwards/argon2id"
 	"golang.org/x/crypto/argon2"
 	"golang.org/x/crypto/bcrypt"
 	"golang.org/x/crypto/scrypt"
@@ -20,37 +19,37 @@ import (
 	"tideline/feed/refusal"
 )
 
-// Bounds of what a stored hash may cost. At each of them one check takes about a second
+// Bounds of the cost of a stored hash. At each bound, verifying a password takes about a second
 // of one processor.
 const (
-	maxHash         = 512       // bytes of a hash as it is written
+	maxHash         = 512       // length of a hash in bytes
 	maxHashMemory   = 256 << 20 // bytes at once
-	maxHashWork     = 1 << 30   // bytes of memory times passes, or times lanes of scrypt
+	maxHashWork     = 1 << 30   // memory in bytes times passes, or times lanes for scrypt
 	maxHashLanes    = 16
 	maxPBKDF2Rounds = 2_000_000
 	maxBcryptCost   = 14
-	// minKey keeps a hash that was cut off from matching many passwords.
+	// minKey refuses a truncated hash, which would match many passwords.
 	minKey, maxKey, maxSalt = 16, 64, 64
 )
 
-// storedHash is a hash as text, understood.
+// storedHash is a parsed hash.
 type storedHash struct {
 	matches func(password string) (bool, error)
-	current bool // Hash would make it with the same cost today
+	current bool // Hash would use the same algorithm and parameters today
 }
 
-// CheckHash refuses a text that is no hash by which a Hasher can verify a password:
-// argon2id, argon2i, scrypt and pbkdf2 (with SHA-1, SHA-256 or SHA-512) in the PHC string
-// format and as passlib writes it, and bcrypt. It refuses one that would take much more
-// memory or time than today's hashes. Error: BadInput.
+// CheckHash checks that a Hasher can verify passwords against a hash. It accepts argon2id,
+// argon2i, scrypt and pbkdf2 (with SHA-1, SHA-256 or SHA-512) in the PHC string format and in
+// passlib's format, and bcrypt. It refuses a hash that takes much more memory or time than new
+// hashes. Error: BadInput.
 //
-// Cost: none of the hash.
+// Cost: parsing only.
 func CheckHash(text string) error {
 	_, err := parse(text)
 	return err
 }
 
-// parse understands a stored hash. Error: BadInput, as CheckHash has it.
+// parse parses a stored hash. Error: BadInput, as CheckHash.
 func parse(text string) (*storedHash, error) {
 	if len(text) > maxHash {
 		return nil, refusal.New(refusal.BadHash, "A password hash has at most %d bytes.", maxHash)
@@ -59,7 +58,7 @@ func parse(text string) (*storedHash, error) {
 		kind := parts[1]
 		switch kind {
 		case "argon2id", "argon2i":
-			return parseArgon2(text, parts)
+			return parseArgon2(parts)
 		case "scrypt":
 			return parseScrypt(parts)
 		case "2a", "2b", "2y":
@@ -80,7 +79,7 @@ func dearHash(kind string) error {
 	return refusal.New(refusal.BadHash, "The password hash of %s costs more than a log-in may.", kind)
 }
 
-func parseArgon2(text string, parts []string) (*storedHash, error) {
+func parseArgon2(parts []string) (*storedHash, error) {
 	kind := parts[1]
 	if len(parts) != 6 || parts[2] != "v=19" {
 		return nil, badHash(kind)
@@ -97,16 +96,15 @@ func parseArgon2(text string, parts []string) (*storedHash, error) {
 	if lanes > maxHashLanes || memory > maxHashMemory>>10 || passes > maxHashWork || memory*passes > maxHashWork>>10 {
 		return nil, dearHash(kind)
 	}
+	derive := argon2.Key
 	if kind == "argon2id" {
-		params, _, _, err := argon2id.DecodeHash(text)
-		if err != nil {
-			return nil, badHash(kind)
-		}
-		return &storedHash{func(password string) (bool, error) { return argon2id.ComparePasswordAndHash(password, text) }, *params == *cost}, nil
+		derive = argon2.IDKey
 	}
-	return keyed(key, func(password string) ([]byte, error) {
-		return argon2.Key([]byte(password), salt, uint32(passes), uint32(memory), uint8(lanes), uint32(len(key))), nil
-	}), nil
+	stored := keyed(key, func(password string) ([]byte, error) {
+		return derive([]byte(password), salt, uint32(passes), uint32(memory), uint8(lanes), uint32(len(key))), nil
+	})
+	stored.current = kind == "argon2id" && passes == hashPasses && memory == hashMemory && lanes == hashLanes && len(salt) == saltLength && len(key) == keyLength
+	return stored, nil
 }
 
 func parseScrypt(parts []string) (*storedHash, error) {
@@ -130,7 +128,7 @@ func parseScrypt(parts []string) (*storedHash, error) {
 	}), nil
 }
 
-// pbkdf2Hashes are the hash functions by the names that PBKDF2 has with them.
+// pbkdf2Hashes maps the names of PBKDF2 variants to their hash functions.
 var pbkdf2Hashes = map[string]func() gohash.Hash{
 	"pbkdf2": sha1.New, "pbkdf2-sha1": sha1.New, "pbkdf2-sha256": sha256.New, "pbkdf2-sha512": sha512.New,
 }
@@ -140,7 +138,7 @@ func parsePBKDF2(newHash func() gohash.Hash, parts []string) (*storedHash, error
 	if len(parts) != 5 {
 		return nil, badHash(kind)
 	}
-	// As passlib writes it, $29000$, and as others do, $i=29000$ or $i=29000,l=32$.
+	// passlib writes $29000$; others write $i=29000$ or $i=29000,l=32$.
 	rounds, length, long := strings.Cut(strings.TrimPrefix(parts[2], "i="), ",l=")
 	n, ok := number(rounds)
 	salt, key, fine := saltAndKey(parts[3], parts[4])
@@ -173,7 +171,7 @@ func parseBcrypt(text string) (*storedHash, error) {
 	}}, nil
 }
 
-// keyed is a hash whose key is derived from the password.
+// keyed returns a storedHash whose key is derived from the password.
 func keyed(key []byte, derive func(password string) ([]byte, error)) *storedHash {
 	return &storedHash{matches: func(password string) (bool, error) {
 		derived, err := derive(password)
@@ -181,7 +179,7 @@ func keyed(key []byte, derive func(password string) ([]byte, error)) *storedHash
 	}}
 }
 
-// numbers reads "m=1,t=2,p=3".
+// numbers parses "m=1,t=2,p=3".
 func numbers(text string, names ...string) ([]int64, bool) {
 	fields := strings.Split(text, ",")
 	if len(fields) != len(names) {
@@ -199,13 +197,15 @@ func numbers(text string, names ...string) ([]int64, bool) {
 	return values, true
 }
 
-// number reads a decimal number of 31 bits: products of two do not overflow.
+// number parses a decimal number of at most 31 bits, so that the product of two does not
+// overflow.
 func number(text string) (int64, bool) {
 	n, err := strconv.ParseUint(text, 10, 31)
 	return int64(n), err == nil
 }
 
-// saltAndKey reads them in base64 without padding; passlib writes . for +.
+// saltAndKey decodes salt and key from base64, with or without padding. passlib writes . instead
+// of +.
 func saltAndKey(saltText, keyText string) (salt, key []byte, ok bool) {
 	read := func(text string) []byte {
 		raw, err := base64.RawStdEncoding.Strict().DecodeString(strings.ReplaceAll(strings.TrimRight(text, "="), ".", "+"))

@@ -10,7 +10,7 @@ import (
 	"tideline/feed/refusal"
 )
 
-// A hash that nothing can be checked with, or that would take a log-in long, is refused.
+// A hash that cannot be verified, or that would make a log-in take long, is refused.
 func TestHashesThatAreRefused(t *testing.T) {
 	t.Parallel()
 	const saltAndKey = "$c29tZXNhbHQ$wWKIMhR9lyDFvRz9YTZwcHKfbftvj+qf+YFY4NeBbtA"

@@ -13,10 +13,12 @@ import (
 	"github.com/expr-lang/expr/parser"
 )
 
-// The parser of expr makes a tree of an expression, and this compiles it into functions: of
-// the language it takes what has a bound, and nothing is boxed while posts are scored.
+// The parser of expr makes a syntax tree of an expression, and this file compiles the tree into
+// functions. It accepts only the part of the language whose cost has a bound, and boxes no value
+// while posts are scored.
 
-// values are those of the signals that an expression reads, in its order.
+// values holds the values of the signals that an expression reads, in the order of
+// Ranking.signals.
 type values *[MaxSignals]float64
 
 // number and condition are compiled parts of an expression.
@@ -25,10 +27,11 @@ type (
 	condition func(values) bool
 )
 
-// signalNames are the signals beside those in the data of posts.
+// signalNames are the signals other than those in the data of posts.
 var signalNames = []string{"age", "posted", "likes", "affinity", "own"}
 
-// functions are those of an expression that take one number, and of two numbers.
+// functions are the functions of an expression that take one number. ofTwo and comparisons are
+// the operators of two numbers.
 var (
 	functions = map[string]func(float64) float64{
 		"abs": math.Abs, "ceil": math.Ceil, "exp": math.Exp, "floor": math.Floor, "log": math.Log, "log10": math.Log10, "log2": math.Log2,
@@ -46,7 +49,7 @@ var (
 	}
 )
 
-// Compile makes a ranking of an expression. Its error says what is not allowed, and at which
+// Compile compiles an expression into a ranking. Its error says what is not allowed, and at which
 // character.
 func Compile(name, expression string) (*Ranking, error) {
 	if len(expression) > MaxExpression {
@@ -65,7 +68,8 @@ func Compile(name, expression string) (*Ranking, error) {
 	return c.Ranking, c.err
 }
 
-// compiler compiles one expression. What it returns after an error is not called.
+// compiler compiles one expression. After an error, the functions that it returns must not be
+// called.
 type compiler struct {
 	*Ranking
 	operations int
@@ -145,7 +149,7 @@ func (c *compiler) number(node ast.Node) number {
 	return nil
 }
 
-// call compiles the call of a function.
+// call compiles a function call.
 func (c *compiler) call(at ast.Node, name string, arguments []ast.Node) number {
 	var of []number
 	least, most := 1, 1
@@ -215,7 +219,8 @@ func (c *compiler) condition(node ast.Node) condition {
 	return nil
 }
 
-// signal compiles the reading of a signal. The path is that of a number in the data.
+// signal compiles the reading of a signal. path is the path of a number in the data of a post;
+// nil for other signals.
 func (c *compiler) signal(at ast.Node, name string, path []string) number {
 	i := slices.Index(c.signals, name)
 	if i < 0 {
@@ -231,7 +236,7 @@ func (c *compiler) signal(at ast.Node, name string, path []string) number {
 
 var isWord = regexp.MustCompile(`^[A-Za-z_]\w*$`)
 
-// dataName is how an expression has the path: another one for each.
+// dataName returns the name of the path in expressions. Different paths have different names.
 func dataName(path []string) string {
 	name := "data"
 	for _, part := range path {
@@ -244,7 +249,7 @@ func dataName(path []string) string {
 	return name
 }
 
-// dataPath is ["a", "b"] of data.a.b, nil of what is no part of data.
+// dataPath returns ["a", "b"] for data.a.b, and nil for anything that is not a part of data.
 func dataPath(n *ast.MemberNode) []string {
 	name, ok := n.Property.(*ast.StringNode)
 	if !ok || n.Optional || n.Method {

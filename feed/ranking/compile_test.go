@@ -12,12 +12,12 @@ import (
 	"tideline/feed/refusal"
 )
 
-// hotWeight is Hot as it was before there were expressions. Its order is a promise.
+// hotWeight is the ranking hot as it was before expressions existed. Its order is a promise.
 func hotWeight(likes int, created time.Time, decay time.Duration) float64 {
 	return math.Log10(float64(max(likes, 1))) + created.Sub(beginning).Seconds()/decay.Seconds()
 }
 
-// given has the signals of an expression their values by name.
+// given returns the values of the signals that the ranking reads, by their names.
 func given(r *Ranking, signals map[string]float64) values {
 	var v [MaxSignals]float64
 	for i, name := range r.signals {
@@ -168,7 +168,8 @@ func TestScoresAreFinite(t *testing.T) {
 	require.Equal(t, 2.5, finite(2.5))
 }
 
-// Whatever the parser makes of a text is compiled or refused, and what is compiled scores.
+// Every text that the parser accepts is compiled or refused, and a compiled expression returns a
+// score.
 func FuzzExpression(f *testing.F) {
 	for _, text := range []string{HotExpression(DefaultDecay), "likes > 5 ? 1 : data.a.b", "max(1)", "let x = 1; x", "sum(1..9, #)", `data["a"]?.b`, "if likes > 1 {2} else {3}"} {
 		f.Add(text)
@@ -181,7 +182,7 @@ func FuzzExpression(f *testing.F) {
 	})
 }
 
-// The floor is the formula that was there before, hard-wired.
+// The floor is the hard-wired formula that expressions replaced.
 func BenchmarkScore(b *testing.B) {
 	likes, created := 12, time.UnixMilli(1.7e12)
 	b.Run("floor", func(b *testing.B) {

@@ -1,12 +1,12 @@
-// Package ranking hides how the posts of a ranked timeline are scored: named expressions over
-// signals, which are compiled once. It does not decide who sees a post, and pages nothing.
+// Package ranking hides how the posts of a ranked timeline are scored: by named expressions over
+// signals, which are compiled once. It does not decide who sees a post, and does no paging.
 //
 // Its invariants:
 //
-//   - An expression has numbers alone, no loops, and at most MaxOperations operations, so
-//     scoring a post has a bound that no post and no user moves.
+//   - An expression has only numbers, no loops, and at most MaxOperations operations. So the cost
+//     of scoring a post has a bound that no post and no user can raise.
 //   - A score is a finite number, whatever the signals are.
-//   - A signal is what the viewer did, or what the viewer sees in the post.
+//   - A signal depends only on the viewer's own actions and on the post as the viewer sees it.
 package ranking
 
 import (
@@ -25,7 +25,7 @@ import (
 	"tideline/feed/refusal"
 )
 
-// Hot is the ranking of who names none.
+// Hot is the ranking that is used if none is named.
 const Hot = "hot"
 
 // Bounds of rankings.
@@ -33,7 +33,7 @@ const (
 	MaxRankings   = 16
 	MaxExpression = 2000 // bytes
 	MaxOperations = 200  // of an expression: its numbers, signals, operators and calls
-	MaxSignals    = 32   // different ones of an expression
+	MaxSignals    = 32   // different signals of an expression
 )
 
 // Bounds of the decay of Hot, and its default: Reddit's 45,000 seconds.
@@ -48,20 +48,21 @@ type Ranking struct {
 	Name, Expression string
 
 	signals  []string   // that the expression reads, each once
-	data     [][]string // the paths of those that are in the data of posts, at the same index; nil for others
-	affinity bool       // one of them is it
+	data     [][]string // the paths of signals in the data of posts, at the same index; nil for others
+	affinity bool       // the expression reads it
 	score    number
 }
 
-// HotExpression is Reddit's "hot" ranking (reddit r2, lib/db/_sorts.pyx) for posts that cannot
-// be voted down: the decimal logarithm of the likes plus the time of the post in units of the
-// decay, which is how much newer a post must be to outweigh one with ten times its likes. It
-// uses the time of the post and not the present time, so a score changes only when a like does.
+// HotExpression returns Reddit's "hot" ranking (reddit r2, lib/db/_sorts.pyx) for posts that
+// cannot be voted down: the decimal logarithm of the likes, plus the time of the post in units of
+// decay. decay is how much newer a post must be to outweigh one with ten times its likes. The
+// expression reads the time of the post and not the present time, so a score changes only when
+// the likes do.
 func HotExpression(decay time.Duration) string {
 	return "log10(max(likes, 1)) + posted / " + strconv.FormatFloat(decay.Seconds(), 'f', -1, 64)
 }
 
-// Set has the rankings of a process, by name. It is safe for concurrent use.
+// Set holds the rankings of a process by name. It is safe for concurrent use.
 type Set struct {
 	byName map[string]*Ranking
 	names  []string
@@ -69,7 +70,7 @@ type Set struct {
 
 var isName = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,31}$`)
 
-// New compiles the expressions, by their names, and Hot with the decay. Its error says of each
+// New compiles the named expressions, and Hot with the decay. Its error says for each expression
 // what is not allowed, and where.
 func New(decay time.Duration, expressions map[string]string) (*Set, error) {
 	var errs []error
@@ -107,7 +108,7 @@ func New(decay time.Duration, expressions map[string]string) (*Set, error) {
 // Names returns the names of all rankings: Hot, then the others in alphabetical order.
 func (s *Set) Names() []string { return slices.Clone(s.names) }
 
-// Named returns the ranking of the name, Hot for "". Error: BadInput.
+// Named returns the ranking with the name, Hot for "". Error: BadInput.
 func (s *Set) Named(name string) (*Ranking, error) {
 	if name == "" {
 		name = Hot
@@ -119,8 +120,8 @@ func (s *Set) Named(name string) (*Ranking, error) {
 	return r, nil
 }
 
-// Read reads the expressions of a setting, by name: a JSON object, or the name of a file that
-// has one. It does not look into the expressions.
+// Read returns the named expressions of a setting: a JSON object, or the name of a file that
+// contains one. It does not check the expressions.
 func Read(setting string) (map[string]string, error) {
 	if setting == "" {
 		return nil, nil

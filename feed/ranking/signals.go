@@ -14,16 +14,16 @@ import (
 	"tideline/feed/visibility"
 )
 
-// likesRead bounds the likes of a viewer from which affinities are made: the newest.
+// likesRead is how many of a viewer's likes, the newest, determine the affinities.
 const likesRead = 300
 
-// halfAffinity is how many of them make an affinity of one half.
+// halfAffinity is how many of these likes an author needs for an affinity of one half.
 const halfAffinity = 4
 
-// maxScore bounds scores, and what a score that is no number becomes is its negative.
+// maxScore bounds scores. A score that is not a number becomes -maxScore.
 const maxScore = 1e300
 
-// beginning is where posted counts from, so that the scores of Hot are small numbers.
+// beginning is the zero of the signal posted. It keeps the scores of Hot small.
 var beginning = time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // Source is where signals are read.
@@ -38,25 +38,25 @@ type Signal struct {
 	Value float64 `json:"value"`
 }
 
-// Scored is the score of a post, with the signals that its expression has read.
+// Scored is the score of a post, with the signals that the expression read.
 type Scored struct {
 	Score   float64  `json:"score"`
 	Signals []Signal `json:"signals"`
 }
 
-// Scores returns the scores of posts for a viewer who was shown them, in their order. The
-// posts have their likes.
+// Scores returns the scores of posts, in their order, for a viewer who has been shown them. The
+// posts must have their likes.
 //
-// Cost: at most MaxOperations a post; where the expression reads affinity, one query of the
-// viewer's newest 300 likes; where it reads data, one of the data of all posts, of which each
-// is parsed, 4 KiB at most. The data of a post that was hidden since counts as empty.
+// Cost: at most MaxOperations for each post. If the expression reads affinity, one query of the
+// viewer's newest 300 likes. If it reads data, one query of the data of all posts, and each is
+// parsed, at most 4 KiB. The data of a post that has been hidden since counts as empty.
 func (r *Ranking) Scores(ctx context.Context, from Source, viewer int64, now time.Time, posts []*ent.Post) ([]float64, error) {
 	scores := make([]float64, len(posts))
 	err := r.each(ctx, from, viewer, now, posts, func(i int, _ values, score float64) { scores[i] = score })
 	return scores, err
 }
 
-// Explain is Scores, with the signals: the expression over them gives the score.
+// Explain returns the scores as Scores does, with the signals from which each was computed.
 func (r *Ranking) Explain(ctx context.Context, from Source, viewer int64, now time.Time, posts []*ent.Post) ([]Scored, error) {
 	list := make([]Scored, len(posts))
 	err := r.each(ctx, from, viewer, now, posts, func(i int, v values, score float64) {
@@ -121,7 +121,8 @@ func (r *Ranking) readsData() bool {
 	return false
 }
 
-// finite keeps a score in bounds, which JSON and an order need. What is no number comes last.
+// finite keeps a score in bounds, as JSON and sorting require. A score that is not a number comes
+// last.
 func finite(score float64) float64 {
 	if math.IsNaN(score) {
 		return -maxScore
@@ -129,9 +130,9 @@ func finite(score float64) float64 {
 	return min(max(score, -maxScore), maxScore)
 }
 
-// affinitiesOf returns how much the viewer likes authors, 0 to 1: n / (n + 4) of an author
-// with n of the viewer's newest likes. It has no other authors than those, and nothing of what
-// others did.
+// affinitiesOf returns how much the viewer likes authors, 0 to 1: n / (n + 4) for an author with
+// n of the viewer's newest likes. The map has no other authors, and the actions of other users
+// have no influence.
 func affinitiesOf(ctx context.Context, db *ent.Client, viewer int64) (map[int64]float64, error) {
 	found, err := db.QueryContext(ctx, fmt.Sprintf("SELECT p.author_id, count(*) FROM (SELECT post_id FROM likes WHERE user_id = $1 ORDER BY id DESC LIMIT %d) l"+
 		" JOIN posts p ON p.id = l.post_id AND p.visibility <> '%s' GROUP BY p.author_id", likesRead, schema.Deleted), viewer)
@@ -151,7 +152,7 @@ func affinitiesOf(ctx context.Context, db *ent.Client, viewer int64) (map[int64]
 	return affinities, rows.Wrap("read whom the viewer likes", found.Err())
 }
 
-// parse returns the fields of the data of a post, none where they are not to be understood.
+// parse returns the fields of a post's data, nil if they cannot be parsed.
 func parse(data string) (fields map[string]any) {
 	if data == ent.NoData {
 		return nil
@@ -162,7 +163,7 @@ func parse(data string) (fields map[string]any) {
 	return fields
 }
 
-// numberAt is the number at the path, 0 where there is none.
+// numberAt returns the number at the path, 0 if there is none.
 func numberAt(fields map[string]any, path []string) float64 {
 	for _, name := range path[:len(path)-1] {
 		fields, _ = fields[name].(map[string]any)

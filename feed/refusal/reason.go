@@ -1,14 +1,14 @@
 package refusal
 
-// Reason says what was wrong, for programs: an app shows words of its own for the
-// Name, in its user's language. A name, once published, keeps its meaning.
+// Reason tells programs what was wrong. An app shows a text of its own for the Name, in its user's
+// language. A published name keeps its meaning.
 type Reason struct {
 	Code Code
 	Name string // extensions.reason
-	When string // for the documents: the case in which a call is refused so
+	When string // for the documents: when a call is refused for this reason
 }
 
-// reasons has every Reason, in the order below.
+// reasons holds every Reason, in the order below.
 var reasons []Reason
 
 func reason(code Code, name, when string) Reason {
@@ -17,10 +17,10 @@ func reason(code Code, name, when string) Reason {
 	return r
 }
 
-// Reasons returns all reasons, those of a code together.
+// Reasons returns all reasons, grouped by code.
 func Reasons() []Reason { return reasons }
 
-// Who is not known.
+// The caller is not known.
 var (
 	SignIn           = reason(Unauthenticated, "SIGN_IN", "Nobody is signed in.")
 	SessionEnded     = reason(Unauthenticated, "SESSION_ENDED", "The session has ended: log in again.")
@@ -31,7 +31,7 @@ var (
 	DownloadEnded    = reason(Unauthenticated, "DOWNLOAD_ENDED", "The path of an export was used, or has ended.")
 )
 
-// Who may not.
+// The caller may not do this.
 var (
 	ScopeMissing    = reason(Forbidden, "SCOPE_MISSING", "The API key lacks the scope.")
 	OtherIssuer     = reason(Forbidden, "OTHER_ISSUER", "The API key is of one issuer, what it would make or revoke of another.")
@@ -52,7 +52,7 @@ var (
 	BlockedRelation = reason(Forbidden, "BLOCKED", "One of the two blocks the other.")
 )
 
-// What is not there, for the viewer.
+// The object does not exist, or the viewer may not see it.
 var (
 	NoSuchPost    = reason(NotFound, "NO_SUCH_POST", "There is no such post, or the viewer may not see it.")
 	NoSuchUser    = reason(NotFound, "NO_SUCH_USER", "There is no such user, or the viewer may not see them.")
@@ -62,7 +62,7 @@ var (
 	NoSuchReport  = reason(NotFound, "NO_SUCH_REPORT", "There is no such report, or it is about the moderator who asks.")
 )
 
-// What is wrong with the call.
+// The call itself is wrong.
 var (
 	NotAnID         = reason(BadInput, "NOT_AN_ID", "No server of this version made the id, or it is of another kind of object.")
 	NotACursor      = reason(BadInput, "NOT_A_CURSOR", "No server of this version made the cursor, or it is of another list.")
@@ -92,7 +92,7 @@ var (
 	InTheFuture     = reason(BadInput, "IN_THE_FUTURE", "The time is in the future.")
 )
 
-// What contradicts the present state.
+// The call contradicts the present state.
 var (
 	HandleTaken     = reason(Conflict, "HANDLE_TAKEN", "Another user has the handle.")
 	PasswordChanged = reason(Conflict, "PASSWORD_CHANGED", "The password was changed at the same time.")
@@ -108,7 +108,7 @@ var (
 	MomentFull      = reason(Conflict, "MOMENT_FULL", "No more posts fit into the moment.")
 )
 
-// What the server lacks now.
+// The server lacks something now.
 var (
 	NoIDs = reason(Unavailable, "NO_IDS", "The server has no number of its own for new ids: it takes no posts and no sign-ups.")
 )

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The document lists every reason, as the code says it.
+// The document lists every reason, in the words of the code.
 func TestReasonsAreDocumented(t *testing.T) {
 	page, err := os.ReadFile("../../docs/errors.md")
 	require.NoError(t, err)

@@ -1,4 +1,4 @@
-// Package refusal has the errors that a client is told in full.
+// Package refusal defines the errors that are shown to clients in full.
 package refusal
 
 import (
@@ -6,12 +6,11 @@ import (
 	"fmt"
 )
 
-// Code says what kind of refusal an Error is. Its value is the API's
-// extensions.code.
+// Code is the class of a refusal. Its value is the API's extensions.code.
 type Code string
 
-// The codes of refusals. Any other failure is an ordinary error, which clients see
-// as INTERNAL and never in its own words.
+// The codes of refusals. Any other failure is an ordinary error. Clients see it as INTERNAL,
+// without its message.
 const (
 	// Unauthenticated: the call needs a valid session and has none.
 	Unauthenticated Code = "UNAUTHENTICATED"
@@ -27,15 +26,14 @@ const (
 	Unavailable Code = "UNAVAILABLE"
 )
 
-// Error is a refusal that a client is told in full.
+// Error is a refusal that is shown to a client in full.
 type Error struct {
 	Reason  Reason
 	Message string
-	// Field is the argument, or the field of the input, that is at fault; "" where
-	// no one is.
+	// Field is the argument, or the field of the input, that caused the refusal; "" if none did.
 	Field string
-	// Limit, unless empty, names the bound that Given exceeds or falls short of, and
-	// Allowed is that bound.
+	// Limit, unless empty, names the bound that Given exceeds or falls short of. Allowed is the
+	// bound.
 	Limit          string
 	Allowed, Given int
 }
@@ -48,20 +46,20 @@ func New(reason Reason, format string, args ...any) *Error {
 	return &Error{Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
-// In says which argument, or which field of the input, is at fault. It returns e.
+// In sets Field, the argument or the field of the input that caused the refusal. It returns e.
 func (e *Error) In(field string) *Error {
 	e.Field = field
 	return e
 }
 
-// Beyond says which bound was not kept, and by what. It returns e.
+// Beyond sets the bound that was not kept, and the value that was given. It returns e.
 func (e *Error) Beyond(limit string, allowed, given int) *Error {
 	e.Limit, e.Allowed, e.Given = limit, allowed, given
 	return e
 }
 
-// Extensions returns what a client's program reads of the refusal: code and reason,
-// and, where they say something, field, limit, allowed and given.
+// Extensions returns the part of the refusal that a client's program reads: code and reason, and,
+// if they are set, field, limit, allowed and given.
 func (e *Error) Extensions() map[string]any {
 	extensions := map[string]any{"code": string(e.Reason.Code), "reason": e.Reason.Name}
 	if e.Field != "" {
@@ -73,12 +71,11 @@ func (e *Error) Extensions() map[string]any {
 	return extensions
 }
 
-// CodeOf returns the code of the refusal that err is or wraps, "" for any other
-// error.
+// CodeOf returns the code of the refusal that err is or wraps, or "" for any other error.
 func CodeOf(err error) Code { return ReasonOf(err).Code }
 
-// ReasonOf returns the reason of the refusal that err is or wraps, the zero Reason for any
-// other error.
+// ReasonOf returns the reason of the refusal that err is or wraps, or the zero Reason for any other
+// error.
 func ReasonOf(err error) Reason {
 	var refusal *Error
 	if errors.As(err, &refusal) {
@@ -87,15 +84,15 @@ func ReasonOf(err error) Reason {
 	return Reason{}
 }
 
-// IsWrongCredential reports whether err refuses a credential that is nobody's. A server with a
-// valid key that names an unknown user has shown a credential that is right.
+// IsWrongCredential reports whether err refuses an invalid credential. A server that acts for an
+// unknown user with a valid key has shown a valid credential.
 func IsWrongCredential(err error) bool {
 	reason := ReasonOf(err)
 	return reason.Code == Unauthenticated && reason != NobodyToActFor
 }
 
-// The refusals of many calls. A post that the viewer may not see is refused in the
-// same words as one that does not exist.
+// Common refusals. A post that the viewer may not see is refused in the same words as a post that
+// does not exist.
 var (
 	ErrSignIn     error = New(SignIn, "Sign in first.")
 	ErrNoSuchPost error = New(NoSuchPost, "There is no such post.")

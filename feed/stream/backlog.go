@@ -11,39 +11,38 @@ import (
 	"tideline/timeline"
 )
 
-// backlog has the items that a stream has read and not yet sent.
+// backlog holds the items that a stream has read and not yet sent.
 type backlog struct {
 	items []backlogItem
-	known known // by the client when all are sent
+	known known // what the client has when all items are sent
 
-	// The last check, and how many of the items it found to be true.
-	checked int
-	at      time.Time
-	version int64 // of the Reader
-	sent    int   // how many were sent since
+	// The last check of the visibility of items.
+	checked int       // how many of the first items it covers
+	at      time.Time // when it began
+	version int64     // version of the visibility.Reader at that time
+	sent    int       // how many items were sent since
 }
 
-// known is up to where a read found everything: the client's Low advances to low, and what
-// comes at or below bound is found by how the inbox was settled, see clientstate.
+// known says how far a read was complete. The client's Low advances to low. settled detects posts
+// that arrive later at or below bound, as clientstate describes.
 type known struct {
 	low, bound int64
 	settled    clientstate.Settled
 }
 
-// backlogItem is one thing to send when the client takes it.
+// backlogItem is one post to send as added, edited or removed.
 type backlogItem struct {
 	id       int64
-	deleted  bool              // the viewer has deleted it, see gone
-	edited   bool              // it says something else than when the client got it
-	gone     bool              // it has left the timeline; else it is in there, as
-	post     *ent.Post         // it was at the last check
-	position timeline.Position // the journal is known up to here when it is sent
+	deleted  bool              // with gone: the viewer deleted it
+	edited   bool              // its text may have changed since the client received it
+	gone     bool              // it has left the timeline
+	post     *ent.Post         // as of the last check; nil if gone
+	position timeline.Position // up to here the client knows the journal once the item is sent
 }
 
-// journaled returns what is true now of each post that the changes name. Each item
-// carries the position before the next item's changes, so that only the last item
-// carries the present position. A client that leaves before the end gets the rest
-// when it resumes.
+// journaled returns items that say whether each post that the changes name is in the timeline now.
+// An item carries the position before the next item's changes, and only the last item carries now.
+// So a client that leaves before the end gets the rest when it resumes.
 func (s *Stream) journaled(ctx context.Context, changes []timeline.Change, now timeline.Position) ([]backlogItem, error) {
 	var ids []int64
 	first, removed, deleted := map[int64]int64{}, map[int64]bool{}, map[int64]bool{}
@@ -79,11 +78,11 @@ func (s *Stream) journaled(ctx context.Context, changes []timeline.Change, now t
 	return items, nil
 }
 
-// check records when the reading of the backlog's items begins.
+// check records that a read of the items begins.
 func (b *backlog) check(of *Streams) { b.at, b.version = of.cfg.Now(), of.posts.Version() }
 
-// queue replaces the backlog by the items, which were read since check. When all
-// are sent, the client knows the journal up to now, and what is known.
+// queue replaces the backlog with items that were read after check. When all are sent, the client
+// knows the journal up to now, and the client state takes over known.
 func (s *Stream) queue(items []backlogItem, now timeline.Position, known known) {
 	b := &s.backlog
 	b.items, b.known = items, known
@@ -95,8 +94,7 @@ func (s *Stream) queue(items []backlogItem, now timeline.Position, known known) 
 	}
 }
 
-// sendNext sends the first item of the backlog, unless the client has the post by
-// now.
+// sendNext takes the first item of the backlog and sends it, unless the client has the post already.
 func (s *Stream) sendNext(ctx context.Context) error {
 	b := &s.backlog
 	if b.checked == 0 || b.version != s.streams.posts.Version() || s.streams.cfg.Now().Sub(b.at) > verdictLasts {
@@ -131,9 +129,9 @@ func (s *Stream) backlogSent() {
 	b.items, b.known = nil, known{}
 }
 
-// recheckBacklog drops the items that were hidden since they were read. It checks
-// the next items only, twice as many as were sent since the last check. A dropped
-// item passes its journal position to the one before it.
+// recheckBacklog drops items that were hidden since they were read. It checks the next items only:
+// twice as many as were sent since the last check, at least two. The item before a dropped item
+// takes its journal position.
 func (s *Stream) recheckBacklog(ctx context.Context) error {
 	b := &s.backlog
 	n := min(len(b.items), max(2*b.sent, 2))
@@ -170,8 +168,8 @@ func (s *Stream) recheckBacklog(ctx context.Context) error {
 	return nil
 }
 
-// visible returns those of the posts that the viewer may be shown in the timeline,
-// in the order of the ids, nil for the others, with all that an event may show of them.
+// visible returns the posts in the order of the ids, with all fields that an event may show. A post
+// that the viewer may not see in the timeline is nil.
 func (s *Stream) visible(ctx context.Context, ids []int64) ([]*ent.Post, error) {
 	return s.streams.posts.Posts(ctx, visibility.Home, s.viewer.ID, ids, visibility.All)
 }

@@ -11,9 +11,8 @@ import (
 	"tideline/timeline"
 )
 
-// A client reads slowly: each late post is checked again before it is sent, and a
-// position stands for the posts that were sent, even if the posts after them are
-// hidden.
+// While a client reads slowly, each late post is checked again before it is sent. A position
+// covers exactly the posts that were sent, even if later posts are hidden.
 func TestLateArrivalsAreCheckedAgain(t *testing.T) {
 	t.Parallel()
 	eachIdle(t, func(w *world) {
@@ -41,13 +40,13 @@ func TestLateArrivalsAreCheckedAgain(t *testing.T) {
 		require.NoError(w, err)
 		require.Equal(w, late[3], l.added())
 		require.NoError(w, w.Stores.DB.Post.UpdateOneID(late[4]).SetVisibility(schema.Private).Exec(w.Ctx))
-		time.Sleep(150 * time.Millisecond) // another process hid it
+		time.Sleep(150 * time.Millisecond) // as if another process hid it: the last check must expire
 		require.Equal(w, late[5], l.added())
 		require.Equal(w, gone, l.removed())
 		end := l.position()
 		l.close()
 
-		l = w.listen(ann, &first.Edge.Cursor) // it left after this event
+		l = w.listen(ann, &first.Edge.Cursor) // a client that left after this event
 		for _, id := range []int64{late[3], late[5]} {
 			require.Equal(w, id, l.added())
 		}

@@ -18,13 +18,13 @@ import (
 	"tideline/timeline"
 )
 
-// Between the read of what the client has and the moment at which the hub listens, nobody
-// is told. Whatever happens there is told when the stream begins, and what the client has is
-// not told again.
+// The stream reads the client state before the hub is subscribed, and receives no events in
+// between. It sends the changes of that time when it begins, and sends nothing that the client
+// has.
 func TestWhatHappensWhileAStreamBeginsIsTold(t *testing.T) {
 	t.Parallel()
-	// Each change happens to the timeline of ann, who follows bob and has one post of
-	// theirs and one of her own. It returns what is expected of the stream.
+	// Each function changes the timeline of ann, who follows bob and has one post by bob and one
+	// of her own. It returns a check of the stream's events.
 	for name, change := range map[string]func(w *world, ann, bob account.Viewer, has, own int64) func(l listener){
 		"nothing": func(w *world, _, _ account.Viewer, _, _ int64) func(listener) {
 			return func(listener) {}
@@ -78,7 +78,7 @@ func TestWhatHappensWhileAStreamBeginsIsTold(t *testing.T) {
 				ann, bob := w.followed()
 				star := w.User("star")
 				require.NoError(w, w.Stores.DB.User.UpdateOneID(star.ID).SetFanOutMode(user.FanOutModePULL).Exec(w.Ctx))
-				w.AwaitInbox(ann) // reads who is merged
+				w.AwaitInbox(ann) // also reads the merged authors
 				if name == "a merged author posts" {
 					require.NoError(w, w.Stores.DB.Follow.Create().SetFollowerID(ann.ID).SetFolloweeID(star.ID).Exec(w.Ctx))
 					require.NoError(w, w.Home.BuildOutbox(w.Ctx, star.ID))
@@ -105,14 +105,14 @@ func TestWhatHappensWhileAStreamBeginsIsTold(t *testing.T) {
 	}
 }
 
-// A stream that begins reads each post that the client has once.
+// A stream that begins reads the client's posts from SQL with one query.
 func TestAStreamBeginsWithOneQuery(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
 		now := time.Now()
 		w := newWorld(t, s, feedtest.Options{Now: func() time.Time { return now }})
 		ann, bob := w.pair()
-		w.listen(bob, nil) // reads what streams share
+		w.listen(bob, nil) // reads what all streams share
 		posts := []int64{w.Post(bob, schema.Public), w.Post(bob, schema.Public)}
 		for _, id := range posts {
 			_, err := w.Timelines.Deliver(w.Ctx, id, []int64{ann.ID})
@@ -120,7 +120,7 @@ func TestAStreamBeginsWithOneQuery(t *testing.T) {
 		}
 		var l listener
 		least := math.MaxInt
-		for range 10 { // queries that run every few seconds do not count
+		for range 10 { // so that queries that run every few seconds do not count
 			count := storagetest.CountQueries(w.Stores)
 			l = w.listen(ann, nil)
 			least = min(least, count())

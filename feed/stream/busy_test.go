@@ -21,8 +21,8 @@ import (
 	"tideline/timeline"
 )
 
-// flood writes n posts of the authors, in turn, as if they had been made one after the other
-// until now in the time, if any, and fanned out to nobody. They come oldest first.
+// flood writes n posts of the authors, in turn, and fans them out to nobody. Their ids are spread
+// over the given time before now. It returns them oldest first.
 func (w *world) flood(n int, over time.Duration, authors ...account.Viewer) (posts []int64) {
 	w.Helper()
 	step := over.Milliseconds() << 12 / int64(n)
@@ -43,7 +43,7 @@ func (w *world) flood(n int, over time.Duration, authors ...account.Viewer) (pos
 	return posts
 }
 
-// quietAfter checks that a client that resumes after the position is told nothing.
+// quietAfter checks that a client that resumes after the position receives nothing.
 func (w *world) quietAfter(v account.Viewer, position, why string) {
 	w.Helper()
 	l := w.listen(v, &position)
@@ -51,8 +51,8 @@ func (w *world) quietAfter(v account.Viewer, position, why string) {
 	l.close()
 }
 
-// hasNothing checks that the stream has nothing to send. A stream that resumes has read by
-// then what the client missed.
+// hasNothing checks that the stream has nothing to send. A resuming stream first reads what the
+// client missed.
 func (l listener) hasNothing(why string) {
 	l.w.Helper()
 	ev, ok := l.stream.Next(l.ctx)
@@ -60,7 +60,7 @@ func (l listener) hasNothing(why string) {
 	require.False(l.w, l.stream.Ended(), why)
 }
 
-// causes are how often clients were told to read again, without what did not happen.
+// causes returns how often clients were told to read again, without the causes that did not occur.
 func (w *world) causes() map[stream.Cause]uint64 {
 	counts := w.Streams.Stats().Invalidated
 	for cause, n := range counts {
@@ -71,8 +71,8 @@ func (w *world) causes() map[stream.Cause]uint64 {
 	return counts
 }
 
-// A reader comes for the first time, or after Redis was lost. The page is read in SQL, and its
-// position is as good as another: of a page of any size, with any number of young posts.
+// A reader comes for the first time, or after Redis was lost, so the page is read from SQL. A client
+// can resume after its position, for any page size and any number of young posts.
 func TestPositionOfAFirstVisitIsGood(t *testing.T) {
 	t.Parallel()
 	eachIdle(t, func(w *world) {
@@ -101,8 +101,9 @@ func TestPositionOfAFirstVisitIsGood(t *testing.T) {
 	})
 }
 
-// A builder dies, or finds no turn for ten seconds as thousands wait after a wipe. Who takes the
-// build over leaves the positions of that time good, and what was pushed meanwhile.
+// A builder dies, or finds no turn for ten seconds because thousands wait after a wipe. When another
+// builder takes over, positions from before stay valid, and posts that were pushed meanwhile stay in
+// the inbox.
 func TestBuildThatIsTakenOverLeavesPositionsGood(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
@@ -126,21 +127,21 @@ func TestBuildThatIsTakenOverLeavesPositionsGood(t *testing.T) {
 	})
 }
 
-// A timeline gets 5,000 posts in two minutes. The position of a page that was just read is
-// good all the same, and so is a subscription without one: nothing came since. What comes
-// after the page is told, as much as an inbox holds.
+// A timeline gets 5,000 posts in two minutes. A client that resumes after the position of a new page,
+// or subscribes without one, receives nothing that was there before. It receives posts that arrive
+// after the page, up to as many as an inbox holds.
 func TestBusyTimelineComesToRest(t *testing.T) {
-	t.Parallel() // some seconds: 5,000 posts on each engine
+	t.Parallel() // takes some seconds: 5,000 posts on each engine
 	for name, test := range map[string]struct {
 		policy home.Policy
-		merged bool // the authors are
+		merged bool // readers merge the authors
 	}{
 		"pushed": {}, "merged": {merged: true}, "all are merged": {policy: home.Policy{PullAbove: home.AlwaysPull}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
-				now := time.Now().Add(time.Second) // all stay young
+				now := time.Now().Add(time.Second) // the clock stands still, so all posts stay young
 				w := newWorld(t, s, feedtest.Options{Policy: test.policy, Now: func() time.Time { return now }})
 				ann, authors := w.User("ann"), w.Users(4)
 				for _, author := range authors {
@@ -161,7 +162,7 @@ func TestBusyTimelineComesToRest(t *testing.T) {
 					}
 					return posts
 				}
-				twenty, first := 20, w.page(w.Ctx, ann, paging.Page{}, home.Latest) // without inbox and outboxes
+				twenty, first := 20, w.page(w.Ctx, ann, paging.Page{}, home.Latest) // no inbox and no outboxes yet
 				require.Equal(w, feedtest.NewestFirst(all[4980:]...), feedtest.PostIDs(first))
 				if name == "pushed" {
 					w.quietAfter(ann, first.Position, "a first visit")
@@ -185,10 +186,10 @@ func TestBusyTimelineComesToRest(t *testing.T) {
 
 				page = w.page(w.Ctx, ann, paging.Page{First: &twenty}, home.Latest)
 				deep := page
-				for range 40 { // far below the inbox
+				for range 40 { // pages to far below the inbox
 					deep = w.page(w.Ctx, ann, paging.Page{First: &twenty, After: &deep.Edges[19].Cursor}, home.Latest)
 				}
-				missed := come(290) // the inbox has lost most of what the client had
+				missed := come(290) // the inbox loses most of the posts that the client has
 				l := w.listen(ann, &page.Position)
 				for _, id := range missed {
 					require.Equal(w, id, l.added())
@@ -205,9 +206,8 @@ func TestBusyTimelineComesToRest(t *testing.T) {
 	}
 }
 
-// A post comes below more newer ones than a cursor names: its fan-out was slow. A client
-// that comes back after that is told, if only to read again. So is one that comes back
-// when the inbox has been trimmed since.
+// A slow fan-out delivers a post below more newer posts than a cursor names. A client that resumes
+// after that is told at least to read again, even if the inbox has been trimmed since.
 func TestPostFarBelowInABusyTimelineIsNotLost(t *testing.T) {
 	t.Parallel()
 	for name, merged := range map[string]bool{"pushed": false, "merged": true} {
@@ -255,7 +255,7 @@ func TestPostFarBelowInABusyTimelineIsNotLost(t *testing.T) {
 				require.IsType(w, &stream.Invalidated{}, w.listen(ann, &page.Position).next(), "the inbox was trimmed since")
 				require.Equal(w, map[stream.Cause]uint64{stream.Cause(home.OutOfOrder): 2}, w.causes())
 
-				// A stream that is open is told by an event.
+				// An open stream receives an event for the post.
 				l := w.listen(ann, nil)
 				id := slow(all[400])
 				deliver(authors[1], id)
@@ -267,8 +267,7 @@ func TestPostFarBelowInABusyTimelineIsNotLost(t *testing.T) {
 	}
 }
 
-// A stream of a busy timeline keeps its cursors small, and each of them is good: a client may
-// leave after any event.
+// A stream of a busy timeline keeps its cursors small, and a client can resume after each of them.
 func TestBusyStreamKeepsItsCursorsGood(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
@@ -307,8 +306,8 @@ func TestBusyStreamKeepsItsCursorsGood(t *testing.T) {
 	})
 }
 
-// A stream is told of more removals than the journal keeps. The client knows them all, so it
-// is not told to read again when it comes back.
+// A stream sends more removals than the journal keeps. The client has received all of them, so it is
+// not told to read again when it resumes.
 func TestManyRemovalsThatWereToldLeaveThePositionGood(t *testing.T) {
 	t.Parallel()
 	eachIdle(t, func(w *world) {

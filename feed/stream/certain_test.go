@@ -22,7 +22,7 @@ import (
 	"tideline/storage/storagetest"
 )
 
-// clocked is a world with a clock that can jump.
+// clocked is the fixture with a clock that can jump.
 type clocked struct {
 	*world
 	ahead *atomic.Int64
@@ -41,8 +41,7 @@ func eachClocked(t *testing.T, test func(w clocked)) {
 // away is how long a process is cut off or stopped: longer than the arrival grace.
 const away = 150 * time.Second
 
-// arrives writes a post that is made a little after the time of the test, and
-// delivers it in time.
+// arrives writes a post whose id lies ten seconds ahead of the clock, and delivers it in time.
 func (w clocked) arrives(author, reader account.Viewer) int64 {
 	w.Helper()
 	id := w.PostAged(author, -10*time.Second)
@@ -52,9 +51,8 @@ func (w clocked) arrives(author, reader account.Viewer) int64 {
 	return id
 }
 
-// The process is cut off from Redis for longer than the arrival grace, while posts
-// arrive. Its heartbeats do not vouch for that time, and it brings the posts when
-// it is connected again.
+// The process is cut off from Redis for longer than the arrival grace while posts arrive. Its
+// heartbeats do not advance past that time, and it sends the posts when it is connected again.
 func TestNothingIsLostWhileCutOff(t *testing.T) {
 	t.Parallel()
 	eachClocked(t, func(w clocked) {
@@ -103,8 +101,8 @@ func TestNothingIsLostWhileCutOff(t *testing.T) {
 	})
 }
 
-// The process is stopped for longer than the arrival grace, while a post is on its
-// way to a stream that has sent everything.
+// The process is stopped for longer than the arrival grace while an event waits in a stream that
+// has sent everything else.
 func TestNothingIsLostWhileStopped(t *testing.T) {
 	t.Parallel()
 	eachClocked(t, func(w clocked) {
@@ -121,8 +119,7 @@ func TestNothingIsLostWhileStopped(t *testing.T) {
 	})
 }
 
-// The client does not read for longer than the arrival grace, and the stream lags
-// behind.
+// The client does not read for longer than the arrival grace, so its subscription lags behind.
 func TestNothingIsLostWhileLagging(t *testing.T) {
 	t.Parallel()
 	eachClocked(t, func(w clocked) {
@@ -133,7 +130,7 @@ func TestNothingIsLostWhileLagging(t *testing.T) {
 		_, more := l.stream.Next(w.Ctx)
 		require.False(w, more)
 		var posts, got []int64
-		for range 40 { // more than the hub buffers for one subscription
+		for range 40 { // more than a subscription's buffer holds
 			posts = append(posts, w.arrives(bob, ann))
 		}
 		require.Eventually(w, func() bool { return w.Hub.Stats().Lagged > 0 }, 30*time.Second, time.Millisecond)
@@ -145,7 +142,7 @@ func TestNothingIsLostWhileLagging(t *testing.T) {
 	})
 }
 
-// stops is a hook that does something once, behind a pipeline of scripts.
+// stops is a Redis hook that calls a function once, after a pipeline.
 type stops struct{ then atomic.Pointer[func()] }
 
 func (*stops) DialHook(next redis.DialHook) redis.DialHook          { return next }
@@ -160,12 +157,12 @@ func (h *stops) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 	}
 }
 
-// The process is stopped between the read of a page and the cursors of its entries.
+// The process is stopped after it has read a page and before it makes the cursors of the entries.
 func TestPageOfAStoppedProcessVouchesForItsRead(t *testing.T) {
 	t.Parallel()
 	eachClocked(t, func(w clocked) {
 		ann, bob := w.followed()
-		w.PostAged(bob, -20*time.Second) // the page has it, and the post below it comes later
+		w.PostAged(bob, -20*time.Second) // the page has this post; a post with a lower id arrives later
 		w.AwaitInbox(ann)
 		hook := &stops{}
 		w.Stores.Redis.AddHook(hook)
@@ -181,8 +178,8 @@ func TestPageOfAStoppedProcessVouchesForItsRead(t *testing.T) {
 	})
 }
 
-// A post is shown to more when it is almost late. The fan-out of that stops before
-// it pushes, and goes on when the post is older than the arrival grace.
+// The visibility of a post is widened when the post is almost late. The fan-out of the change stops
+// before it pushes, and continues when the post is older than the arrival grace.
 func TestLateWideningIsNotTakenForKnown(t *testing.T) {
 	t.Parallel()
 	eachClocked(t, func(w clocked) {
@@ -191,7 +188,7 @@ func TestLateWideningIsNotTakenForKnown(t *testing.T) {
 		id := w.PostAged(bob, 80*time.Second)
 		require.NoError(w, w.Stores.DB.Post.UpdateOneID(id).SetVisibility(schema.Private).Exec(w.Ctx))
 		w.AwaitInbox(ann)
-		_, err := w.Feed.SetVisibility(w.Ctx, bob, id, schema.Public) // no worker does its job
+		_, err := w.Feed.SetVisibility(w.Ctx, bob, id, schema.Public) // no worker runs the job
 		require.NoError(w, err)
 		w.ahead.Store(int64(time.Minute))
 		page := w.Top(ann)
@@ -201,8 +198,8 @@ func TestLateWideningIsNotTakenForKnown(t *testing.T) {
 	})
 }
 
-// arrivesBeforePresence is a hook that does something once, before the presence of a
-// user is written.
+// arrivesBeforePresence is a Redis hook that calls a function once, before the presence of a user is
+// written.
 type arrivesBeforePresence struct {
 	user int64
 	do   atomic.Pointer[func()]
@@ -225,8 +222,8 @@ func (h *arrivesBeforePresence) ProcessPipelineHook(next redis.ProcessPipelineHo
 	}
 }
 
-// A post comes while a subscription without a cursor begins: after the stream has
-// read what the timeline has, and before the hub listens.
+// A subscription without a cursor begins. A post arrives after the stream has read the timeline and
+// before the hub is subscribed.
 func TestWhatComesWhileAStreamBeginsIsTold(t *testing.T) {
 	t.Parallel()
 	eachIdle(t, func(w *world) {
@@ -248,9 +245,9 @@ func TestWhatComesWhileAStreamBeginsIsTold(t *testing.T) {
 	})
 }
 
-// The workers stand still for longer than the arrival grace. Heartbeats say so, and vouch for
-// no later moment than the post that waits. It is told when the workers go on: to the stream
-// that is open, and to a client that resumes after a heartbeat or a page of that time.
+// No worker runs for longer than the arrival grace. Heartbeats report that, and their CompleteUpTo
+// stays before the waiting post. When the workers run again, the open stream receives the post, and
+// so does a client that resumes after a heartbeat or a page of that time.
 func TestNothingIsLostWhileWorkersStandStill(t *testing.T) {
 	t.Parallel()
 	eachClocked(t, func(w clocked) {
@@ -259,14 +256,14 @@ func TestNothingIsLostWhileWorkersStandStill(t *testing.T) {
 		beat := func() *stream.Heartbeat {
 			w.Home.ArrivedID(w.Ctx) // looks for late fan-outs, as the hub does every five seconds
 			var ev any
-			for range 2 { // the first may have been made before
+			for range 2 { // the first may date from before the call
 				ev = l.next()
 				require.IsType(w, &stream.Heartbeat{}, ev)
 			}
 			return ev.(*stream.Heartbeat)
 		}
 		require.Zero(w, beat().LateBy)
-		id := w.Post(bob, schema.Public) // no worker does its job
+		id := w.Post(bob, schema.Public) // no worker runs its job
 		w.ahead.Store(int64(34 * time.Second))
 		require.InDelta(w, 34, beat().LateBy, 20, "seconds, on a busy machine")
 		w.ahead.Store(int64(away))

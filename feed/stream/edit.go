@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -11,8 +12,8 @@ import (
 	"tideline/timeline"
 )
 
-// edited sends the new text of a post to a client that asked for edits. A viewer who mutes a
-// word of it is told that the post is gone.
+// edited sends PostUpdated to a client that asked for edits. If the viewer mutes a word of the new
+// text, edited sends PostRemoved instead.
 func (s *Stream) edited(ctx context.Context, ev live.Event) error {
 	if !s.updates {
 		return nil
@@ -21,7 +22,7 @@ func (s *Stream) edited(ctx context.Context, ev live.Event) error {
 	switch {
 	case err != nil:
 		return err
-	case post == nil: // to others who share the event the post may be there
+	case post == nil: // other recipients of the event may still see the post
 		s.remove(ev.Post, ev.Author == s.viewer.ID, nil)
 	default:
 		s.update(post, e)
@@ -29,27 +30,28 @@ func (s *Stream) edited(ctx context.Context, ev live.Event) error {
 	return nil
 }
 
-// update sends what a post says now, which the event brings to several streams unless it is
-// nil.
+// update sends PostUpdated. e is the event that several users share, or nil.
 func (s *Stream) update(p *ent.Post, e *sharedEvent) {
 	s.gone = slices.DeleteFunc(s.gone, func(gone int64) bool { return gone == p.ID })
 	s.send(&PostUpdated{Edge: s.client.Entry(s.viewer, p), sharedEvent: e})
 }
 
-// maxEdits is how many edited posts are told when a stream catches up. The client of one with
-// more reads its timeline again.
+// maxEdits is how many edited posts a stream sends when it catches up. If there are more, the client
+// has to read its timeline again.
 const maxEdits = 100
 
-// editedItems returns what posts that the client may have, and that were edited since, say
-// now, or that they are gone for who mutes a word of that. All is false when there are more
-// than maxEdits. An edit that came right before the client's cursor is told once more.
+// editedItems returns an item for each post that the client may have and that was edited since the
+// time of Low. The item says that the post is gone if the viewer mutes a word of the new text. all
+// is false if there are more than maxEdits. An edit shortly before the client's cursor may be sent
+// a second time.
 func (s *Stream) editedItems(ctx context.Context, now timeline.Position) (items []backlogItem, all bool, err error) {
-	low := s.client.Low()
-	if low == 0 || !s.updates {
-		return nil, true, nil // or the client has only what came since, and that as it is sent
+	// Every edit up to the time of low has reached the client: see ArrivedID. A client that read an
+	// empty page has no low. No post of such a client was edited before its oldest post was made.
+	since := cmp.Or(s.client.Low(), s.client.Oldest())
+	if since == 0 || !s.updates {
+		return nil, true, nil
 	}
-	// All that had been told up to low, edits too, had reached the client: see ArrivedID.
-	list, err := s.streams.posts.EditedSince(ctx, s.viewer.ID, ids.TimeOf(low), maxEdits+1)
+	list, err := s.streams.posts.EditedSince(ctx, s.viewer.ID, ids.TimeOf(since), maxEdits+1)
 	if err != nil || len(list) > maxEdits {
 		return nil, false, err
 	}
@@ -58,7 +60,8 @@ func (s *Stream) editedItems(ctx context.Context, now timeline.Position) (items 
 	if err != nil {
 		return nil, false, err
 	}
-	// A post that is hidden by anything but a muted word was told as removed, will be, or was never there.
+	// A removal was or will be sent for a post that is hidden for another reason than a muted word, or
+	// the post never was in the timeline.
 	kept, err := s.streams.posts.Posts(ctx, visibility.Inbox, s.viewer.ID, list, 0)
 	if err != nil {
 		return nil, false, err

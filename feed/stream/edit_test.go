@@ -10,6 +10,8 @@ import (
 	"tideline/ent/schema"
 	"tideline/feed"
 	"tideline/feed/account"
+	"tideline/feed/home"
+	"tideline/feed/paging"
 	"tideline/feed/stream"
 	"tideline/live"
 )
@@ -29,8 +31,8 @@ func (w *world) edit(v account.Viewer, id int64, text string) {
 	w.Drain()
 }
 
-// Whoever has a post is told what it says now, if they asked for that; for whom it has a muted
-// word, it has gone, and comes back without it.
+// A client that has a post and asked for edits receives the new text. If the viewer mutes a word of
+// the new text, the client receives a removal, and gets the post back when an edit removes the word.
 func TestEditIsTold(t *testing.T) {
 	t.Parallel()
 	each(t, func(w *world) {
@@ -62,7 +64,7 @@ func TestEditIsTold(t *testing.T) {
 		require.Equal(w, post, toEve.removed())
 		second := w.Post(bob, schema.Public)
 		w.Drain()
-		for _, l := range []listener{toAnn, own, toEve, old, oldOfEve} { // each takes the edits now, while they are what is so
+		for _, l := range []listener{toAnn, own, toEve, old, oldOfEve} { // take the events of the edits before the next one
 			require.Equal(w, second, l.added(), "who does not ask is told nothing of edits")
 		}
 		w.edit(bob, post, "my bird")
@@ -85,8 +87,8 @@ func TestEditIsTold(t *testing.T) {
 	})
 }
 
-// An author who deletes a post right after an edit is told so, also where the event of the edit
-// comes when the post is gone.
+// An author who deletes a post right after an edit is told that it is deleted, even if the event of
+// the edit arrives after the deletion.
 func TestEditOfADeletedPost(t *testing.T) {
 	t.Parallel()
 	each(t, func(w *world) {
@@ -109,8 +111,8 @@ func TestEditOfADeletedPost(t *testing.T) {
 	})
 }
 
-// A client that comes back is told what was edited while it was away, or to read again when
-// that is much.
+// A resuming client receives the posts that were edited while it was away. If these are too many, it
+// is told to read again.
 func TestEditsWhileAway(t *testing.T) {
 	t.Parallel()
 	each(t, func(w *world) {
@@ -131,7 +133,7 @@ func TestEditsWhileAway(t *testing.T) {
 		w.edit(bob, long, "old, and new")
 		w.edit(bob, muted, "my cat")
 		w.edit(bob, post, "new")
-		w.edit(bob, private, "for myself") // who may not see it is not even told that it has gone
+		w.edit(bob, private, "for myself") // a viewer who may not see it receives no removal either
 		require.NoError(w, w.Stores.DB.Post.UpdateOneID(other).SetEditedAt(1<<50).Exec(w.Ctx))
 		told, gone := map[int64]string{}, int64(0)
 		l = w.listenFor(ann, stream.Options{After: after, Updates: true})
@@ -156,8 +158,40 @@ func TestEditsWhileAway(t *testing.T) {
 	})
 }
 
-// A client comes back while a post is hidden that was edited. The post is shown again before
-// the client hears that it was hidden: so the client is told what it says.
+// A client that read an empty page, and left after the first of the posts that it had missed, is told
+// the edits of that post when it comes back.
+func TestEditsAfterAnEmptyPage(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *world) {
+		ann, bob := w.pair()
+		w.AwaitInbox(ann)
+		page := w.page(w.Ctx, ann, paging.Page{}, home.Latest)
+		require.Empty(w, page.Edges)
+		first, second := w.Post(bob, schema.Public), w.Post(bob, schema.Public)
+		w.Drain()
+		l := w.listenFor(ann, stream.Options{After: &page.Position, Updates: true})
+		after := l.position()
+		l.close()
+		w.edit(bob, first, "new")
+		l = w.listenFor(ann, stream.Options{After: after, Updates: true})
+		added, updated := int64(0), map[int64]string{}
+		for range 2 {
+			switch ev := l.next().(type) {
+			case *stream.PostAdded:
+				added = ev.Edge.Node.ID
+			case *stream.PostUpdated:
+				updated[ev.Edge.Node.ID] = ev.Edge.Node.Text
+			default:
+				require.Fail(w, "an event of another kind", "%T", ev)
+			}
+		}
+		require.Equal(w, second, added)
+		require.Equal(w, map[int64]string{first: "new"}, updated)
+	})
+}
+
+// A client resumes while an edited post is hidden. The post is shown again before the stream receives
+// the event of the removal. The client then receives the new text.
 func TestEditOfAPostHiddenForAWhile(t *testing.T) {
 	t.Parallel()
 	each(t, func(w *world) {
@@ -179,7 +213,7 @@ func TestEditOfAPostHiddenForAWhile(t *testing.T) {
 	})
 }
 
-// An edit moves nothing: the post's receipt stays that of its fan-out.
+// An edit moves no post, so the post's receipt still describes its fan-out.
 func TestEditLeavesTheReceipt(t *testing.T) {
 	t.Parallel()
 	each(t, func(w *world) {

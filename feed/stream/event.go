@@ -23,109 +23,104 @@ func (*PostRemoved) event() {}
 func (*Invalidated) event() {}
 func (*Heartbeat) event()   {}
 
-// PostAdded says that a post entered the timeline. A client that resumes after
-// the edge's cursor misses nothing and gets nothing twice.
+// PostAdded says that a post entered the timeline.
 type PostAdded struct {
 	Edge paging.Edge[ent.Post]
 	*sharedEvent
-	before int64 // the stream's newest post before it
-	alone  bool  // something was read for this viewer alone, after the verdict
+	before int64 // the stream's newest post before this one
+	alone  bool  // something was read for this viewer only, after the verdict
 }
 
-// Position is the cursor to resume after.
+// Position returns the cursor to resume after.
 func (e *PostAdded) Position() string { return e.Edge.Cursor }
 
-// PostUpdated says that a post of the timeline says something else than before. Who does not
-// show it shows it where it belongs, if it lies within what they show.
+// PostUpdated says that the text of a post in the timeline changed. A client that does not show the
+// post inserts it at its score, if that score is within the range the client displays.
 type PostUpdated struct {
 	Edge paging.Edge[ent.Post]
 	*sharedEvent
 	alone bool // as in PostAdded
 }
 
-// ofUpdate is a key of what is found out for those whom a shared event brings a PostUpdated:
-// the same event may bring others, who do not have the post, a PostAdded.
+// ofUpdate is the cache key for subscribers that already have the post and so receive PostUpdated.
+// Subscribers without it receive PostAdded from the same event, under another key.
 type ofUpdate struct{ key any }
 
-// Once is that of the shared event.
+// Once calls Once of the shared event with a key that only PostUpdated uses.
 func (e *PostUpdated) Once(key any, made func() any) any {
 	return e.sharedEvent.Once(ofUpdate{key}, made)
 }
 
-// Made is that of the shared event.
+// Made calls Made of the shared event with a key that only PostUpdated uses.
 func (e *PostUpdated) Made(key any) (result any, ok bool) { return e.sharedEvent.Made(ofUpdate{key}) }
 
-// Soon is that of the shared event.
+// Soon calls Soon of the shared event with a key that only PostUpdated uses.
 func (e *PostUpdated) Soon(key any, made func() any) (result any, wait <-chan struct{}) {
 	return e.sharedEvent.Soon(ofUpdate{key}, made)
 }
 
-// Position is the cursor to resume after.
+// Position returns the cursor to resume after.
 func (e *PostUpdated) Position() string { return e.Edge.Cursor }
 
 // PostRemoved says that a post left the timeline.
 type PostRemoved struct {
 	PostID   int64
 	Position string // the cursor to resume after
-	// Deleted says that the viewer, its author, deleted it. Nobody else is told a deleted
-	// post from one that is hidden.
+	// Deleted says that the viewer, who is the author, deleted the post. For other viewers a
+	// deleted post looks like a hidden one.
 	Deleted bool
 	*sharedEvent
 }
 
-// Invalidated says that more changed than is sent one by one: read the timeline
-// again.
+// Invalidated says that the client must read its timeline again: the stream cannot send every
+// change one by one.
 type Invalidated struct {
 	Reason   string
 	Position string
 }
 
-// Heartbeat has the cursor to resume after. While the process is cut off, or cannot
-// tell, that vouches for no more than it did before.
+// Heartbeat carries the cursor to resume after. While the process may be missing events, the cursor
+// does not advance.
 type Heartbeat struct {
 	Position string
-	// CompleteUpTo is how far the cursor vouches: the client has every post of the timeline that
-	// was made until then, unless the post is late and still on its way.
+	// CompleteUpTo is a time: the client has every post of the timeline that was created before
+	// it, except late posts that are not delivered yet.
 	CompleteUpTo time.Time
-	// LateBy is the age in seconds of the oldest post that is on its way to timelines; 0 while
-	// all arrive at once.
+	// LateBy is the age in seconds of the oldest fan-out that is not finished, 0 if there is none.
 	LateBy int
 }
 
-// Neutral returns the event with the placeholder in place of the viewer's own
-// cursor.
+// Neutral returns a copy of the event with the placeholder instead of the viewer's cursor.
 func (e *PostAdded) Neutral(placeholder string) any {
 	neutral := *e
 	neutral.Edge.Cursor = placeholder
 	return &neutral
 }
 
-// AppendOwn appends the string that the placeholder stands for.
+// AppendOwn appends the viewer's cursor, which replaces the placeholder.
 func (e *PostAdded) AppendOwn(b []byte) []byte { return append(b, e.Edge.Cursor...) }
 
-// Neutral returns the event with the placeholder in place of the viewer's own
-// cursor.
+// Neutral returns a copy of the event with the placeholder instead of the viewer's cursor.
 func (e *PostRemoved) Neutral(placeholder string) any {
 	return &PostRemoved{PostID: e.PostID, Position: placeholder, Deleted: e.Deleted}
 }
 
-// AppendOwn appends the string that the placeholder stands for.
+// AppendOwn appends the viewer's cursor, which replaces the placeholder.
 func (e *PostRemoved) AppendOwn(b []byte) []byte { return append(b, e.Position...) }
 
-// Neutral returns the event with the placeholder in place of the viewer's own
-// cursor.
+// Neutral returns a copy of the event with the placeholder instead of the viewer's cursor.
 func (e *PostUpdated) Neutral(placeholder string) any {
 	neutral := *e
 	neutral.Edge.Cursor = placeholder
 	return &neutral
 }
 
-// AppendOwn appends the string that the placeholder stands for.
+// AppendOwn appends the viewer's cursor, which replaces the placeholder.
 func (e *PostUpdated) AppendOwn(b []byte) []byte { return append(b, e.Edge.Cursor...) }
 
-// Liked reports whether the viewer likes an event's post.
+// Liked reports whether the viewer likes the post of a *PostAdded or *PostUpdated.
 //
-// Cost: one query for all viewers who get the event at the same time.
+// Cost: one query for all viewers who receive the event at the same time.
 func (s *Streams) Liked(ctx context.Context, v account.Viewer, event any) (bool, error) {
 	if e, ok := event.(*PostUpdated); ok {
 		return s.liked(ctx, v, e.Edge.Node.ID, e.sharedEvent, &e.alone)
@@ -154,10 +149,10 @@ func (s *Streams) liked(ctx context.Context, v account.Viewer, post int64, e *sh
 	return slices.Contains(found.users, int(v.ID)), nil
 }
 
-// UnreadCount is the viewer's count of unread posts when the event is sent.
+// UnreadCount returns the viewer's number of unread posts when the event is sent.
 //
-// Cost: a constant number of queries and round trips for all viewers who get the
-// event at the same time, where Redis has their timelines.
+// Cost: a constant number of queries and round trips for all viewers who receive the event at the
+// same time, if Redis has their timelines.
 func (s *Streams) UnreadCount(ctx context.Context, v account.Viewer, e *PostAdded) (int, error) {
 	type key struct{}
 	found, _ := e.Once(key{}, func() any {
@@ -175,13 +170,14 @@ func (s *Streams) UnreadCount(ctx context.Context, v account.Viewer, e *PostAdde
 	return s.home.UnreadCount(ctx, v)
 }
 
-// Confirm reports whether the viewer may still be shown the post of an event for
-// which more was read since Next returned it: the verdict is as new as the newest of
-// that. Otherwise the client has not got the post. Alone says that something was read for
-// this viewer alone. Other events are always confirmed.
+// Confirm reports whether an event may be sent after its response was made. If data was read for
+// the response, Confirm checks again whether the viewer may see the post, so the check is at least
+// as new as the data. alone says that data was read for this viewer only. If Confirm returns false,
+// the client must not receive the event, and the client state forgets an added post. Events other
+// than *PostAdded and *PostUpdated are always confirmed.
 //
-// Cost: none when nothing was read; else a verdict, for all viewers who get the
-// event at the same time; alone, one query by primary key.
+// Cost: none if nothing was read. Otherwise one verdict for all viewers who receive the event at the
+// same time, or, if alone, one query by primary key.
 func (s *Stream) Confirm(ctx context.Context, ev Event, alone bool) bool {
 	var id int64
 	var shared *sharedEvent
@@ -205,15 +201,15 @@ func (s *Stream) Confirm(ctx context.Context, ev Event, alone bool) bool {
 		}
 		sees = err == nil && posts[0] != nil
 	}
-	if !sees && added { // of one that was there, what hid it tells that it left
+	if !sees && added { // for an updated post, the change that hid it sends a removal
 		s.client.Drop(id)
 		s.newest = e.before
 	}
 	return sees
 }
 
-// confirm gives the verdict on a shared event again, once for all facts that have
-// been read for it. If known is false, it could not be read.
+// confirm reads the verdict on a shared event again, once for all viewers, and once more when more
+// was read or hidden since. known is false if the verdict could not be read.
 func (s *Streams) confirm(ctx context.Context, v account.Viewer, post int64, e *sharedEvent) (sees, known bool) {
 	if e == nil {
 		return true, true

@@ -13,12 +13,11 @@ import (
 	"tideline/storage/storagetest"
 )
 
-// verdicts bounds how often streams that got a post since then may have read it:
-// a verdict lasts for 100 ms.
+// verdicts returns how often the streams may have read a post at most, if they began to receive it at
+// that time: a verdict lasts 100 ms.
 func verdicts(since time.Time) int { return 1 + int(time.Since(since)/(100*time.Millisecond)) }
 
-// Facts that are found out once for all viewers of a post equal those that each
-// stream finds out alone.
+// Facts that are read once for all viewers of a post equal the facts that each stream reads alone.
 func TestManyAreToldTheirOwn(t *testing.T) {
 	t.Parallel()
 	eachIdle(t, func(w *world) {
@@ -60,7 +59,7 @@ func TestManyAreToldTheirOwn(t *testing.T) {
 		}
 		w.Post(eve, schema.Mutuals)
 		w.Drain()
-		stop() // workers look for jobs, which is counted
+		stop() // the queries of workers would be counted
 
 		var listeners []listener
 		for _, v := range readers {

@@ -20,7 +20,7 @@ import (
 	"tideline/timeline"
 )
 
-// A first attempt that changed the inbox and told nobody is made up for.
+// If a first attempt changes the inbox and then notifies nobody, the next attempt does.
 func TestChangedInboxIsToldAtLast(t *testing.T) {
 	t.Parallel()
 	eachIdle(t, func(w *world) {
@@ -41,9 +41,9 @@ func TestChangedInboxIsToldAtLast(t *testing.T) {
 	})
 }
 
-// A client is told once to read again because a relation changed: not when the event
-// comes that says so and the client has been told before, nor when its stream began
-// after the positions of that time were made worthless.
+// After a change of a relation, a client is told once to read again. The event of the change sends
+// nothing if the client has been told before, or if its stream began after the positions of that time
+// were invalidated.
 func TestReadAgainIsToldOnce(t *testing.T) {
 	t.Parallel()
 	eachIdle(t, func(w *world) {
@@ -56,7 +56,7 @@ func TestReadAgainIsToldOnce(t *testing.T) {
 			_, err := w.Publisher.Publish(w.Ctx, ev, []int64{ann.ID})
 			require.NoError(w, err)
 		}
-		publish(live.Event{Kind: live.JournalChanged}) // of a fan-out; the stream comes to it later
+		publish(live.Event{Kind: live.JournalChanged}) // as from a fan-out; the stream handles it later
 		_, err = w.Stores.DB.Follow.Delete().Exec(w.Ctx)
 		require.NoError(w, err)
 		require.NoError(w, w.Home.SyncInboxAndNotify(w.Ctx, ann.ID, bob.ID, 0, false))
@@ -71,13 +71,13 @@ func TestReadAgainIsToldOnce(t *testing.T) {
 	})
 }
 
-// diesBehind is a hook that lets a marked context write an id, and nothing after that.
+// diesBehind is a Redis hook. Once a marked context has written the id, all its later pipelines fail.
 type diesBehind struct {
 	id   atomic.Int64
 	dead atomic.Bool
 }
 
-// dying marks the contexts of an attempt that dies.
+// dying is the key that marks the context of an attempt that dies.
 type dying struct{}
 
 func (d *diesBehind) DialHook(next redis.DialHook) redis.DialHook          { return next }
@@ -101,8 +101,8 @@ func (d *diesBehind) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.P
 	}
 }
 
-// The attempt that changes an inbox because of a relation dies behind its write, and
-// the next one finds nothing to do: clients are told to read again all the same.
+// An attempt that changes an inbox after a change of a relation dies right after its write. The next
+// attempt finds nothing to change, and still tells clients to read again.
 func TestChangeWhoseAttemptDiesIsTold(t *testing.T) {
 	t.Parallel()
 	eachIdle(t, func(w *world) {
@@ -135,8 +135,8 @@ func TestChangeWhoseAttemptDiesIsTold(t *testing.T) {
 	})
 }
 
-// The job of a change comes late, when the inbox is being built for a client that began
-// to read after the change: nothing is new to it.
+// The job of a change runs late, while the inbox is built for a client that began to read after the
+// change. The client is sent nothing.
 func TestLateJobOfAChangeTellsNothing(t *testing.T) {
 	t.Parallel()
 	eachIdle(t, func(w *world) {
@@ -156,7 +156,7 @@ func TestLateJobOfAChangeTellsNothing(t *testing.T) {
 	})
 }
 
-// The process that changes a relation dies before it tells anybody: the job does.
+// If the process that changes a relation dies before it notifies anybody, the job does it.
 func TestJobOfAChangeTellsWhatItsMakerDidNot(t *testing.T) {
 	t.Parallel()
 	eachIdle(t, func(w *world) {
@@ -178,8 +178,8 @@ func TestJobOfAChangeTellsWhatItsMakerDidNot(t *testing.T) {
 	})
 }
 
-// A client has read in SQL, because the inbox is being built, before a relation
-// changed. It is told, also when the inbox is lost before that is looked at.
+// A client has read from SQL, because the inbox is being built, before a relation changes. It is told
+// to read again, even if the inbox is lost before the change is handled.
 func TestClientThatReadWithoutAnInboxIsTold(t *testing.T) {
 	t.Parallel()
 	for _, lost := range []bool{false, true} {
@@ -206,7 +206,7 @@ func TestClientThatReadWithoutAnInboxIsTold(t *testing.T) {
 	}
 }
 
-// The muted must not find out, not even when nobody can tell what they have read.
+// A muted user must not learn of the mute, not even when the inboxes are lost.
 func TestMuteIsNotToldToTheMuted(t *testing.T) {
 	t.Parallel()
 	each(t, func(w *world) {
@@ -232,8 +232,8 @@ func TestMuteIsNotToldToTheMuted(t *testing.T) {
 	})
 }
 
-// Who is removed as a follower is told to read again, as after an unfollow, and so is who
-// did it, as far as the other's posts are for friends.
+// A user who is removed as a follower is told to read again, as after an unfollow. So is the user who
+// removed the follower, because posts for friends leave that timeline.
 func TestRemovedFollowerIsTold(t *testing.T) {
 	t.Parallel()
 	each(t, func(w *world) {
@@ -258,8 +258,8 @@ func TestRemovedFollowerIsTold(t *testing.T) {
 	})
 }
 
-// What a client reads because it was told to, it did not hold before: nothing that
-// was told before the reading keeps back what has to be told after it.
+// When a client has been told to read again, the stream forgets which posts and removals it sent
+// before. So it sends a later removal, or a post, a second time.
 func TestWhatIsReadAgainIsToldAgain(t *testing.T) {
 	t.Parallel()
 	eachIdle(t, func(w *world) {
@@ -279,7 +279,7 @@ func TestWhatIsReadAgainIsToldAgain(t *testing.T) {
 		tell(live.Removed)
 		require.Equal(w, id, l.removed())
 		set(schema.Public)
-		require.NoError(w, w.Timelines.InvalidatePositions(w.Ctx, ann.ID, 0)) // as all do who tell this
+		require.NoError(w, w.Timelines.InvalidatePositions(w.Ctx, ann.ID, 0)) // as every publisher of an Invalidated does
 		tell(live.Invalidated)
 		require.IsType(w, &stream.Invalidated{}, l.next())
 		set(schema.Private)

@@ -48,14 +48,13 @@ func TestLateArrivals(t *testing.T) {
 		}
 		require.Greater(w, all.added(), third)
 
-		// A page names the posts that it has shown.
+		// The cursors of a page name the posts of the page.
 		page := w.listen(ann, w.Top(ann))
 		page.expectNothingBefore(bob)
 	})
 }
 
-// An inbox may have hidden posts. No cursor names them, so that each is sent when
-// it is shown.
+// An inbox may contain hidden posts. No cursor names them, so each is sent when it is shown.
 func TestCursorNamesNothingHidden(t *testing.T) {
 	t.Parallel()
 	eachIdle(t, func(w *world) {
@@ -84,8 +83,7 @@ func TestCursorNamesNothingHidden(t *testing.T) {
 	})
 }
 
-// Fan-outs overtake each other: a post that arrives below a newer one is not
-// missed.
+// If fan-outs overtake each other, a post that arrives below a newer one is still sent.
 func TestOvertakenArrival(t *testing.T) {
 	t.Parallel()
 	eachIdle(t, func(w *world) {
@@ -115,8 +113,8 @@ func TestOvertakenArrival(t *testing.T) {
 	})
 }
 
-// A client got a post before its fan-out came, which is later than the arrival
-// grace of any cursor: the client does not get it twice.
+// A client receives a post before its fan-out, which comes later than the arrival grace of any cursor.
+// The client does not receive the post twice.
 func TestReadBeforeALateFanout(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
@@ -126,7 +124,7 @@ func TestReadBeforeALateFanout(t *testing.T) {
 		})
 		ann, bob := w.pair()
 		l := w.listen(ann, nil)
-		id := w.Post(bob, schema.Public) // no worker does its job
+		id := w.Post(bob, schema.Public) // no worker runs its job
 		w.tell(ann, id)
 		after := l.position()
 		l.close()
@@ -143,8 +141,8 @@ func TestReadBeforeALateFanout(t *testing.T) {
 	})
 }
 
-// An attempt that lost its claim has the fan-out done once more, minutes after its heir
-// told everybody. Nobody is told again.
+// An attempt that lost its claim causes the fan-out to run again, minutes after its successor notified
+// all readers. Nobody receives the post again.
 func TestFanOutDoneOnceMoreTellsNothingTwice(t *testing.T) {
 	t.Parallel()
 	eachIdle(t, func(w *world) {

@@ -1,9 +1,9 @@
-// Package stream brings a viewer the changes of the home timeline as they happen.
+// Package stream sends a viewer the changes of the home timeline as they happen.
 //
-// It delivers, or it says Invalidated: a subscriber that resumes after its last
-// cursor misses nothing and gets nothing twice. RESUME.md tells the protocol.
-// Package live carries the messages between processes, package home keeps track of
-// the client state.
+// A subscriber that resumes after its last cursor misses nothing and receives no post
+// twice. If the stream cannot guarantee that, it sends Invalidated. RESUME.md describes
+// the protocol. Package live carries the messages between processes. Package home
+// computes client states and reads what a client missed.
 package stream
 
 import (
@@ -42,9 +42,9 @@ type Streams struct {
 	home  *home.Home
 	posts *visibility.Reader
 	turns chan struct{}
-	// waiting are the streams that wait for one of the turns.
+	// waiting counts the streams that wait for a turn.
 	waiting     atomic.Int64
-	invalidated map[Cause]*atomic.Uint64 // how many were sent; not written to once made
+	invalidated map[Cause]*atomic.Uint64 // how many were sent; New fills the map
 }
 
 // New returns Streams. It fails when a required field is missing.
@@ -67,16 +67,16 @@ func New(cfg Config) (*Streams, error) {
 	return s, nil
 }
 
-// Stats counts the streams that catch up with what they missed, and those that wait to do
-// so. All others have got what there is.
+// Stats counts the streams that are catching up, and the streams that wait to do so. All other
+// streams are up to date.
 type Stats struct {
 	CatchingUp, Waiting int
-	// Invalidated is how often a client was told to read again since the process began, by the
-	// cause. It has every Cause.
+	// Invalidated counts, by cause, how often a client was told to read again since the process
+	// started. It has every Cause.
 	Invalidated map[Cause]uint64
 }
 
-// Stats returns the counts of this moment.
+// Stats returns the current counts.
 func (s *Streams) Stats() Stats {
 	stats := Stats{len(s.turns), int(s.waiting.Load()), make(map[Cause]uint64, len(causes))}
 	for cause, n := range s.invalidated {
@@ -85,33 +85,32 @@ func (s *Streams) Stats() Stats {
 	return stats
 }
 
-// Options say what a client asks of Listen.
+// Options are the arguments of a client that subscribes.
 type Options struct {
-	// After is the position of the page the client read, or of the last event it
-	// got, or the cursor of the newest entry it has. If it is nil, the client gets what happens from now
-	// on.
+	// After is the position of the page that the client read or of the last event that it
+	// received, or the cursor of its newest entry. If After is nil, the client receives the
+	// changes from now on.
 	After *string
-	// Heartbeat is the time between heartbeats, 1 s to an hour. One also comes
-	// whenever another device moves the read marker, and whenever the requests to follow the
-	// viewer change. Without heartbeats it is 0.
+	// Heartbeat is the time between heartbeats, 1 s to an hour, or 0 for no heartbeats. The
+	// stream sends an extra heartbeat when another device moves the read marker and when the
+	// requests to follow the viewer change.
 	Heartbeat time.Duration
-	// Updates asks for PostUpdated, also of what was edited while the client was away.
+	// Updates asks for PostUpdated, also for posts that were edited while the client was away.
 	Updates bool
 }
 
-// Listen streams what happens to the viewer's timeline until ctx or the session
-// ends. The stream calls wake whenever it has an event, and at its end, also before
-// Listen has returned; wake must return at once and must not call the stream.
+// Listen streams the changes of the viewer's timeline until ctx or the session ends. The
+// stream calls wake when it has an event and when it ends, possibly before Listen
+// returns. wake must return at once and must not call the stream.
 //
-// After a cursor, the changes since then come first, late arrivals and removals
-// included, then new ones, with nothing missing and nothing twice in between. Where
-// that cannot be promised, the first event is Invalidated. Errors: Unauthenticated,
-// BadInput.
+// After a cursor, the stream first sends the changes since then, including late posts and
+// removals, and then new changes. It skips nothing and repeats no post. If it cannot
+// guarantee that, it sends Invalidated first. Errors: Unauthenticated, BadInput.
 //
 // Cost: three round trips, and a query of the posts that are younger than two minutes, if
-// any; that of home.BuildInbox, and at most a second of waiting for it, if the inbox is
-// missing; after a cursor, those of the first pages, which are read as the client takes
-// events, and one more each time that the client reads slowly.
+// any. If the inbox is missing, also the cost of home.BuildInbox, and at most a second of
+// waiting for it. After a cursor, also the cost of the first pages, which are read as the
+// client takes events, and one more read each time that the client reads slowly.
 func (s *Streams) Listen(ctx context.Context, v account.Viewer, o Options, wake func()) (*Stream, error) {
 	if v.ID == 0 {
 		return nil, refusal.ErrSignIn
@@ -127,19 +126,20 @@ func (s *Streams) Listen(ctx context.Context, v account.Viewer, o Options, wake 
 		}
 		t.resuming = &after
 	}
-	// From the visit on posts are pushed.
+	// Posts are pushed to the inbox from this visit on.
 	if t.resuming != nil {
 		s.home.Visit(ctx, v.ID)
 	} else {
-		// The client reads the present timeline by itself. The stream reads the client
-		// state before it listens, and then catches up: so it sends every later change.
+		// The client reads the present timeline itself. The stream reads the client state
+		// before it subscribes at the hub, and then catches up. So it sends every later change.
 		var err error
 		if t.client, err = s.home.ClientStateNow(ctx, v); err != nil {
 			return nil, err
 		}
 		t.newest = t.client.Newest()
 	}
-	// Listening starts before the replay reads, so no change falls between the two.
+	// The stream subscribes at the hub before it reads what the client missed, so it loses no
+	// change in between.
 	if err := t.open(ctx); err != nil {
 		return nil, err
 	}
@@ -149,6 +149,6 @@ func (s *Streams) Listen(ctx context.Context, v account.Viewer, o Options, wake 
 			return nil, err
 		}
 	}
-	wake() // there may be something to replay
+	wake() // a resume or a catch-up may have events to send
 	return t, nil
 }

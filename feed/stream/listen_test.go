@@ -44,7 +44,7 @@ func (w *world) listenFor(v account.Viewer, what stream.Options) listener {
 	return listener{w, v, ctx, stream, news, cancel}
 }
 
-// take returns the next event, ok=false at the end.
+// take waits for the next event. ok is false when the stream has ended.
 func (l listener) take() (ev any, ok bool) {
 	l.w.Helper()
 	timeout := time.After(30 * time.Second)
@@ -112,11 +112,11 @@ func TestLive(t *testing.T) {
 		require.Equal(w, second, toAnn.added())
 		require.NoError(w, w.Feed.DeletePost(w.Ctx, bob, second))
 		require.Equal(w, second, toAnn.removed())
-		w.Drain() // its fan-out and its deletion may both send that it is gone
+		w.Drain() // both the fan-out and the deletion may send a removal
 
 		third := w.Post(bob, schema.Public)
 		require.Equal(w, third, toAnn.added())
-		w.Drain() // otherwise its fan-out, too, withdraws the post that it sent
+		w.Drain() // otherwise the fan-out would also withdraw the post
 		_, err = w.Feed.Block(w.Ctx, bob, ann.ID)
 		require.NoError(w, err)
 		require.IsType(w, &stream.Invalidated{}, toAnn.next())
@@ -186,8 +186,7 @@ func TestLogOutEndsItsSubscriptionsOnly(t *testing.T) {
 	}
 }
 
-// Every change that hides a post reaches open subscriptions, and no event of the
-// post comes after it.
+// Every change that hides a post reaches open subscriptions, and no event of the post follows.
 func TestWhatIsHiddenIsTold(t *testing.T) {
 	t.Parallel()
 	each(t, func(w *world) {
@@ -216,14 +215,14 @@ func TestWhatIsHiddenIsTold(t *testing.T) {
 			for told := false; !told; {
 				switch ev := l.next().(type) {
 				case *stream.PostRemoved:
-					told = ev.PostID == id // otherwise it is an older one of bob's, hidden with it
+					told = ev.PostID == id // otherwise an older post of bob, hidden by the same change
 				case *stream.Invalidated:
 					told = true
 				default:
 					require.Fail(w, name, "%T", ev)
 				}
 			}
-			w.tell(ann, id) // a fan-out that is behind
+			w.tell(ann, id) // as from a slow fan-out
 			w.Drain()
 			for last := w.Post(kept, schema.Public); ; {
 				ev := l.next()
@@ -232,7 +231,7 @@ func TestWhatIsHiddenIsTold(t *testing.T) {
 					break
 				}
 				if _, ok := ev.(*stream.Invalidated); ok && slices.Contains(w.Timeline(ann, 5), last) {
-					break // a client that reads again has it
+					break // the client has the post when it reads again
 				}
 			}
 			l.close()
@@ -240,8 +239,7 @@ func TestWhatIsHiddenIsTold(t *testing.T) {
 	})
 }
 
-// A user who could not see a post is not told that it is gone, nor which one it
-// was.
+// A user who could not see a post receives no removal of it.
 func TestRemovalsAreToldToThoseWhoCouldSee(t *testing.T) {
 	t.Parallel()
 	each(t, func(w *world) {
@@ -260,7 +258,7 @@ func TestRemovalsAreToldToThoseWhoCouldSee(t *testing.T) {
 		require.NoError(w, w.Feed.DeletePost(w.Ctx, bob, secret))
 		intimate := w.Post(bob, schema.Mutuals)
 		require.Equal(w, intimate, friend.added())
-		w.Drain() // one job at a time: a post that another attempt withdraws is told to all recipients
+		w.Drain() // one job at a time: if a second attempt withdraws a post, all recipients receive the removal
 		for i, v := range []schema.Visibility{schema.Private, schema.Mutuals, schema.Private} {
 			_, err := w.Feed.SetVisibility(w.Ctx, bob, intimate, v)
 			require.NoError(w, err)

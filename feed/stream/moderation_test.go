@@ -17,7 +17,7 @@ import (
 	"tideline/feed/stream"
 )
 
-// What moderators hide, and show again, is told to those who are connected.
+// Open streams receive an event when moderators hide a post or show it again.
 func TestModerationIsTold(t *testing.T) {
 	t.Parallel()
 	each(t, func(w *world) {
@@ -32,8 +32,8 @@ func TestModerationIsTold(t *testing.T) {
 		require.NoError(w, err)
 		require.Equal(w, id, l.added())
 		w.Drain()
-		// The job of the hidden post, if it comes late, sends once more that the post was gone
-		// and is there again. The stream passes that before the next post.
+		// If the job of hiding runs late, the removal and the post may be sent once more, before the
+		// next post.
 		own := w.Post(ann, schema.Private)
 		there := true
 		for got := int64(0); got != own; {
@@ -63,8 +63,8 @@ func TestModerationIsTold(t *testing.T) {
 	})
 }
 
-// Authors are told that they deleted a post, on all their devices, also later. To everybody
-// else that looks like a post that was hidden.
+// Authors are told on all their devices, also when they resume, that they deleted a post. For all
+// other viewers a deleted post looks like a hidden one.
 func TestOnlyAuthorsAreToldThatAPostWasDeleted(t *testing.T) {
 	t.Parallel()
 	each(t, func(w *world) {
@@ -84,7 +84,7 @@ func TestOnlyAuthorsAreToldThatAPostWasDeleted(t *testing.T) {
 		w.Drain()
 		require.NoError(w, w.Feed.DeletePost(w.Ctx, ann, own))
 		w.Drain()
-		// All that the listener is told of, until the given number is gone.
+		// told returns the removed posts, and whether each was sent as deleted, after n removals.
 		told := func(l listener, n int) map[int64]bool {
 			deleted := map[int64]bool{}
 			for len(deleted) < n {
@@ -102,8 +102,8 @@ func TestOnlyAuthorsAreToldThatAPostWasDeleted(t *testing.T) {
 	})
 }
 
-// While all post, like and read, one of them is suspended: no read that begins afterwards has
-// a post of theirs, and no client holds one in the end. After the suspension all are back.
+// One of several users who post, like and read is suspended. No read that begins afterwards has a post
+// of that user, and at the end no client has one. After the suspension all posts are back.
 func TestSuspensionUnderLoad(t *testing.T) {
 	t.Parallel()
 	each(t, func(w *world) {
@@ -175,7 +175,7 @@ func TestSuspensionUnderLoad(t *testing.T) {
 					held[ev.Edge.Node.ID] = ev.Edge.Node.AuthorID
 				case *stream.PostRemoved:
 					delete(held, ev.PostID)
-				default: // the client reads again, what it has with it
+				default: // the client reads again and forgets what it had
 					clear(held)
 					own = w.Post(readers[i], schema.Private)
 				}

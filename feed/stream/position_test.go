@@ -23,7 +23,7 @@ import (
 	"tideline/timeline"
 )
 
-// outage is a hook that makes Redis unreachable for a marked context.
+// outage is a hook that makes Redis unreachable for a context with the key outage{}.
 type outage struct{}
 
 func (outage) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -57,15 +57,15 @@ func (w *world) page(ctx context.Context, v account.Viewer, p paging.Page, order
 	return c
 }
 
-// A client reads an empty timeline and subscribes after its position: it gets what was
-// posted in between, once.
+// A client that reads an empty timeline and subscribes after its position receives the posts of the
+// time in between once.
 func TestResumeAfterEmptyPage(t *testing.T) {
 	t.Parallel()
 	for name, policy := range map[string]home.Policy{"pushed": {}, "pulled": {PullAbove: home.AlwaysPull}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
-				now := time.Now() // no builder is taken for dead
+				now := time.Now() // the clock stands still, so no builder counts as dead
 				s.Redis.AddHook(outage{})
 				w := &world{feedtest.Idle(t, s, feedtest.Options{
 					Policy: policy, Timelines: timeline.Config{Now: func() time.Time { return now }},
@@ -132,8 +132,8 @@ func TestResumeAfterEmptyPage(t *testing.T) {
 	}
 }
 
-// After the position of a page, a stream tells what is above the page and what came
-// since, and nothing of the page.
+// After the position of a page, a stream sends the posts above the page and the posts that arrived
+// since, and no post of the page.
 func TestResumeAfterPositionOfAPage(t *testing.T) {
 	t.Parallel()
 	each(t, func(w *world) {
@@ -163,7 +163,7 @@ func TestResumeAfterPositionOfAPage(t *testing.T) {
 		resumes(second, posts[4:]...)
 		ranked := w.page(w.Ctx, ann, paging.Page{First: &two}, home.Ranked)
 
-		// A post comes below what the client has read, while it pages upwards.
+		// While the client pages upwards, a post arrives below the posts that it has read.
 		overtaken := w.PostAged(bob, 30*time.Second)
 		_, err := w.Timelines.Deliver(w.Ctx, overtaken, []int64{ann.ID})
 		require.NoError(w, err)
@@ -174,7 +174,7 @@ func TestResumeAfterPositionOfAPage(t *testing.T) {
 		next := w.page(w.Ctx, ann, paging.Page{First: &two, After: &ranked.Edges[1].Cursor}, home.Ranked)
 		resumes(next, overtaken)
 
-		// An empty page adds nothing to what its cursor says.
+		// The position of an empty page says the same as the cursor that the page was read with.
 		none := w.page(w.Ctx, ann, paging.Page{Last: &two, Before: &top.Edges[0].Cursor}, home.Latest)
 		require.Empty(w, none.Edges)
 		resumes(none, overtaken)
@@ -185,8 +185,8 @@ func TestResumeAfterPositionOfAPage(t *testing.T) {
 	})
 }
 
-// The process stops while it reads a page: a post that arrives meanwhile, below the
-// newest of the page, is told after the position.
+// The process is stopped while it reads a page. A post that arrives meanwhile, below the newest post
+// of the page, is sent after the position.
 func TestPageOfAStoppedProcess(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
@@ -209,8 +209,8 @@ func TestPageOfAStoppedProcess(t *testing.T) {
 	})
 }
 
-// A post comes while an empty page is read upwards from the end of the timeline, right
-// after the inbox was read: the client does not have it.
+// An empty page is read upwards from the end of the timeline. A post that arrives right after the read
+// of the inbox is sent after the position.
 func TestEmptyPageLacksWhatComesMeanwhile(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {

@@ -16,9 +16,8 @@ import (
 	"tideline/timeline"
 )
 
-// Redis comes back as it was some posts, follows and cursors ago. Every post is in every
-// timeline and profile that it belongs to, and every client that resumes is told to read
-// again.
+// Redis returns to an older state, from before some posts, follows and cursors. Every post is still in
+// every timeline and profile that it belongs to, and every resuming client is told to read again.
 func TestRedisComesBackOlder(t *testing.T) {
 	t.Parallel()
 	t.Run("restarted from a snapshot", func(t *testing.T) {
@@ -32,13 +31,13 @@ func TestRedisComesBackOlder(t *testing.T) {
 		t.Parallel()
 		s := storagetest.Real(t)
 		r, replica := storagetest.Redis(t, s), storagetest.StartRedis(t)
-		replica.Follow(t, r) // which gives a master that had no replica another id
+		replica.Follow(t, r) // a master gets another replication id with its first replica
 		comesBackOlder(&world{feedtest.Idle(t, s, mergingAll())},
 			func() { replica.Follow(t, r); replica.Promote(t) }, func() { replica.TakeOver(t, r) })
 	})
 }
 
-// mergingAll makes reads of two merged authors ask for the latest post ids first.
+// mergingAll makes reads that merge two authors read the latest post ids first.
 func mergingAll() feedtest.Options { return feedtest.Options{Policy: home.Policy{MergeAll: 1}} }
 
 func comesBackOlder(w *world, remember, rollBack func()) {

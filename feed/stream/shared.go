@@ -11,28 +11,28 @@ import (
 	"tideline/live"
 )
 
-// sharedEvent is an event that many streams of this process bring at the same time.
-// It has the verdict on the post, and the facts that are read for all viewers at once. It
-// is nil for an event that only one stream brings.
+// sharedEvent is an event that several users of this process receive at the same time. It holds the
+// verdict on the post, and caches results that are computed once for all viewers. It is nil for an
+// event that one user receives.
 type sharedEvent struct {
 	verdict visibility.Verdict
-	added   *PostAdded   // without a cursor; nil when there is no post
-	users   []int64      // ascending
-	facts   atomic.Int64 // how many have been read since the verdict
+	added   *PostAdded   // without a cursor; nil if there is no post
+	users   []int64      // the recipients, ascending
+	facts   atomic.Int64 // how many reads for all viewers were made since the verdict
 
 	answers sync.Map // of *answer
 	latest  atomic.Pointer[answer]
 }
 
-// answer is what is found out once for all.
+// answer is a result that is computed once for all viewers.
 type answer struct {
 	key  any
-	find func() any    // the same at each call
-	done chan struct{} // closed when it is found
+	find func() any    // a sync.OnceValue
+	done chan struct{} // closed when find has returned
 }
 
-// Once returns the result of made for the key. It calls made once for all viewers
-// who get the event. It returns nil when only one viewer gets it.
+// Once returns the result of made for the key. It calls made once for all viewers who receive the
+// event. On a nil event it returns nil.
 func (e *sharedEvent) Once(key any, made func() any) any {
 	if e == nil {
 		return nil
@@ -44,14 +44,14 @@ func (e *sharedEvent) Once(key any, made func() any) any {
 	return a.find()
 }
 
-// Soon is Once for a caller that must not wait: until the channel that it returns is
-// closed, another goroutine finds the result out.
+// Soon is like Once, but never blocks. If the result is not ready, another goroutine computes it,
+// and Soon returns a channel that is closed when the result is ready.
 func (e *sharedEvent) Soon(key any, made func() any) (result any, wait <-chan struct{}) {
 	a, mine := e.answer(key, made)
 	if mine {
 		go func() {
 			defer close(a.done)
-			defer func() { _ = recover() }() // whoever asks for the result panics, too
+			defer func() { _ = recover() }() // every caller that asks for the result panics, too
 			a.find()
 		}()
 	}
@@ -63,12 +63,12 @@ func (e *sharedEvent) Soon(key any, made func() any) (result any, wait <-chan st
 	}
 }
 
-// Made returns the result of made for the key, if it was found out before; else ok is false.
+// Made returns the result for the key. ok is false if it is not computed yet.
 func (e *sharedEvent) Made(key any) (result any, ok bool) {
 	if e == nil {
 		return nil, false
 	}
-	a := e.latest.Load() // as a rule all ask for the same
+	a := e.latest.Load() // usually all callers use one key
 	if a == nil || a.key != key {
 		found, ok := e.answers.Load(key)
 		if !ok {
@@ -85,7 +85,7 @@ func (e *sharedEvent) Made(key any) (result any, ok bool) {
 	}
 }
 
-// answer returns that to the key; mine says that it is up to the caller to find it.
+// answer returns the answer for the key. If mine is true, the caller has to compute it.
 func (e *sharedEvent) answer(key any, made func() any) (a *answer, mine bool) {
 	if found, ok := e.answers.Load(key); ok {
 		return found.(*answer), false
@@ -94,9 +94,9 @@ func (e *sharedEvent) answer(key any, made func() any) (a *answer, mine bool) {
 	return found.(*answer), !taken
 }
 
-// share gives the verdict on the post of an event for all recipients of the message,
-// once in the process: it is read after the message arrived and after the last change
-// here that hid anything.
+// share returns the verdict on the post of an event for all recipients of the message. The process
+// reads it once, after the message arrived and after the last change in this process that hid
+// anything.
 func (s *Streams) share(ctx context.Context, ev live.Event) (*sharedEvent, error) {
 	return live.Share(ev.Batch, verdictLasts, s.holds, func(users []int64) (*sharedEvent, error) {
 		v, err := s.posts.Judge(ctx, ev.Post, users)
@@ -108,11 +108,11 @@ func (s *Streams) share(ctx context.Context, ev live.Event) (*sharedEvent, error
 	})
 }
 
-// holds reports whether nothing has been hidden here since the verdict.
+// holds reports whether this process has hidden nothing since the verdict.
 func (s *Streams) holds(e *sharedEvent) bool { return e.verdict.Version == s.posts.Version() }
 
-// prepare gives the verdict before any stream is told of the event. If it fails, the
-// streams try again, each by itself.
+// prepare reads the verdict before the hub notifies any stream of the event. If that fails, each
+// stream tries again itself.
 func (s *Streams) prepare(ctx context.Context, ev live.Event) {
 	if e, ok := live.Found[*sharedEvent](ev.Batch); ok && s.holds(e) {
 		return
@@ -124,10 +124,9 @@ func (s *Streams) prepare(ctx context.Context, ev live.Event) {
 	}
 }
 
-// TellBy has tell called in place of wake when an event for many has come. In tell the
-// reader may ask for it, by [Stream.Shared], and send it. It must not wait for anything,
-// or it holds up the other streams: if it returns a channel, it is called again when that
-// is closed.
+// TellBy sets a function that is called instead of wake when an event for several users is ready. tell
+// may call [Stream.Shared] and send the event. It must not block, because that delays the other
+// streams. If tell returns a channel, it is called again when the channel is closed.
 func (s *Stream) TellBy(tell func() (wait <-chan struct{})) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -135,9 +134,9 @@ func (s *Stream) TellBy(tell func() (wait <-chan struct{})) {
 	s.sub.TellBy(tell)
 }
 
-// Shared returns the event that Next returns next, if many get it and nothing has to
-// be read or waited for: the same one for all, without a cursor. It takes nothing:
-// TakeShared does. If ok is false, the reader has to ask Next.
+// Shared returns the event that Next would return, if several users receive it and nothing has to be
+// read first. All streams get the same event, without a cursor. The event stays in the stream until
+// TakeShared takes it. If ok is false, the reader must call Next.
 //
 // Cost: none.
 func (s *Stream) Shared() (event Event, ok bool) {
@@ -157,8 +156,8 @@ func (s *Stream) Shared() (event Event, ok bool) {
 	return e.added, true
 }
 
-// TakeShared takes the event that Shared has just returned, which is sent now. It
-// returns false when the verdict holds no more.
+// TakeShared takes the event that Shared has just returned, and records it as sent. It returns false,
+// and takes nothing, if the verdict no longer holds.
 func (s *Stream) TakeShared(event Event) bool {
 	added := event.(*PostAdded)
 	ev, ok := s.sub.Peek()
@@ -174,7 +173,7 @@ func (s *Stream) TakeShared(event Event) bool {
 	return true
 }
 
-// AppendOwn appends the cursor of the event that TakeShared has just taken.
+// AppendOwn appends this stream's cursor for the event that TakeShared has just taken.
 func (s *Stream) AppendOwn(b []byte, event Event) []byte {
 	return s.client.AppendCursor(b, s.viewer, event.(*PostAdded).Edge.Node.ID)
 }

@@ -14,20 +14,21 @@ import (
 	"tideline/live"
 )
 
-// told makes the listener be told, and returns the channel that says so.
+// told sets a TellBy function that sends to the returned channel at each call.
 func (l listener) told() <-chan struct{} {
 	told := make(chan struct{}, 32)
 	l.stream.TellBy(func() <-chan struct{} {
 		select {
 		case told <- struct{}{}:
-		default: // more than is looked at
+		default: // more calls than the test needs
 		}
 		return nil
 	})
 	return told
 }
 
-// many makes an author with followers, and a function that tells them of a post.
+// many creates an author with two followers, and returns a function that publishes an event of a post
+// to both.
 func (w *world) many() (bob account.Viewer, readers []account.Viewer, tell func(kind live.Kind, post int64)) {
 	bob, readers = w.User("bob"), w.Users(2)
 	var ids []int64
@@ -43,8 +44,8 @@ func (w *world) many() (bob account.Viewer, readers []account.Viewer, tell func(
 	}
 }
 
-// An event that was hidden between the look and the sending is not sent, and one that
-// was hidden before is not even looked at.
+// TakeShared does not send a post that was hidden after Shared, and Shared does not return a post that
+// was hidden before.
 func TestSharedEventIsNotSentOnceHidden(t *testing.T) {
 	t.Parallel()
 	eachIdle(t, func(w *world) {
@@ -56,7 +57,7 @@ func TestSharedEventIsNotSentOnceHidden(t *testing.T) {
 		tell(live.Added, post)
 		<-told
 		event, ok := l.stream.Shared()
-		if ok { // unless the machine took more than the life of a verdict
+		if ok { // on a slow machine the verdict may have expired
 			_, err := w.Feed.SetVisibility(w.Ctx, bob, post, schema.Private)
 			require.NoError(w, err)
 			require.False(w, l.stream.TakeShared(event))
@@ -76,8 +77,7 @@ func TestSharedEventIsNotSentOnceHidden(t *testing.T) {
 	})
 }
 
-// An event of a user who is suspended, or deletes the account, between the look and the sending
-// is not sent either.
+// TakeShared does not send a post whose author was suspended, or deleted the account, after Shared.
 func TestSharedEventIsNotSentOnceTheAuthorIsHidden(t *testing.T) {
 	t.Parallel()
 	for name, hide := range map[string]func(w *world, id int64) error{
@@ -99,7 +99,7 @@ func TestSharedEventIsNotSentOnceTheAuthorIsHidden(t *testing.T) {
 				told := l.told()
 				tell(live.Added, w.History(bob, 1)[0])
 				<-told
-				event, looked := l.stream.Shared() // unless the machine took more than the life of a verdict
+				event, looked := l.stream.Shared() // on a slow machine the verdict may have expired
 				require.NoError(w, hide(w, bob.ID))
 				if looked {
 					require.False(w, l.stream.TakeShared(event))
@@ -111,8 +111,8 @@ func TestSharedEventIsNotSentOnceTheAuthorIsHidden(t *testing.T) {
 	}
 }
 
-// What a stream sends as a shared event is known to the client as what Next returns:
-// it is told once, in its order, and its cursor resumes after it.
+// An event that is sent with TakeShared counts as sent, like an event of Next: it is sent once and in
+// order, and a client can resume after its cursor.
 func TestSharedEventIsToldOnce(t *testing.T) {
 	t.Parallel()
 	eachIdle(t, func(w *world) {
@@ -122,7 +122,7 @@ func TestSharedEventIsToldOnce(t *testing.T) {
 		told := l.told()
 		_, ok := l.stream.Shared()
 		require.False(w, ok, "nothing has come")
-		for deadline := time.Now().Add(30 * time.Second); ; { // a verdict may have been too old
+		for deadline := time.Now().Add(30 * time.Second); ; { // try again if the verdict has expired
 			require.True(w, time.Now().Before(deadline))
 			post := w.History(bob, 1)[0]
 			_, err := w.Timelines.Deliver(w.Ctx, post, []int64{readers[0].ID, readers[1].ID})
@@ -148,7 +148,7 @@ func TestSharedEventIsToldOnce(t *testing.T) {
 			break
 		}
 
-		// What has to be read keeps its order.
+		// Shared returns nothing while an earlier event has to go through Next.
 		first, second := w.History(bob, 1)[0], w.History(bob, 1)[0]
 		tell(live.Removed, first)
 		tell(live.Added, second)

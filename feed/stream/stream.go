@@ -19,56 +19,55 @@ import (
 	"tideline/live"
 )
 
-// errStreamEnds ends a stream whose session has ended.
+// errStreamEnds says that the session of a stream has ended.
 var errStreamEnds = errors.New("stream ends")
 
-// rememberGone is how many of the posts that it sent as removed a subscription
-// remembers, so as not to say it twice.
+// rememberGone is how many removed posts a stream remembers, so that it does not send
+// a removal twice.
 const rememberGone = 64
 
-// journalLag is how many removals the stream is told of before it reads the journal, which keeps
-// a hundred: so the client's position in it stays good. It is less than rememberGone.
+// journalLag is how many removals a stream receives before it reads the journal. The journal keeps
+// 100 entries, so the client's position in it stays valid. It is less than rememberGone.
 const journalLag = 50
 
-// stayActive is how often an open subscription makes its user active: the longest
-// that one hears of nothing when Redis forgets that and nothing else.
+// stayActive is how often an open stream marks its user as active. If Redis loses only that
+// mark, the stream may receive nothing for this long.
 const stayActive = 5 * time.Minute
 
-// startTimeout is how long a stream waits for the hub to listen for it, which
-// cannot while Redis is away.
+// startTimeout is how long a stream waits for the hub to subscribe. The hub cannot subscribe
+// while Redis is unreachable.
 const startTimeout = 10 * time.Second
 
 const (
-	// turns is how many streams of a process catch up at the same time, for each of its
-	// processors. When a process loses its connection to Redis, all its streams look again;
-	// this spreads them over time, so that pages find SQL, Redis and a processor free.
+	// turns is how many streams per processor catch up at the same time. When a process loses
+	// its connection to Redis, all its streams catch up. The limit leaves SQL, Redis and
+	// processors free for page reads.
 	turns = 2
 	// turnTimeout bounds one turn. A stream that takes longer is interrupted.
 	turnTimeout = 30 * time.Second
 )
 
-// Stream is one subscription on its way to the client: what happens to the
-// viewer's timeline. It costs no goroutine: its reader is woken, and asks with
-// Next. Its methods are for one goroutine at a time.
+// Stream delivers the changes of the viewer's timeline to one client. It has no goroutine: it
+// wakes its reader, and the reader calls Next. Only one goroutine at a time may use it.
 type Stream struct {
 	streams *Streams
 	viewer  account.Viewer
 	wake    func()
-	// client is the state of the client when it has got all that was sent.
+	// client is the client state after the client has received everything that was sent.
 	client clientstate.State
-	newest int64   // newest post sent or known to the client
-	gone   []int64 // the last ones sent as removed
+	newest int64   // newest post that was sent or that the client had
+	gone   []int64 // the last posts sent as removed
 
 	heartbeat time.Duration
 	updates   bool           // whether PostUpdated is asked for
-	resuming  *paging.Cursor // to be resumed after, before anything else
-	ready     []Event        // to be handed out
-	backlog   backlog        // to be sent then
+	resuming  *paging.Cursor // the cursor to resume after, until that has begun
+	ready     []Event        // what Next returns first
+	backlog   backlog        // what Next reads and returns after ready
 	ended     bool
 	err       error
 
-	// nameAt is how many posts the client state names when the stream settles the inbox anew,
-	// and removals are those that the stream was told of since it read the journal.
+	// nameAt: when the client state names more posts than this, the stream settles the inbox
+	// again. removals counts the removals received since the journal was read.
 	nameAt, removals int
 
 	beatDue, visitDue atomic.Bool
@@ -80,7 +79,7 @@ type Stream struct {
 	closed bool
 }
 
-// open begins to listen. The stream lasts until ctx ends.
+// open subscribes at the hub and starts the timers. The stream lasts until ctx ends.
 func (s *Stream) open(ctx context.Context) error {
 	starting, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -111,7 +110,7 @@ func (s *Stream) listen(ctx context.Context) error {
 	return nil
 }
 
-// tick sets due, and wakes the reader, once an interval until the stream ends.
+// tick sets due and wakes the reader once per interval, until the stream ends.
 func (s *Stream) tick(due *atomic.Bool, every time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -136,22 +135,22 @@ func (s *Stream) close() {
 	for _, timer := range timers {
 		timer.Stop()
 	}
-	sub.Close() // which wakes the reader
+	sub.Close() // wakes the reader
 }
 
-// Ended reports whether nothing will come any more.
+// Ended reports whether Next will return no further event.
 func (s *Stream) Ended() bool { return s.ended && len(s.ready) == 0 }
 
-// Err is why a stream ended that could not go on: subscribing again, after the
-// last position, brings the rest. It is nil of one that ended otherwise.
+// Err returns the error that ended the stream. A client that subscribes again after the last
+// position receives the rest. Err is nil if the stream ended without an error.
 func (s *Stream) Err() error { return s.err }
 
-// Next is the next event. It reads what it needs, but never waits for something
-// to happen: ok is false when nothing has, and the reader is woken when something
-// does. The context is that of the subscription.
+// Next returns the next event. It reads from the stores, but never waits for an event: if there
+// is none, ok is false, and the stream wakes the reader later. ctx is the context of the
+// subscription.
 //
-// Cost: none while nothing waits; else a look-up of the post and its relation,
-// shared by all who are told of it at once, and for one that resumes that of pages.
+// Cost: none while no event waits. Otherwise one look-up of the post and its relation, shared by
+// all recipients of the event; when the stream resumes, the cost of pages.
 func (s *Stream) Next(ctx context.Context) (event Event, ok bool) {
 	for {
 		if len(s.ready) > 0 {
@@ -180,14 +179,14 @@ func (s *Stream) Next(ctx context.Context) (event Event, ok bool) {
 	}
 }
 
-// interrupt ends a stream that cannot go on.
+// interrupt ends the stream with an error.
 func (s *Stream) interrupt(ctx context.Context, err error) {
 	s.streams.cfg.Logger.WarnContext(ctx, "subscription interrupted", "viewer", s.viewer.ID, "error", err)
 	s.err, s.ended = err, true
 	s.close()
 }
 
-// step does the next thing there is to do, if any.
+// step does the next piece of work, if any. more is false if there was none.
 func (s *Stream) step(ctx context.Context) (more bool, err error) {
 	if after := s.resuming; after != nil {
 		s.resuming = nil
@@ -198,7 +197,7 @@ func (s *Stream) step(ctx context.Context) (more bool, err error) {
 	}
 	if s.visitDue.Swap(false) {
 		at := s.streams.home.Visit(ctx, s.viewer.ID)
-		if at.Epoch != 0 && at.Epoch != s.client.Position.Epoch { // the inbox is another one
+		if at.Epoch != 0 && at.Epoch != s.client.Position.Epoch { // the inbox was built anew
 			return true, s.inTurn(ctx, s.catchUp)
 		}
 		if at.Offset-s.client.Position.Offset >= journalLag {
@@ -208,8 +207,7 @@ func (s *Stream) step(ctx context.Context) (more bool, err error) {
 	if s.removals >= journalLag {
 		return true, s.sendJournal(ctx, "")
 	}
-	// Nothing but this, and what the stream reads by itself, raises what the client is
-	// taken to have.
+	// Apart from the stream's own reads, only a covered mark raises Low.
 	s.client.Advance(s.sub.Covered())
 	if s.namesMany() {
 		return true, s.inTurn(ctx, s.settle)
@@ -233,8 +231,8 @@ func (s *Stream) step(ctx context.Context) (more bool, err error) {
 	return false, nil
 }
 
-// resubscribe goes on after a subscription fell behind: with a new one, and what was
-// missed.
+// resubscribe replaces a live subscription that lagged behind, and catches up. It returns an
+// error if the subscription ended for another reason.
 func (s *Stream) resubscribe(ctx context.Context) error {
 	if err := s.sub.Err(); !errors.Is(err, live.ErrLagged) {
 		return cmp.Or(err, ctx.Err(), errStreamEnds)
@@ -247,8 +245,8 @@ func (s *Stream) resubscribe(ctx context.Context) error {
 	return s.inTurn(ctx, s.resync)
 }
 
-// resync goes on after events may have been lost. The end of the session may have been
-// among them, and Redis may have forgotten that the user is active.
+// resync catches up after events may have been lost. The lost events may include the end of the
+// session, and Redis may have forgotten that the user is active.
 func (s *Stream) resync(ctx context.Context) error {
 	if err := s.stillSignedIn(ctx); err != nil {
 		return err
@@ -257,7 +255,7 @@ func (s *Stream) resync(ctx context.Context) error {
 	return s.catchUp(ctx)
 }
 
-// inTurn waits for one of the turns, and does something in it.
+// inTurn waits for a turn and calls do in it.
 func (s *Stream) inTurn(ctx context.Context, do func(context.Context) error) error {
 	s.streams.waiting.Add(1)
 	select {
@@ -287,7 +285,7 @@ func (s *Stream) handle(ctx context.Context, ev live.Event) error {
 		if s.client.Knows(ev.Post) {
 			return nil
 		}
-		if b := &s.backlog; len(s.ready)+len(b.items) > 0 { // what came late is sent before
+		if b := &s.backlog; len(s.ready)+len(b.items) > 0 { // late posts are sent first
 			position := s.client.Position
 			if n := len(b.items); n > 0 {
 				position = b.items[n-1].position
@@ -300,9 +298,9 @@ func (s *Stream) handle(ctx context.Context, ev live.Event) error {
 		s.removals++
 		return s.removed(ctx, ev)
 	case live.Invalidated, live.JournalChanged:
-		// Before an Invalidated is published, all positions of that time become worthless.
-		// A position that is good is a later one: the client has been told to read again
-		// since, or has read its timeline since, and is not told once more.
+		// All existing positions become invalid before an Invalidated is published. So a valid
+		// position is a later one: the client has been told to read again, or has read its
+		// timeline, since then. It is not told again.
 		return s.sendJournal(ctx, ev.Reason)
 	case live.Resync:
 		return s.inTurn(ctx, s.resync)
@@ -317,7 +315,7 @@ func (s *Stream) handle(ctx context.Context, ev live.Event) error {
 	return nil
 }
 
-// stillSignedIn asks SQL, and ends the stream if its session has ended.
+// stillSignedIn reads the session from SQL. It returns errStreamEnds if the session has ended.
 func (s *Stream) stillSignedIn(ctx context.Context) error {
 	ended, err := s.streams.cfg.Sessions.Ended(ctx, []account.Grant{s.viewer.Grant()})
 	if err == nil && s.viewer.Session != 0 && len(ended) > 0 {
@@ -326,11 +324,11 @@ func (s *Stream) stillSignedIn(ctx context.Context) error {
 	return err
 }
 
-// verdictLasts bounds by how much a change in another process can be overlooked: an
-// event that is sent later than this is judged again.
+// verdictLasts is how long a verdict may be used. It bounds how long a stream can overlook a
+// change that another process made.
 const verdictLasts = 100 * time.Millisecond
 
-// arrived sends a post that was told of, if it may be shown.
+// arrived sends the post of an Added event, if the viewer may see it.
 func (s *Stream) arrived(ctx context.Context, ev live.Event) error {
 	post, e, err := s.judge(ctx, ev)
 	if err == nil && post != nil {
@@ -339,8 +337,8 @@ func (s *Stream) arrived(ctx context.Context, ev live.Event) error {
 	return err
 }
 
-// removed sends that a post is gone. One that is shown again by now was hidden for a while,
-// in which an edit is left out: see editedItems.
+// removed sends PostRemoved, unless the viewer may see the post again by now. If the client
+// resumed while the post was hidden, editedItems left out its edit, so removed sends the edit.
 func (s *Stream) removed(ctx context.Context, ev live.Event) error {
 	post, e, err := s.judge(ctx, ev)
 	switch {
@@ -354,10 +352,10 @@ func (s *Stream) removed(ctx context.Context, ev live.Event) error {
 	return nil
 }
 
-// judge returns the post of an event, nil if the viewer may not be shown it. It is
-// read after the message arrived and after the last change here that hid anything.
-// It is read once in the process, for all streams that the message is for. If these are of
-// several users, they share the event.
+// judge returns the post of an event, or nil if the viewer may not see it. The process reads the
+// post once for all recipients of the message, after the message arrived and after the last
+// change in this process that hid anything. If there are several recipients, judge also returns
+// the event that they share.
 func (s *Stream) judge(ctx context.Context, ev live.Event) (post *ent.Post, e *sharedEvent, err error) {
 	found, err := s.streams.share(ctx, ev)
 	if err != nil {
@@ -372,22 +370,22 @@ func (s *Stream) judge(ctx context.Context, ev live.Event) (post *ent.Post, e *s
 	return post, e, nil
 }
 
-// add sends a post, which the event brings to several streams unless it is nil.
+// add sends PostAdded. e is the event that several users share, or nil.
 func (s *Stream) add(p *ent.Post, e *sharedEvent) {
 	before := s.newest
 	s.took(p.ID)
 	s.send(&PostAdded{Edge: s.client.Entry(s.viewer, p), sharedEvent: e, before: before})
 }
 
-// took notes that the client gets the post.
+// took records that the client receives the post.
 func (s *Stream) took(id int64) {
 	s.client.Take(id)
 	s.gone = slices.DeleteFunc(s.gone, func(gone int64) bool { return gone == id })
 	s.newest = max(s.newest, id)
 }
 
-// remove sends that a post is gone, once. What is deleted was the viewer's own, which
-// nothing else takes away.
+// remove sends PostRemoved, unless it was sent before. deleted says that the post was the viewer's
+// own: an own post leaves the timeline only by deletion.
 func (s *Stream) remove(id int64, deleted bool, e *sharedEvent) {
 	if slices.Contains(s.gone, id) {
 		return
@@ -398,12 +396,12 @@ func (s *Stream) remove(id int64, deleted bool, e *sharedEvent) {
 	}
 	s.gone = append(s.gone, id)
 	if deleted {
-		e = nil // to those who share it the post is hidden
+		e = nil // the other recipients are not told that the post was deleted
 	}
 	s.send(&PostRemoved{id, s.position(), deleted, e})
 }
 
-// resume sends what came since the cursor.
+// resume sends what the client missed since the cursor.
 func (s *Stream) resume(ctx context.Context, after paging.Cursor) error {
 	s.newest = after.ID
 	state, ok, err := s.streams.home.ClientStateAt(ctx, s.viewer, after)
@@ -417,26 +415,26 @@ func (s *Stream) resume(ctx context.Context, after paging.Cursor) error {
 	return s.catchUp(ctx)
 }
 
-// catchUp sends what came since, oldest first, after Invalidated when that may
-// not be all.
+// catchUp sends what the client missed, oldest first. If it cannot know everything that the
+// client missed, it sends Invalidated first.
 func (s *Stream) catchUp(ctx context.Context) error { return s.catchUpAs(ctx, false) }
 
-// namesMany reports whether the client state names so many posts that the stream settles the
-// inbox anew, to keep its cursors small.
+// namesMany reports whether the client state names so many posts that the stream must settle the
+// inbox again to keep its cursors small.
 func (s *Stream) namesMany() bool {
 	named, _ := s.client.Named(1)
 	return named > max(s.nameAt, 2*clientstate.MaxRecent)
 }
 
-// settle catches up although nothing was lost: what came is told, or its event is on its way. If
-// Redis does not answer, cursors grow until it is tried again.
+// settle catches up although no event was lost: every change was sent, or its event is still to
+// come. If Redis does not answer, cursors grow until the next try.
 func (s *Stream) settle(ctx context.Context) error {
 	named, _ := s.client.Named(1)
 	s.nameAt = named + clientstate.MaxRecent
 	return s.catchUpAs(ctx, true)
 }
 
-// catchUpAs is catchUp, or settle if told says that no event was lost.
+// catchUpAs implements catchUp and settle. told says that no event was lost.
 func (s *Stream) catchUpAs(ctx context.Context, told bool) error {
 	s.backlog.check(s.streams)
 	m, why, err := s.streams.home.MissedSince(ctx, s.viewer, &s.client, told)
@@ -445,7 +443,7 @@ func (s *Stream) catchUpAs(ctx context.Context, told bool) error {
 	}
 	whole := why == ""
 	if _, settled := s.client.Settled(); !whole && settled {
-		return s.startOver(ctx, mayHaveMissed, Cause(why)) // the client state does not say what the client misses
+		return s.startOver(ctx, mayHaveMissed, Cause(why)) // the client state cannot tell what the client misses
 	}
 	if !whole {
 		home := s.streams.home
@@ -460,14 +458,14 @@ func (s *Stream) catchUpAs(ctx context.Context, told bool) error {
 		m.More = !all
 	}
 	switch {
-	case m.More && told: // their events are on their way, or the subscription lags behind
+	case m.More && told: // their events are still to come, or the subscription lags behind
 		return nil
 	case m.More:
 		return s.startOver(ctx, tooMuch, TooManyPosts)
 	}
 	if !whole {
-		// The client loses what it reads no more, whether it was told so or not, and may
-		// get back what it was told had gone.
+		// When the client reads again, it loses posts whether their removal was sent or not,
+		// and may get back posts that were sent as removed.
 		s.client.Retain(m.Posts)
 		s.gone = nil
 		s.invalidate(mayHaveMissed, Cause(why))
@@ -476,7 +474,7 @@ func (s *Stream) catchUpAs(ctx context.Context, told bool) error {
 	if err != nil {
 		return err
 	}
-	if whole && !told { // else the client reads what posts say now, or was told
+	if whole && !told { // otherwise the client reads the edited text itself, or was sent it
 		edited, all, err := s.editedItems(ctx, m.Now)
 		if err != nil {
 			return err
@@ -495,9 +493,9 @@ func (s *Stream) catchUpAs(ctx context.Context, told bool) error {
 	return nil
 }
 
-// sendJournal sends what the journal has noted since the client's position: late posts
-// that the client does not have, and removals. When nobody knows what that is, the
-// client is told to read again, for the reason given, if any.
+// sendJournal sends the journal's changes since the client's position: late posts that the client
+// does not have, and removals. If the changes are unknown, it tells the client to read again. A
+// reason that is not empty replaces the default one.
 func (s *Stream) sendJournal(ctx context.Context, reason string) error {
 	changes, now, why := s.streams.home.Changes(ctx, s.viewer, s.client.Position)
 	if why != "" {
@@ -516,7 +514,7 @@ func (s *Stream) sendJournal(ctx context.Context, reason string) error {
 	return err
 }
 
-// startOver tells the client to read again, and goes on from what it will read.
+// startOver tells the client to read again. The client state becomes the present timeline.
 func (s *Stream) startOver(ctx context.Context, reason string, cause Cause) error {
 	state, err := s.streams.home.ClientStateNow(ctx, s.viewer)
 	if err != nil {
@@ -529,25 +527,26 @@ func (s *Stream) startOver(ctx context.Context, reason string, cause Cause) erro
 	return nil
 }
 
-// invalidate sends that the client has to read again.
+// invalidate sends Invalidated and counts it.
 func (s *Stream) invalidate(reason string, cause Cause) {
 	s.streams.invalidated[cause].Add(1)
 	s.send(&Invalidated{Reason: reason, Position: s.position()})
 }
 
-// The reasons of an Invalidated that the stream finds itself.
+// Reasons of an Invalidated that the stream itself causes.
 const (
 	tooMuch       = "more was posted than is replayed"
 	mayHaveMissed = "events may have been missed"
 )
 
-// Cause says why a client was told to read again, for the metric: a [home.Unknown], or a cause of this package.
+// Cause says in the metric why a client was told to read again: a [home.Unknown] or one of the
+// causes of this package.
 type Cause string
 
 // The causes of this package.
 const (
-	TooManyPosts Cause = "too_many_posts"   // more came while the client was away than is replayed
-	TooManyEdits Cause = "too_many_edits"   // more was edited
+	TooManyPosts Cause = "too_many_posts"   // the client missed more posts than a stream replays
+	TooManyEdits Cause = "too_many_edits"   // the client missed more edits than a stream replays
 	Changed      Cause = "timeline_changed" // a relation of the viewer changed, or the muted words
 )
 
@@ -556,8 +555,7 @@ var causes = []Cause{
 	TooManyPosts, TooManyEdits, Changed, Cause(home.NoPosition), Cause(home.NoRedis), Cause(home.Rebuilt), Cause(home.Forgotten), Cause(home.OutOfOrder),
 }
 
-// position is the cursor that the client resumes after when it has got what was
-// sent so far.
+// position returns the cursor to resume after for a client that has received everything sent so far.
 func (s *Stream) position() string { return s.client.Cursor(s.viewer, s.newest) }
 
 // beat sends a heartbeat.

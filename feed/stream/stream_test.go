@@ -40,8 +40,7 @@ func (w *world) tell(v account.Viewer, id int64) {
 	require.NoError(w, err)
 }
 
-// followed makes a reader and the author whom the reader follows, with no job left
-// to do.
+// followed creates a reader and an author whom the reader follows, without a job.
 func (w *world) followed() (ann, bob account.Viewer) {
 	w.Helper()
 	ann, bob = w.User("ann"), w.User("bob")
@@ -49,7 +48,7 @@ func (w *world) followed() (ann, bob account.Viewer) {
 	return ann, bob
 }
 
-// pair is followed for a reader whose inbox is built.
+// pair is like followed, and also builds the reader's inbox.
 func (w *world) pair() (ann, bob account.Viewer) {
 	w.Helper()
 	ann, bob = w.followed()
@@ -64,8 +63,8 @@ func (l listener) position() *string {
 	return &ev.(*stream.PostAdded).Edge.Cursor
 }
 
-// expectQuiet is expectNothingBefore without workers: the next event is a new post
-// of the viewer's.
+// expectQuiet checks that the stream has nothing to send: it publishes a new post of the viewer, which
+// must be the next event. It needs no workers.
 func (l listener) expectQuiet(why string) {
 	l.w.Helper()
 	own := l.w.History(l.viewer, 1)[0]
@@ -73,14 +72,14 @@ func (l listener) expectQuiet(why string) {
 	require.Equal(l.w, own, l.added(), why)
 }
 
-// expectNothingBefore checks that nothing else was on its way: the next event is a
-// new post.
+// expectNothingBefore checks that the stream has nothing to send: the author writes a new post, which
+// must be the next event.
 func (l listener) expectNothingBefore(author account.Viewer) {
 	l.w.Helper()
 	require.Equal(l.w, l.w.Post(author, schema.Public), l.added())
 }
 
-// The newest entry of a page stands for everything below it.
+// The cursor of the newest entry of a page says that the client has everything below.
 func TestResumeAfterPage(t *testing.T) {
 	t.Parallel()
 	each(t, func(w *world) {
@@ -159,14 +158,14 @@ func TestLostInboxIsAnnounced(t *testing.T) {
 	})
 }
 
-// A reader that lags behind catches up, and nothing is lost on the way.
+// A reader that lags behind catches up and misses nothing.
 func TestLaggingReaderCatchesUp(t *testing.T) {
 	t.Parallel()
 	each(t, func(w *world) {
 		ann, bob := w.pair()
 		l := w.listen(ann, nil)
 		var posts []int64
-		for range 150 { // more than the hub buffers for one subscription
+		for range 150 { // more than a subscription's buffer holds
 			posts = append(posts, w.Post(bob, schema.Public))
 		}
 		w.Drain()
@@ -197,7 +196,7 @@ func TestHeartbeat(t *testing.T) {
 		after := l.position()
 		require.NotZero(w, missed)
 
-		// Another device moves the read marker: this one gets an event at once.
+		// When another device moves the read marker, this one receives a heartbeat at once.
 		unread, err := w.Home.MarkRead(w.Ctx, ann, *after)
 		require.NoError(w, err)
 		require.Zero(w, unread)
@@ -230,7 +229,7 @@ func TestOneMessageCostsAConstantNumberOfQueries(t *testing.T) {
 		var listeners []listener
 		ids := []int64{bob.ID}
 		for i, v := range followers {
-			if i%2 == 0 { // the others get it by mistake
+			if i%2 == 0 { // the others are addressed although they do not follow
 				require.NoError(w, w.Stores.DB.Follow.Create().SetFollowerID(v.ID).SetFolloweeID(bob.ID).Exec(w.Ctx))
 				w.AwaitInbox(v) // a build would be counted
 				listeners = append(listeners, w.listen(v, nil))
@@ -238,7 +237,7 @@ func TestOneMessageCostsAConstantNumberOfQueries(t *testing.T) {
 			ids = append(ids, v.ID)
 		}
 		w.AwaitInbox(followers[1])
-		w.AwaitInbox(bob) // a user who changes a relation is told to read again while it is being built
+		w.AwaitInbox(bob) // without an inbox, bob would be told to read again when he changes a relation
 		stranger, own := w.listen(followers[1], nil), w.listen(bob, nil)
 		id := w.History(bob, 1)[0]
 		count := storagetest.CountQueries(w.Stores)
@@ -254,7 +253,7 @@ func TestOneMessageCostsAConstantNumberOfQueries(t *testing.T) {
 		}
 		require.LessOrEqual(w, count(), 3*verdicts(since)+6, "three, and what is looked at now and then")
 
-		// A viewer from whom the post is hidden meanwhile does not get it.
+		// A viewer from whom the post is hidden meanwhile does not receive it.
 		_, err := w.Feed.Block(w.Ctx, bob, followers[0].ID)
 		require.NoError(w, err)
 		id = w.History(bob, 1)[0]
@@ -270,8 +269,8 @@ func TestOneMessageCostsAConstantNumberOfQueries(t *testing.T) {
 	})
 }
 
-// A post was hidden and is shown again before a worker knew of either: a client
-// that read in between has to get it again.
+// A post is hidden and shown again before a worker handles either change. A client that read in between
+// must receive the post again.
 func TestHiddenAndShownAgainIsTold(t *testing.T) {
 	t.Parallel()
 	eachIdle(t, func(w *world) {
@@ -314,8 +313,8 @@ func (f *failsOnce) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pr
 	}
 }
 
-// A second attempt does not know what the first one sent. If the change gives the
-// post to nobody, it sends nothing.
+// A second attempt does not know which events the first one sent. If the change gives the post to
+// nobody, it sends nothing.
 func TestSecondAttemptAtAChangeTellsNothingTwice(t *testing.T) {
 	t.Parallel()
 	eachIdle(t, func(w *world) {
@@ -335,8 +334,8 @@ func TestSecondAttemptAtAChangeTellsNothingTwice(t *testing.T) {
 	})
 }
 
-// Followers who could see a post before its change have it: nobody tells them of it
-// once more, whatever the author's mode, the inbox, and the attempt.
+// Followers who could see a post before a change have it. They are not sent the post again, whatever
+// the author's mode, the inbox and the attempt.
 func TestAChangeTellsNobodyWhoHadThePost(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -354,7 +353,7 @@ func TestAChangeTellsNobodyWhoHadThePost(t *testing.T) {
 				ann, bob := w.followed()
 				require.NoError(w, w.Stores.DB.Follow.Create().SetFollowerID(bob.ID).SetFolloweeID(ann.ID).Exec(w.Ctx))
 				if name == "below floor" {
-					w.AwaitInbox(ann) // which lacks the post
+					w.AwaitInbox(ann) // built before the post is written
 				}
 				id := w.postMinutesAgo(bob)
 				change := w.Stores.DB.Post.UpdateOneID(id).SetVisibility(c.from)
@@ -380,15 +379,14 @@ func TestAChangeTellsNobodyWhoHadThePost(t *testing.T) {
 	}
 }
 
-// A cursor names an entry and has no client state. The posts that its client then
-// reads again may have been on their way; the client does not get them again when
-// they arrive.
+// A cursor without a client state names only an entry. Its client is told to read again, and does not
+// receive the posts that it read a second time when they arrive.
 func TestResumeWithoutClientState(t *testing.T) {
 	t.Parallel()
 	each(t, func(w *world) {
 		ann, bob := w.pair()
 		ids := []int64{w.PostAged(bob, 100*time.Second), w.PostAged(bob, 95*time.Second)}
-		// The page is from SQL, for the posts reached no inbox.
+		// The posts reached no inbox, so the page must be read from SQL.
 		require.NoError(w, w.Timelines.Drop(w.Ctx, timeline.Inbox(ann.ID)))
 		read, err := paging.Decode(*w.Top(ann), paging.Latest, ann.ID)
 		require.NoError(w, err)
@@ -405,8 +403,8 @@ func TestResumeWithoutClientState(t *testing.T) {
 	})
 }
 
-// Redis loses everything while a user reads: an inbox that begins before its user
-// is active again lacks the posts of the time between.
+// Redis loses everything while a user reads. An inbox that is begun before its user is active again
+// would lack the posts of the time in between, so it is not built.
 func TestInboxOfNobodyActiveIsNotBuilt(t *testing.T) {
 	t.Parallel()
 	eachIdle(t, func(w *world) {
@@ -425,14 +423,14 @@ func TestInboxOfNobodyActiveIsNotBuilt(t *testing.T) {
 	})
 }
 
-// A client is told that the posts of an author leave its timeline, also where they never
-// were in its inbox: readers merge that author's.
+// A client is told that an author's posts leave its timeline, even if they never were in the inbox
+// because readers merge the author.
 func TestMergedAuthorLeaves(t *testing.T) {
 	t.Parallel()
 	each(t, func(w *world) {
 		ann, star := w.followed()
-		// An author of few followers would return to push with the post, and the job of that
-		// would look at the inbox beside the mute.
+		// With few followers the author would return to push with this post, and the job of that
+		// change would also sync the inbox.
 		require.NoError(w, w.Stores.DB.User.UpdateOneID(star.ID).SetFanOutMode(user.FanOutModePULL).SetFollowerCount(1_000_000).Exec(w.Ctx))
 		w.AwaitInbox(ann)
 		l := w.listen(ann, nil)

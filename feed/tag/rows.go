@@ -10,10 +10,10 @@ import (
 	"tideline/feed/internal/rows"
 )
 
-// Keep has posts be found by the tags of their texts, and by no others. Whoever calls it has
-// locked the posts, or made them in tx. It reports how many posts that changed.
+// Keep makes the stored tags of the posts equal to the tags of their texts. The caller has locked
+// the posts, or created them in tx. Keep returns how many posts it changed.
 //
-// Cost: an index look-up a post; where tags change, two statements for all of them.
+// Cost: an index look-up a post; if tags change, two statements for all posts.
 func Keep(ctx context.Context, tx *ent.Tx, posts ...*ent.Post) (changed int, err error) {
 	list, err := tx.PostTag.Query().Where(rows.Among(posttag.FieldPostID, rows.PostIDs(posts))).All(ctx)
 	if err != nil {

@@ -1,17 +1,18 @@
-// Package tag says which words of a text are tags.
+// Package tag finds the tags in a text.
 //
-// A tag is a # (or the wide ＃) before letters, digits and _ of any script, one letter at
-// least. Between them may stand what belongs to words of some scripts: joiners, soft hyphens, the
-// Hebrew geresh and gershayim, the Tibetan tsheg, and the middle dots of Catalan and Japanese.
+// A tag is a # (or the wide ＃) before letters, digits and _ of any script, with at least one
+// letter. Between them may stand characters that are part of words in some scripts: joiners, soft
+// hyphens, the Hebrew geresh and gershayim, the Tibetan tsheg, and the middle dots of Catalan and
+// Japanese.
 //
-// A tag stands apart: no letter, digit or _ comes before the sign, and it is no character
-// reference (&#39;). What is in a web address is no tag, with https:// or without
+// A tag stands apart: no letter, digit or _ comes before the sign, and the sign is not part of a
+// character reference (&#39;). A web address contains no tags, with https:// or without
 // (example.org/#top). Twitter and Mastodon do about the same.
 //
-// Tags are compared folded, see package text. Posts are found by rows of that form, which change
-// in the transaction that changes the text.
+// Tags are compared folded, see package text. Posts are found by rows of that form, which change in
+// the transaction that changes the text.
 //
-// The app links tags by the same rule, web/app/tag.ts; testdata/cases.json has cases of both.
+// The app links tags by the same rule, in web/app/tag.ts; testdata/cases.json has cases for both.
 package tag
 
 import (
@@ -27,14 +28,15 @@ import (
 )
 
 const (
-	// MostOfPost is how many tags a post is found by: the first ones of its text.
+	// MostOfPost is how many tags a post is found by: the first ones in its text.
 	MostOfPost = 30
-	// MaxLength is how long a tag may be, in characters (Unicode code points) of the form in
-	// which it is compared. What is longer is no tag.
+	// MaxLength is the maximum length of a tag, in characters (Unicode code points) of its folded
+	// form. A longer word is not a tag.
 	MaxLength = 64
 )
 
-// Classes of characters: what a tag begins with, what it goes on with, and what may stand between.
+// Classes of characters: the first character of a tag, the following ones, and those that may stand
+// between them.
 const (
 	letters  = `\p{L}\p{Nd}\p{Nl}_`
 	within   = letters + `\p{M}`
@@ -43,19 +45,19 @@ const (
 )
 
 var (
-	// candidate finds what may be a tag, and addresses, to skip them.
+	// candidate matches possible tags, and web addresses, which are skipped.
 	candidate = regexp.MustCompile(`\bhttps?://[^\s\v\p{Z}\x{FEFF}<>"“”«»（）【】、。，！？；：]+|[#＃](` + word + `)`)
-	// folded is a tag in the form in which it is compared.
+	// folded matches a tag in its folded form.
 	folded = regexp.MustCompile(`^` + word + `$`)
-	// host is a piece of an address without https://, with the slash before a sign.
+	// host matches the end of an address without https://, up to the slash before a sign.
 	host = regexp.MustCompile(`[\p{L}\p{N}][.:][\p{L}\p{N}]\S*/$`)
 )
 
-// maxHost is how far before a sign an address without https:// may begin, in characters.
+// maxHost is how many characters before a sign an address without https:// may begin.
 const maxHost = 255
 
-// In returns the tags of a text in the form in which they are compared, each once, in
-// their order, at most MostOfPost.
+// In returns the tags of a text in their folded form, without duplicates, in the order of the text,
+// at most MostOfPost.
 func In(text string) []string {
 	tags := []string{}
 	for word := range written(text) {
@@ -69,7 +71,7 @@ func In(text string) []string {
 	return tags
 }
 
-// Has reports whether a text has a tag, which is given in the form in which tags are compared.
+// Has reports whether a text has a tag, which must be in its folded form.
 func Has(text, tag string) bool {
 	for word := range written(text) {
 		if found, _ := normal(word); found == tag {
@@ -79,8 +81,8 @@ func Has(text, tag string) bool {
 	return false
 }
 
-// Parse returns a tag, with its sign or without, in the form in which it is compared. Error:
-// BadInput for what is no tag in any text.
+// Parse returns the folded form of a tag, which may have its sign or not. Error: BadInput, if the
+// text cannot be a tag.
 func Parse(written string) (string, error) {
 	word := written
 	for _, sign := range []string{"#", "＃"} {
@@ -95,7 +97,7 @@ func Parse(written string) (string, error) {
 	return tag, nil
 }
 
-// written yields the tags of a text as they are written, without their signs.
+// written yields the tags of a text as written, without their signs.
 func written(text string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		if !strings.ContainsAny(text, "#＃") {
@@ -122,7 +124,7 @@ func written(text string) iter.Seq[string] {
 	}
 }
 
-// apart reports whether a tag may begin behind the text.
+// apart reports whether a tag may begin after the text.
 func apart(before string) bool {
 	r, size := utf8.DecodeLastRuneInString(before)
 	switch {
@@ -136,8 +138,8 @@ func apart(before string) bool {
 	return !unicode.In(r, unicode.L, unicode.M, unicode.N) && r != '_'
 }
 
-// lastPart returns the end of a text behind its last white space, at most maxHost characters and
-// the four that belong to a host.
+// lastPart returns the end of a text after its last white space, at most maxHost characters and the
+// four that belong to a host.
 func lastPart(s string) string {
 	from := len(s)
 	for range maxHost + 4 {
@@ -150,13 +152,14 @@ func lastPart(s string) string {
 	return s[from:]
 }
 
-// reference reports whether what stands between the two is a character reference, as &#39;.
+// reference reports whether the text between before and after is part of a character reference such
+// as &#39;.
 func reference(before, after string) bool {
 	return strings.HasSuffix(before, "&") && strings.HasPrefix(after, ";")
 }
 
-// normal is a word in the form in which tags are compared, not ok for what is no tag. A letter
-// may be others in that form, or have a space in it.
+// normal returns the folded form of a word. ok is false if the word is not a tag. Folding may
+// replace a letter by several, or by one with a space.
 func normal(word string) (tag string, ok bool) {
 	tag = text.Fold(word)
 	if !folded.MatchString(tag) || !strings.ContainsFunc(tag, unicode.IsLetter) || utf8.RuneCountInString(tag) > MaxLength {

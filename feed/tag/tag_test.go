@@ -14,7 +14,7 @@ import (
 	"tideline/feed/refusal"
 )
 
-// The app's own rule is held against the same cases, see web/browsertest.
+// The app's implementation of the rule is tested with the same cases, see web/browsertest.
 func TestTagsOfTexts(t *testing.T) {
 	file, err := os.ReadFile("testdata/cases.json")
 	require.NoError(t, err)
@@ -52,7 +52,7 @@ func TestTagsThatAreAskedFor(t *testing.T) {
 	}
 }
 
-// A tag is found by what it was found to be, and fits into its column.
+// Parse finds every tag that In finds, and the tag fits into its column.
 func FuzzTags(f *testing.F) {
 	for _, text := range []string{"#tide", "＃Straße #ΐ", "https://a.b/#c #d", "#İ #ŉ #ǰ", "#ͅa", "#️⃣", "#\xffa", "a#b##c#", "#ꮮ", "#Ꮮ"} {
 		f.Add(text)

@@ -28,42 +28,42 @@ import (
 	inner "tideline/feed/internal/rows"
 )
 
-// perPage is how many rows an export reads at once.
+// perPage is how many rows an export reads at a time.
 const perPage = 2000
 
-// ownPrefix begins the external id that a file has for what was made here and has none.
+// ownPrefix begins the external id, in a file, of a user or post that was made here and has none.
 const ownPrefix = "tideline:"
 
 // Exported counts the lines of an export.
 type Exported struct {
 	Users, Posts, Follows, Blocks, Likes int
-	// Left counts the rows of, or with, users of other issuers, and Leaving those of, or with,
-	// users who asked for the deletion of their account or are being deleted.
+	// Left counts the omitted rows of, or with, users of other issuers. Leaving counts the omitted
+	// rows of, or with, users who asked for the deletion of their account or are being deleted.
 	Left, Leaving int
 }
 
-// Lines is how many lines the file has.
+// Lines returns the number of lines of the file.
 func (e Exported) Lines() int { return e.Users + e.Posts + e.Follows + e.Blocks + e.Likes }
 
 // Export is an export to one file.
 type Export struct {
 	DB             *ent.Client
 	Dialect        string
-	Issuer         string // whose users are exported, beside those without an issuer
+	Issuer         string // its users, and users without an issuer, are exported
 	PasswordHashes bool
-	// Step is told of each page.
+	// Step is called after each page.
 	Step func(Exported)
 
 	out  *json.Encoder
 	done Exported
 }
 
-// Run writes users, posts, follows, blocks and likes, each in the order of their ids. On
-// PostgreSQL the file is of one moment. On SQLite it is as the pages were when they were
-// read: what is written meanwhile may refer to lines that are missing.
+// Run writes users, posts, follows, blocks and likes, each in the order of their ids. On PostgreSQL
+// the file is a snapshot of one moment. On SQLite each page is as it was when it was read: rows
+// that are written meanwhile may refer to lines that are missing.
 //
-// Cost: a few look-ups by key for each two thousand rows, and memory for these; on PostgreSQL a
-// snapshot, which keeps old rows from being removed until the end.
+// Cost: a few look-ups by key for each two thousand rows, and memory for these rows; on PostgreSQL
+// also a snapshot, which keeps old rows from being removed until the end.
 func (e *Export) Run(ctx context.Context, w io.Writer) (Exported, error) {
 	db := e.DB
 	if e.Dialect == dialect.Postgres {
@@ -88,7 +88,7 @@ func (e *Export) Run(ctx context.Context, w io.Writer) (Exported, error) {
 	return e.done, buffer.Flush()
 }
 
-// pages calls do for all rows by their ids, page by page.
+// pages calls do for all rows in the order of their ids, page by page.
 func pages[T any](ctx context.Context, e *Export, read func(ctx context.Context, after int64) ([]T, error), id func(T) int64, do func([]T) error) error {
 	for after := int64(0); ; {
 		page, err := read(ctx, after)
@@ -160,7 +160,8 @@ func (e *Export) users(ctx context.Context, db *ent.Client) error {
 	})
 }
 
-// nameOf is the id of a user in the file; there is none for those of other issuers.
+// nameOf returns the user's id in the file. It reports false for users of other issuers, who have
+// none.
 func (e *Export) nameOf(u *ent.User) (string, bool) {
 	switch {
 	case u.Issuer == nil:
@@ -171,15 +172,15 @@ func (e *Export) nameOf(u *ent.User) (string, bool) {
 	return "", false
 }
 
-// hiding says why nobody sees a user; "" for a user who is seen.
+// hiding is the reason why nobody sees a user, or "" for a visible user.
 type hiding string
 
 const (
 	suspended hiding = "suspended"
-	leaving   hiding = "leaving" // on the way to be deleted: the file has nothing of the user
+	leaving   hiding = "leaving" // the account is being deleted, or will be: the file contains nothing about the user
 )
 
-// hidden returns why nobody sees those of the users who are hidden.
+// hidden returns the reasons of those users who are hidden.
 func (e *Export) hidden(ctx context.Context, db *ent.Client, userIDs []int64) (map[int64]hiding, error) {
 	found, err := db.HiddenUser.Query().Where(inner.Among(hiddenuser.FieldID, userIDs)).All(ctx)
 	why := make(map[int64]hiding, len(found))
@@ -191,7 +192,7 @@ func (e *Export) hidden(ctx context.Context, db *ent.Client, userIDs []int64) (m
 	return why, err
 }
 
-// leave counts a row that is not in the file.
+// leave counts a row that is left out of the file.
 func (e *Export) leave(why ...hiding) {
 	if slices.Contains(why, leaving) {
 		e.done.Leaving++
@@ -200,7 +201,7 @@ func (e *Export) leave(why ...hiding) {
 	}
 }
 
-// userNames returns the ids in the file of those users who have one, and why others have none.
+// userNames returns the ids in the file of the users who have one, and the reasons of hidden users.
 func (e *Export) userNames(ctx context.Context, db *ent.Client, userIDs []int64) (names map[int64]string, hidden map[int64]hiding, err error) {
 	userIDs = distinct(userIDs)
 	found, err := db.User.Query().Where(inner.Among(user.FieldID, userIDs)).Select(user.FieldID, user.FieldIssuer, user.FieldExternalID).All(ctx)
@@ -241,10 +242,11 @@ func distinct(list []int64) []int64 {
 	return slices.Compact(list)
 }
 
-// posts writes posts by their time. Those of one millisecond are by their ids in the file:
-// which of its ids a post of another server has depends on what was there before.
+// posts writes posts in the order of their times. Posts of one millisecond are in the order of
+// their ids in the file, because the id of a post from another server depends on which posts were
+// there before.
 func (e *Export) posts(ctx context.Context, db *ent.Client) error {
-	var last []*ent.Post // those of the last millisecond: the next page may have more
+	var last []*ent.Post // posts of the last millisecond; the next page may have more
 	err := pages(ctx, e, func(ctx context.Context, after int64) ([]*ent.Post, error) {
 		return db.Post.Query().Where(post.IDGT(after), post.VisibilityNEQ(schema.Deleted)).Order(post.ByID()).Limit(perPage).All(ctx)
 	}, func(p *ent.Post) int64 { return p.ID }, func(page []*ent.Post) error {
@@ -325,7 +327,7 @@ func (e *Export) blocks(ctx context.Context, db *ent.Client) error {
 	})
 }
 
-// relations writes lines about two users each.
+// relations writes lines that each name two users.
 func (e *Export) relations(ctx context.Context, db *ent.Client, n int, row func(int) (from, to int64), done *int, line func(from, to string) any) error {
 	users := make([]int64, 0, 2*n)
 	for i := range n {

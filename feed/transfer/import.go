@@ -1,19 +1,19 @@
-// Package transfer is the file by which a network comes or goes. Each line is a JSON object
-// with its type: a user, follow, block, post or like. docs/import.md describes them.
+// Package transfer imports and exports a network as a file. Each line is a JSON object with its
+// type: a user, follow, block, post or like. docs/import.md describes them.
 //
-// What holds:
+// Invariants:
 //
-//   - Imported rows are written by package bulk, as those of the mutations are. A second
-//     import of a file changes nothing.
-//   - Who is suspended, and what moderators hid, comes hidden and is never shown in between.
-//     Users who are on the way to be deleted, and deleted posts, are left out.
-//   - A line that is refused does not stop the others, and is told with its number.
-//   - A line may refer to lines before it. Within a few thousand lines users come first,
-//     then posts, follows, blocks and likes.
-//   - An import of an export into an empty database, exported again, is the same bytes,
-//     but for the posts of the quarter of an hour before the import: they are new there.
+//   - Package bulk writes imported rows, as it does for the mutations. A second import of a
+//     file changes nothing.
+//   - Suspended users, and posts that moderators hid, are imported hidden and never shown in
+//     between. Deleted posts, and users who are being deleted or will be, are left out.
+//   - A refused line does not stop the others, and is reported with its number.
+//   - A line may refer to lines before it. Within a few thousand lines users are written
+//     first, then posts, follows, blocks and likes.
+//   - An export imported into an empty database and exported again has the same bytes,
+//     except for posts of the quarter of an hour before the import, which become new posts.
 //
-// It knows nothing of files: package command opens them, and keeps how far one was read.
+// The package does not handle files: package command opens them, and stores how far one was read.
 package transfer
 
 import (
@@ -34,14 +34,14 @@ import (
 const (
 	// perCall is how many lines are written together.
 	perCall = bulk.MaxRows
-	// maxBytes bounds their texts in memory.
+	// maxBytes bounds the text of these lines in memory.
 	maxBytes = 8 << 20
 )
 
-// State is how far an import is: the lines before the offset are written, or refused.
+// State is the progress of an import: the lines before Offset are written or refused.
 type State struct {
-	Offset int64  `json:"offset"` // bytes read, without compression
-	SHA256 string `json:"sha256"` // of these
+	Offset int64  `json:"offset"` // uncompressed bytes read
+	SHA256 string `json:"sha256"` // of these bytes
 	Lines  int    `json:"lines"`
 
 	Created   int `json:"created"`
@@ -50,26 +50,25 @@ type State struct {
 	Bad       int `json:"bad"`
 }
 
-// ErrOtherFile is returned when a file does not begin with what the state has of it.
+// ErrOtherFile is returned if a file does not begin with the bytes that the state describes.
 var ErrOtherFile = errors.New("the file does not begin with the lines that were imported before")
 
 // Import is an import of one file.
 type Import struct {
 	Bulk   *bulk.Bulk
-	Issuer string // whose the ids are
-	// Bad is told of each line that is refused, in any order.
+	Issuer string // the issuer of the file's ids
+	// Bad is called for each refused line, in any order.
 	Bad func(line int, reason string)
-	// Written is told how far the import is, each time after rows were committed.
+	// Written is called with the new state each time after rows were committed.
 	Written func(ctx context.Context, s State) error
 }
 
-// Run imports r, decompressed if it begins as gzip does, from where the state from is;
-// the zero State is the beginning. It returns how far it came, also with an error. Errors:
-// ErrOtherFile; of reading; of a statement; of Written. It reads ahead: after an error of
-// another kind than reading, a read of r may still be on its way.
+// Run imports r from the state from on; the zero State is the beginning. It decompresses r if r
+// begins like gzip. It returns the new state, also with an error. Errors: ErrOtherFile; errors of
+// reading, of a statement, and of Written. Run reads ahead: after any error except one of reading,
+// a read of r may still be running.
 //
-// Cost: memory for twice a few thousand lines, each time of 8 MiB together or one that is
-// longer.
+// Cost: memory for two batches of a few thousand lines, each of 8 MiB or one longer line.
 func (im *Import) Run(ctx context.Context, r io.Reader, from State) (State, error) {
 	lines, err := open(r)
 	if err == nil {
@@ -104,7 +103,7 @@ func (im *Import) Run(ctx context.Context, r io.Reader, from State) (State, erro
 // read sends the rows of all lines until done is closed.
 func (l *lineReader) read(ahead chan<- *rows, done <-chan struct{}) error {
 	list := newRows()
-	send := func() bool { // the rows of all lines up to the position
+	send := func() bool { // sends the rows of all lines up to the position
 		list.end = l.done
 		select {
 		case ahead <- list:
@@ -125,7 +124,7 @@ func (l *lineReader) read(ahead chan<- *rows, done <-chan struct{}) error {
 		}
 		line = bytes.TrimSpace(line)
 		added, err := list.take(l.number, line, long)
-		if err == nil && !added { // the user or the post is among the rows: it is for the next call
+		if err == nil && !added { // the batch already has the user or post: the line goes into the next call
 			if !send() {
 				return nil
 			}
@@ -143,7 +142,7 @@ func (l *lineReader) read(ahead chan<- *rows, done <-chan struct{}) error {
 	}
 }
 
-// take is add for a line of a file, that may be empty or too long.
+// take is add for a line of a file, which may be empty or too long.
 func (r *rows) take(number int, line []byte, long bool) (added bool, err error) {
 	switch {
 	case long:
@@ -154,7 +153,7 @@ func (r *rows) take(number int, line []byte, long bool) (added bool, err error) 
 	return r.add(number, line)
 }
 
-// write writes the rows, and returns how far the import is then.
+// write writes the rows, and returns the new state.
 func (im *Import) write(ctx context.Context, before State, list *rows) (State, error) {
 	next := before
 	err := ctx.Err()
@@ -173,7 +172,7 @@ func (im *Import) write(ctx context.Context, before State, list *rows) (State, e
 	if err == nil {
 		err = each(ctx, im, list, &next, "like", list.likes, im.Bulk.Likes)
 	}
-	if err != nil { // what was written is as it is the next time, and counted then
+	if err != nil { // rows that were written are unchanged at the next attempt, and are counted then
 		return before, err
 	}
 	for _, bad := range list.bad {
@@ -184,7 +183,7 @@ func (im *Import) write(ctx context.Context, before State, list *rows) (State, e
 	return next, im.Written(ctx, next)
 }
 
-// each writes rows of one type.
+// each writes the rows of one type.
 func each[T any](ctx context.Context, im *Import, list *rows, next *State, kind string, of []T, write func(context.Context, string, []T) ([]*bulk.Result, error)) error {
 	if len(of) == 0 {
 		return nil
@@ -208,7 +207,7 @@ func each[T any](ctx context.Context, im *Import, list *rows, next *State, kind 
 	return nil
 }
 
-// lineReader reads lines, and knows what it has read.
+// lineReader reads lines, and tracks its position and checksum.
 type lineReader struct {
 	r      *bufio.Reader
 	sum    hash.Hash
@@ -238,7 +237,7 @@ func open(r io.Reader) (*lineReader, error) {
 	return &lineReader{r: in, sum: sha256.New()}, nil
 }
 
-// skip reads past what the state has.
+// skip reads past the part that the state covers.
 func (l *lineReader) skip(s State) error {
 	n, err := io.CopyN(l.sum, l.r, s.Offset)
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -252,14 +251,14 @@ func (l *lineReader) skip(s State) error {
 	return nil
 }
 
-// commit notes the position after the last line.
+// commit stores the position after the last line.
 func (l *lineReader) commit() {
 	l.done.Offset, l.done.Lines = l.offset, l.number
 	l.sum.Sum(l.done.sum[:0])
 }
 
-// next returns the next line. Errors: io.EOF; bufio.ErrBufferFull for one that is longer
-// than MaxLine, which is read to its end; of reading.
+// next returns the next line. Errors: io.EOF; bufio.ErrBufferFull for a line longer than MaxLine,
+// which is read to its end; errors of reading.
 func (l *lineReader) next() ([]byte, error) {
 	line, err := l.r.ReadSlice('\n')
 	l.note(line)

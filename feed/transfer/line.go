@@ -13,7 +13,7 @@ import (
 	"tideline/feed/bulk"
 )
 
-// MaxLine is the longest line in bytes: the longest text fits, however it is escaped.
+// MaxLine is the maximum length of a line in bytes. The longest text fits, however it is escaped.
 const MaxLine = 1 << 20
 
 // The lines of a file. A field without omitempty is required.
@@ -60,8 +60,8 @@ type (
 	}
 )
 
-// moment is the time of a field createdAt, as RFC 3339 has it; written in UTC, with the
-// digits that it needs.
+// moment is a time in a field createdAt, in the format of RFC 3339. It is written in UTC, with as
+// many digits as it needs.
 type moment time.Time
 
 func (m moment) MarshalText() ([]byte, error) {
@@ -79,7 +79,7 @@ func (m *moment) UnmarshalText(text []byte) error {
 
 func (m *moment) time() *time.Time { return (*time.Time)(m) }
 
-// rows are lines that are written together.
+// rows are the parsed lines that are written together.
 type rows struct {
 	users   []bulk.User
 	posts   []bulk.Post
@@ -87,15 +87,15 @@ type rows struct {
 	blocks  []bulk.Block
 	likes   []bulk.Like
 
-	numbers map[string][]int // by type, the number of the line of each row
-	seen    map[string]bool  // users and posts, as which no two rows of a call may be
+	numbers map[string][]int // line numbers of the rows, by type
+	seen    map[string]bool  // users and posts of the batch, which may not occur twice in a call
 	lines   int
 	bytes   int
 	bad     []badLine
 	end     position // in the file
 }
 
-// badLine is a line that is refused.
+// badLine is a refused line.
 type badLine struct {
 	number int
 	reason string
@@ -103,8 +103,8 @@ type badLine struct {
 
 func newRows() *rows { return &rows{numbers: map[string][]int{}, seen: map[string]bool{}} }
 
-// add adds a line. It returns false, and adds nothing, where the rows have the user or
-// the post already. Error: why the line is bad.
+// add adds a line. It returns false, and adds nothing, if the batch already has the user or the
+// post. Error: the reason why the line is refused.
 func (r *rows) add(number int, line []byte) (added bool, err error) {
 	if !utf8.Valid(line) {
 		return false, errors.New("the line is not valid UTF-8")
@@ -171,7 +171,7 @@ func (r *rows) add(number int, line []byte) (added bool, err error) {
 	return true, nil
 }
 
-// read reads a line of a known type. Required returns the fields that must not be empty.
+// read parses a line of a known type. required returns the fields that must not be empty.
 func read[T any](line []byte, required func(*T) map[string]string) (l *T, err error) {
 	l = new(T)
 	d := json.NewDecoder(bytes.NewReader(line))
@@ -187,7 +187,7 @@ func read[T any](line []byte, required func(*T) map[string]string) (l *T, err er
 	return l, nil
 }
 
-// data is the text of a field, nil where it is not there.
+// data returns the text of a field, or nil if the field is missing.
 func data(field json.RawMessage) *string {
 	if field == nil || string(field) == "null" {
 		return nil
@@ -197,7 +197,7 @@ func data(field json.RawMessage) *string {
 
 func missing(field string) error { return fmt.Errorf("field %q is missing", field) }
 
-// syntax says what is wrong with a line that is not as its type has it.
+// syntax describes why a line cannot be parsed.
 func syntax(err error) error {
 	if wrong := (*json.UnmarshalTypeError)(nil); errors.As(err, &wrong) {
 		if wrong.Field == "" {
@@ -223,7 +223,7 @@ func visibility(field string, v *schema.Visibility) error {
 	return fmt.Errorf("field %q: %s is none of %s", field, shown(string(*v)), strings.Join(v.Values(), ", "))
 }
 
-// shown returns a short form of a piece of a file that is safe on a terminal.
+// shown returns a quoted, shortened form of a text, which is safe to print on a terminal.
 func shown(s string) string {
 	const most = 60
 	if len(s) > most {

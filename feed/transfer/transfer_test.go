@@ -28,7 +28,7 @@ import (
 
 const app = "https://app.example.com"
 
-// small is a file with every field that there is.
+// small is a file with every possible field.
 const small = `{"type":"user","id":"1","handle":"ada","name":"Ada Lovelace","bio":"wrote <notes>\nand more","avatarUrl":"https://ada.example/a.png","links":["https://ada.example"],"data":{"b":1.0,"a":"<"},"createdAt":"2019-05-01T14:00:00.5+02:00","defaultVisibility":"FOLLOWERS","approvesFollowers":true,"passwordHash":"$2y$04$abcdefghijklmnopqrstuuKRze7BjvIHM2j/Mlifwl1ZipE2V9mZ."}
 {"type":"user","id":"2","handle":"_grace_"}
 {"type":"user","id":"c\u0000d","handle":"mary","name":"玛丽"}
@@ -48,7 +48,7 @@ type badLine struct {
 	reason string
 }
 
-// take imports a file, which is read to its end, and returns the bad lines.
+// take imports a file to its end, and returns the bad lines.
 func take(w *feedtest.World, file string) (transfer.State, []badLine) {
 	w.Helper()
 	var bad []badLine
@@ -68,8 +68,8 @@ func give(w *feedtest.World, hashes bool) (string, transfer.Exported) {
 	return file.String(), done
 }
 
-// What is imported and exported is the same again in another database, to the byte; what
-// was made here is in it, too.
+// An export imported into another database, and exported again, has the same bytes. It includes
+// users and posts that were made here.
 func TestRoundTrip(t *testing.T) {
 	t.Parallel()
 	feedtest.Each(t, func(w *feedtest.World) {
@@ -79,7 +79,7 @@ func TestRoundTrip(t *testing.T) {
 		for i := range users {
 			fmt.Fprintf(&file, `{"type":"user","id":"u%d","handle":"%d","createdAt":"2020-01-01T00:00:00Z"}`+"\n", (i*7)%users, i)
 		}
-		for i := range posts { // of few moments: pages end within one
+		for i := range posts { // few different times, so that pages end within one
 			at := time.Date(2024, 3, 1, 0, 0, i/900, 0, time.UTC).Format(time.RFC3339)
 			fmt.Fprintf(&file, `{"type":"post","id":"p%d","author":"u%d","text":"post %d","createdAt":%q}`+"\n", i, i%users, i, at)
 		}
@@ -119,8 +119,8 @@ func TestRoundTrip(t *testing.T) {
 	})
 }
 
-// Who is suspended, and what moderators hid, is hidden in the other database from the
-// beginning; who is leaving or being deleted, and what is deleted, is not in the file.
+// Suspended users, and posts that moderators hid, are hidden in the other database from the start.
+// Deleted posts, and users who are leaving or being deleted, are not in the file.
 func TestHiddenStaysHidden(t *testing.T) {
 	t.Parallel()
 	feedtest.EachIdle(t, func(w *feedtest.World) {
@@ -192,7 +192,7 @@ func TestHiddenStaysHidden(t *testing.T) {
 		stop()
 		require.Equal(w, 1, profile(badThere), "with all that the user had")
 
-		// A user who is there already is suspended, too.
+		// An existing user is suspended, too.
 		state, wrong := take(other, file)
 		require.Empty(w, wrong)
 		require.Equal(w, 1, state.Updated)
@@ -201,8 +201,8 @@ func TestHiddenStaysHidden(t *testing.T) {
 	})
 }
 
-// Follows and old posts that are imported beside a running server are in the timelines
-// at once, and as SQL has them. An imported user logs in with the password of before.
+// Follows and old posts that are imported beside a running server are in the timelines at once, as
+// in SQL. An imported user logs in with the old password.
 func TestTimelinesHaveWhatIsImported(t *testing.T) {
 	t.Parallel()
 	feedtest.Each(t, func(w *feedtest.World) {
@@ -225,7 +225,7 @@ func TestTimelinesHaveWhatIsImported(t *testing.T) {
 	})
 }
 
-// A bad line is told with its number and what is wrong with it, and stops no other.
+// A bad line is reported with its number and the reason, and stops no other line.
 func TestBadLines(t *testing.T) {
 	t.Parallel()
 	w := feedtest.Idle(t, storagetest.Embedded(t), feedtest.Options{})
@@ -278,8 +278,8 @@ func TestBadLines(t *testing.T) {
 	}
 }
 
-// An import that ends at any commit goes on from there, also in a gzip file, and counts as
-// one that went through; a file that has changed before that is refused.
+// An import that ends after any commit can continue from there, also in a gzip file, and counts as
+// an import without a break. A file whose imported part has changed is refused.
 func TestGoesOn(t *testing.T) {
 	t.Parallel()
 	w := feedtest.Idle(t, storagetest.Embedded(t), feedtest.Options{})

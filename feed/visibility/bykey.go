@@ -14,33 +14,34 @@ import (
 	"tideline/feed/internal/rows"
 )
 
-// Fields are what is read together with posts, in the same statement. What was not read
-// is unknown, and not false.
+// Fields selects the data that is read together with posts, in the same statement. Data that was
+// not read is unknown, not false.
 type Fields uint8
 
 // The fields.
 const (
-	// Likes: whether the viewer likes the post.
+	// Likes reads whether the viewer likes the post.
 	Likes Fields = 1 << iota
-	// Author: the author's id, handle, name and picture, in the post's Edges.
+	// Author reads the author's id, handle, name and picture into the post's Edges.
 	Author
-	// Profile: with Author, the author's bio, links, time of sign-up, counts of followers and
-	// followees, and whether followers need approval.
+	// Profile, together with Author, reads the author's bio, links, time of sign-up, counts of
+	// followers and followees, and whether followers need approval.
 	Profile
-	// Whole: with Profile, all else that is shown of a user without a read of its own: counts of
-	// posts, the visibility of new posts, and the role.
+	// Whole, together with Profile, reads all other fields of a user that are shown without a query
+	// of their own: counts of posts, the visibility of new posts, and the role.
 	Whole
-	// Data: the own fields of the app.
+	// Data reads the app's own fields.
 	Data
 
-	// All is all of them: what an event may show of its post.
+	// All selects everything that an event may show of its post.
 	All = Likes | Author | Profile | Whole | Data
 )
 
-// Pages of posts are read here more often than anything else is read, so this is SQL,
-// written once, whose rows go straight into posts.
+// Pages of posts are the most frequent read, so this is SQL, built once, whose rows are scanned
+// straight into posts.
 
-// selecting is the query of posts up to the ids, which follow. Its first parameter is the viewer.
+// selecting returns the query of posts up to the condition on the ids, which the caller appends.
+// Its first parameter is the viewer.
 func selecting(of, flags, words string, with Fields) string {
 	columns, from := "p.id, p.author_id, p.text, p.visibility, p.edited_at, "+rows.Likes.Of(of, "p")+", "+flags+", "+words, "posts p"
 	if with&Author != 0 {
@@ -60,12 +61,12 @@ func selecting(of, flags, words string, with Fields) string {
 	return fmt.Sprintf("SELECT %s FROM %s WHERE p.visibility <> '%s' AND p.id ", columns, from, schema.Deleted)
 }
 
-// statement is the query of posts by key. Its parameters are the viewer and the ids.
+// statement returns the query of posts by id. Its parameters are the viewer and the ids.
 func statement(of, flags, words string, with Fields) string {
 	return selecting(of, flags, words, with) + rows.In(of, "$2", "bigint")
 }
 
-// readAtOnce is for how many posts memory is taken at a time.
+// readAtOnce is the largest number of posts that read allocates at a time.
 const readAtOnce = 100
 
 // byKey reads the posts of the ids for a viewer, in any order.
@@ -77,7 +78,8 @@ func (r *Reader) byKey(ctx context.Context, viewer int64, ids []int64, with Fiel
 	return r.read(ctx, len(ids), with, query, viewer, rows.List(r.dialect, ids))
 }
 
-// read reads the posts of a query that begins as selecting says. They are so many, or fewer.
+// read returns the posts of a query that begins with selecting. The query returns at most most
+// posts.
 func (r *Reader) read(ctx context.Context, most int, with Fields, query string, args ...any) ([]*ent.Post, error) {
 	found, err := r.db.QueryContext(ctx, query, args...)
 	if err != nil {
@@ -89,7 +91,7 @@ func (r *Reader) read(ctx context.Context, most int, with Fields, query string, 
 	var authors []ent.User
 	var into [24]any
 	for ; found.Next(); posts = posts[1:] {
-		if len(posts) == 0 { // a block at a time: as a rule there is one, or there are few posts
+		if len(posts) == 0 { // a block at a time: usually there is one block, or there are few posts
 			n := min(most, readAtOnce)
 			list, posts = slices.Grow(list, n), make([]ent.Post, n)
 			if with&Author != 0 {
@@ -127,7 +129,7 @@ func (r *Reader) read(ctx context.Context, most int, with Fields, query string, 
 	return list, rows.Wrap("read posts", found.Err())
 }
 
-// forViewer selects, in a query of posts that ent builds, what keepFlags keeps.
+// forViewer makes a query of posts that ent builds select the columns that keepFlags reads.
 func forViewer(viewer int64) func(*sql.Selector) {
 	return func(s *sql.Selector) {
 		if viewer == 0 {
@@ -139,7 +141,7 @@ func forViewer(viewer int64) func(*sql.Selector) {
 	}
 }
 
-// withViewer is an SQL expression of a viewer, whose parameter it puts in.
+// withViewer returns an SQL expression with the viewer as its argument.
 func withViewer(viewer int64, expression func(parameter string) string) sql.Querier {
 	const parameter = "$viewer"
 	parts := strings.Split(expression(parameter), parameter)
@@ -151,7 +153,7 @@ func withViewer(viewer int64, expression func(parameter string) string) sql.Quer
 	})
 }
 
-// keepFlags puts the flags that were read with posts where flagsOf finds them.
+// keepFlags moves the flags that were read with posts to ForViewer, where flagsOf finds them.
 func keepFlags(list []*ent.Post) error {
 	for _, p := range list {
 		value, err := p.Value(columnFlags)
@@ -163,7 +165,7 @@ func keepFlags(list []*ent.Post) error {
 			return fmt.Errorf("flags of post %d are %T", p.ID, value)
 		}
 		p.ForViewer = flags
-		if words, err := p.Value(columnWords); err == nil { // else it was read for nobody
+		if words, err := p.Value(columnWords); err == nil { // else it was read for an anonymous viewer
 			text, ok := words.(string)
 			if !ok {
 				return fmt.Errorf("words of post %d are %T", p.ID, words)
@@ -174,7 +176,7 @@ func keepFlags(list []*ent.Post) error {
 	return nil
 }
 
-// keepWords adds to the flags of a post whether it has one of the words.
+// keepWords sets the flag mutesWord if the post has one of the words.
 func keepWords(p *ent.Post, words string) {
 	if hasAny(p.Text, words) {
 		p.ForViewer |= int64(mutesWord)

@@ -15,8 +15,8 @@ import (
 	"tideline/feed/visibility"
 )
 
-// What several ask in one statement has the answers that each gets alone: also those
-// whose author or post is gone or hidden, who ask twice, and whose page is full.
+// A statement for several entries gives the same answers as a statement for each, also if an author
+// or a post is gone or hidden, an entry occurs twice, or a page is full.
 func TestManyAreAnsweredAsOne(t *testing.T) {
 	t.Parallel()
 	feedtest.EachIdle(t, func(w *feedtest.World) {
@@ -74,8 +74,8 @@ func TestManyAreAnsweredAsOne(t *testing.T) {
 	})
 }
 
-// A verdict for several users has the answer that each gets alone: for a few of the author's
-// followers, and for most of them.
+// A verdict for several users equals the verdicts for each user alone, for a few of the author's
+// followers and for most of them.
 func TestVerdictForManyIsThatForEach(t *testing.T) {
 	t.Parallel()
 	feedtest.EachIdle(t, func(w *feedtest.World) {
@@ -105,7 +105,7 @@ func TestVerdictForManyIsThatForEach(t *testing.T) {
 				requireVerdict(w, post, some, alone)
 			}
 			requireVerdict(w, post, ids, alone)
-			// The number of followers is behind: more follow than are read at once.
+			// The stored count is too low: the author has more followers than are read at once.
 			count := w.Stores.DB.User.GetX(w.Ctx, author.ID).FollowerCount
 			require.NoError(w, w.Stores.DB.User.UpdateOneID(author.ID).SetFollowerCount(0).Exec(w.Ctx))
 			for some := range slices.Chunk(ids, 2) {
@@ -125,7 +125,7 @@ func requireVerdict(w *feedtest.World, post int64, users []int64, sees map[int64
 	}
 }
 
-// PostgreSQL plans a statement of one post a few times, and not each time that it is asked.
+// PostgreSQL keeps the plan of the statement that reads one post, and does not plan it each time.
 func TestOnePostIsReadByAPlanThatIsKept(t *testing.T) {
 	t.Parallel()
 	feedtest.EachIdle(t, func(w *feedtest.World) {
@@ -135,7 +135,7 @@ func TestOnePostIsReadByAPlanThatIsKept(t *testing.T) {
 		users := w.Users(2)
 		relate(w, users[0], users[1], visibility.Relation{Following: true})
 		post := w.Post(users[1], schema.Public)
-		w.Stores.SQL.SetMaxOpenConns(1) // which has the plans
+		w.Stores.SQL.SetMaxOpenConns(1) // a connection keeps its own plans
 		for range 20 {
 			posts, err := w.Visibility.Posts(w.Ctx, visibility.Home, users[0].ID, []int64{post}, visibility.All)
 			require.NoError(w, err)

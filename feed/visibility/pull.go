@@ -13,22 +13,22 @@ import (
 	"tideline/timeline"
 )
 
-// Home timelines are read in SQL whenever Redis does not have them, a moment after a user
-// came first, or everybody at once. So these statements are written once, too.
+// SQL serves home timelines whenever Redis does not have them: for a user who has just come for the
+// first time, or for everybody at once. So these statements are built once, too.
 
-// SourcesOf is the query of the authors of a home timeline: followees not muted, and the
-// user, who is its only argument.
+// SourcesOf is the query of the authors whose posts a home timeline shows: the user, and all
+// followees except muted ones. Its only argument is the user.
 const SourcesOf = `SELECT followee_id AS id FROM follows
   WHERE follower_id = $1 AND followee_id NOT IN (SELECT muted_id FROM mutes WHERE muter_id = $1)
   UNION ALL SELECT id FROM users WHERE id = $1`
 
-// ends are the statements that read the near ends of ranges: the newest ones first, and the
-// oldest ones.
+// ends holds the statements that read ranges from their near ends. The first of each pair reads the
+// newest posts first, the second the oldest posts first.
 type ends struct {
-	heads     [2]string // of authors; see headsOf
-	posts     [2]string // of posts, for a viewer
+	heads     [2]string // authors; see headsOf
+	posts     [2]string // posts, for a viewer
 	anonymous [2]string
-	wordless  [2]string // without what no inbox asks for
+	wordless  [2]string // only the columns that an inbox needs
 }
 
 func endsOf(of string) (e ends) {
@@ -46,7 +46,7 @@ func endsOf(of string) (e ends) {
 	return e
 }
 
-// near is the one of two statements for a range.
+// near selects the statement for the direction of a range.
 func near(statements [2]string, in timeline.Range) string {
 	if in.Ascending {
 		return statements[1]
@@ -54,11 +54,11 @@ func near(statements [2]string, in timeline.Range) string {
 	return statements[0]
 }
 
-// headsOf is the query of the authors with the nearest posts of a range; see Pulled. Its
-// parameters are the user, the ends of the range, and the limit.
+// headsOf returns the query of the authors whose posts are nearest to the near end of a range; see
+// Pulled. Its parameters are the user, the ends of the range, and the limit.
 //
-// The authors are an array, not a join: its cost does not depend on the database's estimate
-// of the number of users. A correlated query costs a fifth more.
+// The authors are an array, not a join: its cost does not depend on the database's estimate of the
+// number of users. A correlated query costs a fifth more.
 func headsOf(of, known, nearest, none, order string) string {
 	among := "IN (" + SourcesOf + ")"
 	if of == dialect.Postgres {
@@ -72,10 +72,10 @@ SELECT h.id, h.head, coalesce((SELECT 1 FROM follows r WHERE r.follower_id = h.i
 ) h ORDER BY h.head %[4]s`, known, nearest, none, order, among)
 }
 
-// nearEnds takes the posts h from the near end of each of some ranges, and then as many of
-// them as the limit. Otherwise the database goes through the posts of all authors, or through
-// all hidden posts. Its parameters are the ends of a range ($2, $3), the limit, and the
-// ranges as ranges.args has them.
+// nearEnds returns a FROM clause that selects, as h, up to limit posts from the near end of each of
+// several ranges, and of these the nearest ones up to the limit. Without it the database reads the
+// posts of all authors, or all hidden posts. Its parameters are the ends of a range ($2, $3), the
+// limit ($4), and the ranges as ranges.args returns them.
 func nearEnds(of, order string) string {
 	end := func(columns, author, visibility string) string {
 		return fmt.Sprintf("(SELECT %s FROM posts e WHERE e.author_id = %s AND e.visibility = %s AND e.id > $2 AND e.id < $3 ORDER BY e.id %s LIMIT $4)",
@@ -83,28 +83,28 @@ func nearEnds(of, order string) string {
 	}
 	from := "unnest(" + rows.Array("$5", "bigint") + ", " + rows.Array("$6", "text") + ") a(author, visibility) CROSS JOIN LATERAL " +
 		end("e.id, e.author_id, e.visibility", "a.author", "a.visibility") + " h"
-	if of != dialect.Postgres { // a JOIN is as good as LATERAL when the other side is IN what depends on this one
+	if of != dialect.Postgres { // without LATERAL: a JOIN can look up IN a subquery that depends on its other side
 		from = "json_each($5) a CROSS JOIN posts h ON h.id IN " + end("e.id", "a.value ->> 0", "a.value ->> 1")
 	}
 	return "FROM " + from + " ORDER BY h.id " + order + " LIMIT $4"
 }
 
-// Pulled is the source of a user's home timeline without an inbox: fan-out on read. It
-// looks up the newest post in the range, the head, of every followee. Then it reads
-// posts only of the authors who can reach the batch: the heads, as many as the
-// limit, end with an id below which the batch has no post. A head may be hidden;
-// the posts behind it may not be. It leaves out most of the posts that are hidden from the
-// viewer's home timeline.
+// Pulled returns the source of a user's home timeline without an inbox: fan-out on read. It looks
+// up every followee's head, the followee's post nearest to the near end of the range. Then it reads
+// posts only of the authors who can contribute to the batch: it takes as many heads as the limit,
+// and the batch does not reach beyond the last of them. A head may be hidden while the posts behind
+// it are not. The source leaves out most posts that are hidden from the viewer's home timeline.
 //
-// Cost: two queries. One look-up a followee by primary key, and one more in the
-// index of posts for each who also posted beyond the near end of the range, which
-// nobody did of a first page; then at most as many posts as the limit of each
-// visibility of as many authors, and whether these follow the user.
+// Cost: two queries. The first makes one look-up a followee by primary key, and one more in the
+// index of posts for each followee who also posted beyond the near end of the range, which on a
+// first page nobody did. The second reads at most limit posts of each visibility, of at most limit
+// authors. One look-up for each of these authors finds out whether the author follows the user.
 func (r *Reader) Pulled(user int64) Source { return r.pulled(user, false) }
 
-// PulledIDs is Pulled for the surface Inbox alone: of posts it has ids, authors and visibilities.
+// PulledIDs is like Pulled, but for the surface Inbox only: its posts have only ids, authors and
+// visibilities.
 //
-// Cost: as Pulled, of index entries instead of posts, and without likes, texts and words.
+// Cost: as Pulled, but index entries instead of posts, and no likes, texts and words.
 func (r *Reader) PulledIDs(user int64) Source { return r.pulled(user, true) }
 
 func (r *Reader) pulled(user int64, ids bool) Source {
@@ -122,7 +122,7 @@ func (r *Reader) pulled(user int64, ids bool) Source {
 			if err := found.Scan(&author, &head, &followsBack); err != nil {
 				return Batch{}, fmt.Errorf("read newest posts of followees: %w", err)
 			}
-			if in.After < head && head < in.Upper() { // otherwise the range has none
+			if in.After < head && head < in.Upper() { // otherwise the range has no post of the author
 				reach, last = reach+1, head
 				authors.add(author, visibleTo(Home, viewer, Relation{Following: true, FollowedBy: followsBack}, author))
 			}
@@ -131,7 +131,7 @@ func (r *Reader) pulled(user int64, ids bool) Source {
 			return Batch{}, rows.Wrap("read newest posts of followees", err)
 		}
 		full := reach == in.Limit
-		if full { // the limit lies between here and the last head, hidden posts included
+		if full { // the batch, hidden posts included, does not reach beyond the last head
 			if in.Ascending {
 				in.Before = last + 1
 			} else {
@@ -146,8 +146,7 @@ func (r *Reader) pulled(user int64, ids bool) Source {
 	}
 }
 
-// ranges select, of each of some authors, the posts of some visibilities. They are
-// ranges of one index, a pair for each.
+// ranges selects posts by pairs of an author and a visibility. Each pair is a range of one index.
 type ranges struct {
 	authors      []int64
 	visibilities []string
@@ -159,7 +158,7 @@ func (r *ranges) add(author int64, visibilities []schema.Visibility) {
 	}
 }
 
-// args are the ranges as parameters: two arrays, or pairs for SQLite.
+// args returns the ranges as arguments: two arrays for PostgreSQL, a list of pairs for SQLite.
 func (r *ranges) args(of string) []any {
 	if of == dialect.Postgres {
 		return []any{r.authors, r.visibilities}
@@ -172,8 +171,8 @@ func (r *ranges) args(of string) []any {
 	return []any{string(list)}
 }
 
-// nearest reads the posts of the ranges of authors at the near end of a range, or what an
-// inbox asks of them.
+// nearest reads posts of the authors' ranges from the near end of in. If ids is set, it reads only
+// the columns that an inbox needs.
 func (r *Reader) nearest(ctx context.Context, viewer int64, of ranges, in timeline.Range, ids bool) (b Batch, err error) {
 	if len(of.authors) == 0 {
 		return Batch{}, nil
@@ -194,7 +193,7 @@ func (r *Reader) nearest(ctx context.Context, viewer int64, of ranges, in timeli
 	return b, nil
 }
 
-// readWordless reads what an inbox asks of posts. Whoever shows one of them gets an error.
+// readWordless reads only the columns that an inbox needs. To show one of these posts is an error.
 func (r *Reader) readWordless(ctx context.Context, query string, args ...any) (list []*ent.Post, err error) {
 	found, err := r.db.QueryContext(ctx, query, args...)
 	if err != nil {

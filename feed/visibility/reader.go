@@ -22,10 +22,10 @@ type Reader struct {
 	db         *ent.Client
 	dialect    string
 	version    atomic.Int64
-	statements [All + 1]string // of byKey, for a viewer
-	anonymous  [All + 1]string // of byKey, for nobody: without Likes
+	statements [All + 1]string // byKey's queries for a viewer
+	anonymous  [All + 1]string // byKey's queries for an anonymous viewer, without likes
 	ends       ends
-	relations  string // see relationsIn
+	relations  string // the query of relationsIn
 }
 
 // New returns a Reader of the database; dialect is dialect.SQLite or dialect.Postgres.
@@ -39,55 +39,53 @@ func New(db *ent.Client, dialect string) *Reader {
 	return r
 }
 
-// Version rises with every committed change in this process by which a viewer may
-// see less. A verdict of an older version is given again.
+// Version rises with every committed change in this process after which a viewer may see less. A
+// verdict of an older version must be made anew.
 func (r *Reader) Version() int64 { return r.version.Load() }
 
-// Narrowed raises the version. Every operation by which a viewer may see less calls it after
-// its transaction and before it returns, also when the commit failed: the change may have been
-// committed all the same.
+// Narrowed raises the version. Every operation after which a viewer may see less calls it after its
+// transaction and before it returns. It does so even if the commit failed, because the change may
+// have been committed all the same.
 func (r *Reader) Narrowed() { r.version.Add(1) }
 
-// Batch is the part of a range that a Source found at the near end. Its posts have
-// no verdict yet: only Fill takes them out.
+// Batch is the part of a range that a Source found at the near end. There is no verdict on its
+// posts yet. Callers get them only through Fill and Visible, which apply mayShow.
 type Batch struct {
 	posts []*ent.Post
-	// Last is the id up to which the source has looked; posts may end before it.
+	// Last is the id up to which the source has looked. It may lie behind the last post.
 	Last int64
-	// More says that there may be more posts after Last.
+	// More reports whether there may be more posts after Last.
 	More bool
 }
 
-// Then joins the batch and the next one.
+// Then returns the batch followed by the next one.
 func (b Batch) Then(next Batch) Batch {
 	next.posts = append(b.posts[:len(b.posts):len(b.posts)], next.posts...)
 	return next
 }
 
-// Without is the batch without the posts that the caller has.
+// Without returns the batch without the posts for which has returns true.
 func (b Batch) Without(has func(post int64) bool) Batch {
 	b.posts = slices.DeleteFunc(slices.Clone(b.posts), func(p *ent.Post) bool { return has(p.ID) })
 	return b
 }
 
-// Visible returns those posts of the batch above an id that the viewer may be shown on
-// the surface.
+// Visible returns the posts of the batch with ids greater than above that the viewer may be shown
+// on the surface.
 func (b Batch) Visible(on Surface, viewer, above int64) ([]*ent.Post, error) {
 	newer := slices.DeleteFunc(slices.Clone(b.posts), func(p *ent.Post) bool { return p.ID <= above })
 	return shown(on, viewer, newer)
 }
 
-// Source reads, for the viewer, up to the limit of the range from its near end. It
-// may leave out posts that the viewer may not see, but gives no verdict: all that
-// it returns goes through Fill.
+// Source reads posts for the viewer from the near end of a range, at most the range's limit. It may
+// leave out posts that the viewer may not see, but it gives no verdict: every post that it returns
+// goes through Fill.
 type Source func(ctx context.Context, viewer int64, r timeline.Range) (Batch, error)
 
-// Fill reads from the source until it has as many posts as the range's limit that
-// the viewer may be shown on the surface, or until the range is exhausted. So a
-// page is full while there is more to see.
+// Fill reads from the source until it has the range's limit of posts that the viewer may be shown
+// on the surface, or until the range is exhausted. So a page is full while there is more to see.
 //
-// Cost: that of the source; a run of hidden posts in its result costs another read,
-// of twice as many.
+// Cost: as the source. A run of hidden posts in its result costs another read of twice the size.
 func Fill(ctx context.Context, on Surface, viewer int64, r timeline.Range, from Source) ([]*ent.Post, error) {
 	n := r.Limit
 	kept := make([]*ent.Post, 0, n)
@@ -109,8 +107,8 @@ func Fill(ctx context.Context, on Surface, viewer int64, r timeline.Range, from 
 	}
 }
 
-// shown returns those of the posts that the viewer may be shown on the surface, in
-// order. The posts have been read for this viewer. It costs no query.
+// shown returns the posts that the viewer may be shown on the surface, in order. The posts must
+// have been read for this viewer. It costs no query.
 func shown(on Surface, viewer int64, posts []*ent.Post) ([]*ent.Post, error) {
 	kept := make([]*ent.Post, 0, len(posts))
 	for _, p := range posts {
@@ -128,8 +126,8 @@ func shown(on Surface, viewer int64, posts []*ent.Post) ([]*ent.Post, error) {
 	return kept, nil
 }
 
-// Posts returns those posts of the ids that the viewer may be shown on the surface,
-// in the order of the ids, with the fields; nil where there is none.
+// Posts returns the posts with the given ids that the viewer may be shown on the surface, with the
+// fields, in the order of the ids. The entries of all other ids are nil.
 //
 // Cost: one query by primary key.
 func (r *Reader) Posts(ctx context.Context, on Surface, viewer int64, ids []int64, with Fields) ([]*ent.Post, error) {
@@ -146,8 +144,8 @@ func (r *Reader) Posts(ctx context.Context, on Surface, viewer int64, ids []int6
 	return rows.InOrder(ids, list, postID), nil
 }
 
-// Data returns the own fields of the app in posts, in the order of the ids. The viewer was
-// shown the posts, and may see them still: of another one it is empty.
+// Data returns the app's own fields of posts that the viewer was shown, in the order of the ids.
+// They are ent.NoData for a post that the viewer may no longer see.
 //
 // Cost: as Posts.
 func (r *Reader) Data(ctx context.Context, viewer int64, ids []int64) ([]*string, error) {
@@ -169,8 +167,8 @@ func (r *Reader) Data(ctx context.Context, viewer int64, ids []int64) ([]*string
 
 func postID(p *ent.Post) int64 { return p.ID }
 
-// ByIDs returns the batch of the posts of the ids, in their order, and the ids that
-// have no post. There must be an id.
+// ByIDs returns a batch of the posts with the given ids, in their order, and the ids that have no
+// post. ids must not be empty.
 //
 // Cost: one query by primary key.
 func (r *Reader) ByIDs(ctx context.Context, viewer int64, ids []int64, with Fields) (b Batch, gone []int64, err error) {
@@ -194,7 +192,7 @@ func (r *Reader) ByIDs(ctx context.Context, viewer int64, ids []int64, with Fiel
 	return b, gone, nil
 }
 
-// matching is the source of the posts in the table that match the predicate.
+// matching returns the source of all stored posts that match the predicate.
 func (r *Reader) matching(match predicate.Post) Source {
 	return func(ctx context.Context, viewer int64, in timeline.Range) (Batch, error) {
 		order := ent.Desc(post.FieldID)
@@ -214,10 +212,10 @@ func (r *Reader) matching(match predicate.Post) Source {
 	}
 }
 
-// AllBy is the source of all posts by the author.
+// AllBy returns the source of all posts by the author.
 func (r *Reader) AllBy(author int64) Source { return r.matching(post.AuthorID(author)) }
 
-// WrittenBy returns those of the ids whose post the author wrote.
+// WrittenBy returns the ids of those posts that the author wrote.
 //
 // Cost: one query by primary key.
 func (r *Reader) WrittenBy(ctx context.Context, author int64, ids []int64) ([]int64, error) {
@@ -225,8 +223,8 @@ func (r *Reader) WrittenBy(ctx context.Context, author int64, ids []int64) ([]in
 	return list, rows.Wrap("read posts", err)
 }
 
-// Stored returns what decides who may see the post, as it is in the table: id, author
-// and visibility; nil when the post is gone. It is for jobs, which show it to nobody.
+// Stored returns the id, author and visibility of a post as they are in the table, or nil if the
+// post is gone. It applies no rule: it is for jobs, which show the post to nobody.
 //
 // Cost: one query by primary key.
 func (r *Reader) Stored(ctx context.Context, id int64) (*ent.Post, error) {
@@ -234,9 +232,9 @@ func (r *Reader) Stored(ctx context.Context, id int64) (*ent.Post, error) {
 	return p, rows.Wrap("read post", err)
 }
 
-// StoredWithAuthor is Stored together with what decides how the author's posts are fanned
-// out: id, fan-out mode, follower count, and whether the author is hidden; nil when the author
-// is gone. A hidden author's post is nil: it is in nobody's timeline.
+// StoredWithAuthor is Stored together with the author's fields that decide how posts are fanned
+// out: id, fan-out mode, follower count, and whether the author is hidden. The author is nil if
+// gone. The post is nil if the author is hidden, because it is in nobody's timeline.
 //
 // Cost: one query, two look-ups by primary key.
 func (r *Reader) StoredWithAuthor(ctx context.Context, author, id int64) (*ent.User, *ent.Post, error) {
@@ -248,7 +246,7 @@ func (r *Reader) StoredWithAuthor(ctx context.Context, author, id int64) (*ent.U
 // Written names a post and its author.
 type Written struct{ Author, Post int64 }
 
-// Of returns the visibility of a post that StoredWithAuthor has returned, "" when it is nil.
+// Of returns the visibility of a post from StoredWithAuthor, or "" for nil.
 func Of(post *ent.Post) schema.Visibility {
 	if post == nil {
 		return ""
@@ -256,18 +254,18 @@ func Of(post *ent.Post) schema.Visibility {
 	return post.Visibility
 }
 
-// Stored is what StoredWithAuthor returns.
+// Stored is a result of StoredWithAuthor.
 type Stored struct {
 	Author *ent.User
 	Post   *ent.Post
 }
 
-// StoredWithAuthors is StoredWithAuthor of several posts, in their order.
+// StoredWithAuthors is StoredWithAuthor for several posts, in their order.
 //
-// Cost: one query, two look-ups by primary key a post. On SQLite a query each.
+// Cost: one query with two look-ups by primary key a post. On SQLite one query a post.
 func (r *Reader) StoredWithAuthors(ctx context.Context, of []Written) ([]Stored, error) {
 	list := make([]Stored, len(of))
-	if len(of) == 1 || r.dialect != dialect.Postgres { // one is quicker without a list
+	if len(of) == 1 || r.dialect != dialect.Postgres { // one is faster without a list
 		for i, w := range of {
 			var err error
 			if list[i].Author, list[i].Post, err = r.StoredWithAuthor(ctx, w.Author, w.Post); err != nil {
@@ -280,7 +278,7 @@ func (r *Reader) StoredWithAuthors(ctx context.Context, of []Written) ([]Stored,
 	for i, w := range of {
 		authors[i], posts[i] = w.Author, w.Post
 	}
-	// The limits keep PostgreSQL from reading a whole table in place of look-ups.
+	// The limits keep PostgreSQL from reading a whole table instead of looking rows up.
 	found, err := r.db.QueryContext(ctx, "SELECT w.n, u.id, u.fan_out_mode, "+rows.Followers.Of(r.dialect, "u")+", u.hidden, coalesce(p.id, 0), coalesce(p.author_id, 0), coalesce(p.visibility, '')"+
 		" FROM unnest("+rows.Array("$1", "bigint")+", "+rows.Array("$2", "bigint")+") WITH ORDINALITY w (author, post, n)"+
 		" CROSS JOIN LATERAL (SELECT * FROM users WHERE id = w.author LIMIT 1) u"+
@@ -330,19 +328,18 @@ func (r *Reader) stored(ctx context.Context, query string, args ...any) (*ent.Us
 	return author, post, nil
 }
 
-// EditedSince returns the ids of posts by the viewer, and by those whom the viewer follows,
-// that were edited after the time; at most so many, in any order. It says nothing of who may
-// see them: that is for Posts.
+// EditedSince returns the ids of posts by the viewer and the viewer's followees that were edited
+// after since, at most limit, in any order. It does not decide who may see them; Posts does.
 //
-// Cost: one query, a look-up a followee in an index of edited posts.
+// Cost: one query with a look-up a followee in an index of edited posts.
 func (r *Reader) EditedSince(ctx context.Context, viewer int64, since time.Time, limit int) ([]int64, error) {
 	list, err := rows.IDs(ctx, r.db, "SELECT p.id FROM posts p WHERE p.edited_at > 0 AND p.edited_at > $2 AND p.author_id IN"+
 		" (SELECT f.followee_id FROM follows f WHERE f.follower_id = $1 UNION ALL SELECT $1) LIMIT $3", viewer, since.UnixMilli(), limit)
 	return list, rows.Wrap("find edited posts", err)
 }
 
-// WhyHidden returns the author of the post and the rule that hides it from the
-// viewer's home timeline; why is empty when no rule does.
+// WhyHidden returns the author of the post and the rule that hides the post from the viewer's home
+// timeline. why is empty if no rule hides it.
 //
 // Cost: three queries by index.
 func (r *Reader) WhyHidden(ctx context.Context, viewer, id int64) (author int64, why string, err error) {

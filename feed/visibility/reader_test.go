@@ -18,7 +18,7 @@ import (
 	"tideline/timeline"
 )
 
-// maySee is the rule, once more.
+// maySee is a second implementation of the rule.
 func maySee(on visibility.Surface, r visibility.Relation, v schema.Visibility) bool {
 	switch {
 	case r.Blocking || r.BlockedBy, on == visibility.Home && (r.Muting || !r.Following), on == visibility.Tagged && r.Muting:
@@ -31,9 +31,9 @@ func maySee(on visibility.Surface, r visibility.Relation, v schema.Visibility) b
 	return v == schema.Public
 }
 
-// Whatever stands between a viewer and an author, however the posts are read, and whether
-// or not the viewer has anything to do with others, the viewer is shown what the rule
-// allows. What is read with the posts is right, or unknown.
+// The viewer is shown exactly what the rule allows, for every relation between viewer and author,
+// for every way to read posts, and whether or not the viewer has relations with others. Fields that
+// are read with the posts are right or unknown.
 func TestReadsObeyTheRule(t *testing.T) {
 	t.Parallel()
 	feedtest.EachIdle(t, func(w *feedtest.World) {
@@ -55,7 +55,7 @@ func TestReadsObeyTheRule(t *testing.T) {
 	})
 }
 
-// relate writes the rows of a relation.
+// relate inserts the rows of a relation.
 func relate(w *feedtest.World, viewer, other account.Viewer, r visibility.Relation) {
 	db, now := w.Stores.DB, time.Now().UTC()
 	follow := func(from, to int64) *ent.FollowCreate {
@@ -141,8 +141,8 @@ func check(w *feedtest.World, viewer, author account.Viewer, r visibility.Relati
 	}
 }
 
-// checkPulled reads the viewer's home timeline in SQL, for readers and for an inbox, from both
-// ends. What was read for an inbox fails where it would be shown.
+// checkPulled reads the viewer's home timeline from SQL, for readers and for an inbox, from both
+// ends. A post that was read for an inbox causes an error on every other surface.
 func checkPulled(w *feedtest.World, viewer, author account.Viewer, newest int64, seen []int64) {
 	require.NoError(w, w.Stores.DB.User.UpdateOneID(author.ID).SetLastPostID(newest).Exec(w.Ctx))
 	for _, ascending := range []bool{false, true} {
@@ -177,14 +177,14 @@ func idsOf(posts []*ent.Post) (ids []int64) {
 	return ids
 }
 
-// A page costs one statement, whatever it reads with its posts.
+// A page costs one statement, whatever fields it reads with its posts.
 func TestPostsByKeyAreOneStatement(t *testing.T) {
 	t.Parallel()
 	feedtest.EachIdle(t, func(w *feedtest.World) {
 		ann, bob := w.User("ann"), w.User("bob")
 		ids := w.History(ann, 3)
 		for with := range visibility.Fields(8) {
-			require.Eventually(w, func() bool { // others have statements now and then
+			require.Eventually(w, func() bool { // background work runs statements, too
 				asked := storagetest.CountQueries(w.Stores)
 				_, _, err := w.Visibility.ByIDs(w.Ctx, bob.ID, ids, with)
 				require.NoError(w, err)

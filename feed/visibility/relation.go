@@ -15,7 +15,7 @@ import (
 	"tideline/feed/internal/rows"
 )
 
-// flag is a bit that queries return for a viewer and a user, or a post.
+// flag is a set of bits that a query returns for a viewer and a user, or for a viewer and a post.
 type flag int64
 
 const (
@@ -27,20 +27,20 @@ const (
 	requested
 	liked
 	likesKnown // whether the viewer likes the post was read
-	known      // the rest was read
+	known      // all other flags were read
 	hidden     // the user, or the post's author, is hidden from everybody
 	mutesWord  // the viewer mutes a word of the post; no query returns it
 	wordless   // neither the text nor the words that the viewer mutes were read
 )
 
-// edge is a table in which a row of a viewer and another user sets a flag.
+// edge is a table in which a row for a viewer and another user sets a flag.
 type edge struct {
 	flag                flag
 	table, mine, theirs string
 }
 
-// edges are the six relations of a viewer and another user. All but the last one
-// decide who may see a post.
+// edges are the six relations between a viewer and another user. All except the last one affect who
+// may see a post.
 var edges = []edge{
 	{following, follow.Table, follow.FieldFollowerID, follow.FieldFolloweeID},
 	{followedBy, follow.Table, follow.FieldFolloweeID, follow.FieldFollowerID},
@@ -50,7 +50,7 @@ var edges = []edge{
 	{requested, followrequest.Table, followrequest.FieldRequesterID, followrequest.FieldTargetID},
 }
 
-// likesOf is the row of a viewer and a post.
+// likesOf is the edge between a viewer and a post.
 var likesOf = edge{liked, like.Table, like.FieldUserID, like.FieldPostID}
 
 // relation turns the flags into a Relation.
@@ -62,17 +62,17 @@ func (f flag) relation() Relation {
 	}
 }
 
-// columnFlags is the additional column of a post that was read for a viewer.
+// columnFlags names the additional column in a query of posts for a viewer.
 const columnFlags = "for_viewer"
 
-// flagsFor is the SQL expression of the flags that a read for a viewer finds with a post,
-// where post is an alias of the table of posts and viewer the parameter. It looks up what
-// mayShow asks about the post, and no more: whether the author follows the viewer decides
-// about posts for friends only, and a viewer who mutes nobody, or has no block with
-// anybody, has none with the author. The database finds that out once a statement.
+// flagsFor returns the SQL expression of the flags of a viewer and a post. post is an alias of the
+// table of posts, and viewer is the parameter. It looks up only what mayShow needs. Whether the
+// author follows the viewer matters only for posts for friends. A viewer who mutes nobody, or has
+// no block with anybody, needs no look-up a post; the database checks that once per statement.
 //
-// Cost: one index look-up a post, one more with likes, and four; one more a post for each
-// of mutes, blocks and being blocked that the viewer has any of, and while anybody is hidden.
+// Cost: four look-ups a statement. One index look-up a post, and one more with likes; one more a
+// post for each of mutes, blocks and being blocked that the viewer has any of, and one while
+// anybody is hidden.
 func flagsFor(viewer, post string, likes bool) string {
 	flags := flagsForAnyone(post)
 	for _, e := range edges {
@@ -94,8 +94,8 @@ func flagsFor(viewer, post string, likes bool) string {
 	return flags
 }
 
-// flagsForMany is flagsFor, without likes, where the viewers are the rows of the statement: of
-// an EXISTS for each, PostgreSQL may make a hash of the whole table.
+// flagsForMany is flagsFor, without likes, for statements whose rows are the viewers. It does not
+// check edges with EXISTS: PostgreSQL may build a hash of the whole table for each.
 func flagsForMany(viewer, post string) string {
 	flags := flagsForAnyone(post)
 	for _, e := range edges {
@@ -106,14 +106,14 @@ func flagsForMany(viewer, post string) string {
 	return flags
 }
 
-// look is the SQL expression of the edge's flag, 0 if the viewer has no row with what the
-// column of the post says. It is a scalar: of an EXISTS, PostgreSQL may make a hash of all
-// the viewer's rows.
+// look returns the SQL expression of the edge's flag, or 0 if no row connects the viewer with the
+// value in the post's column. It is a scalar subquery: for an EXISTS, PostgreSQL may build a hash
+// of all the viewer's rows.
 func (e edge) look(viewer, post, column string) string {
 	return fmt.Sprintf("coalesce((SELECT %d FROM %s r WHERE r.%s = %s AND r.%s = %s.%s), 0)", e.flag, e.table, e.mine, viewer, e.theirs, post, column)
 }
 
-// flagsForAnyone is flagsFor without a viewer: whether the author is hidden.
+// flagsForAnyone is flagsFor for an anonymous viewer: whether the author is hidden.
 func flagsForAnyone(post string) string {
 	return fmt.Sprintf("%d + CASE WHEN EXISTS (SELECT 1 FROM %[2]s) THEN coalesce((SELECT %[3]d FROM %[2]s r WHERE r.%[4]s = %[5]s.%[6]s), 0) ELSE 0 END",
 		known, hiddenuser.Table, hidden, hiddenuser.FieldID, post, fieldAuthor)
@@ -122,7 +122,8 @@ func flagsForAnyone(post string) string {
 // fieldAuthor is the column of a post's author.
 const fieldAuthor = "author_id"
 
-// flagsOf returns the flags that a read for a viewer found with a post.
+// flagsOf returns the flags that were read with a post. It fails if the post was not read for a
+// viewer.
 func flagsOf(p *ent.Post) (flag, error) {
 	flags := flag(p.ForViewer)
 	if flags&known == 0 {
@@ -131,8 +132,8 @@ func flagsOf(p *ent.Post) (flag, error) {
 	return flags, nil
 }
 
-// Liked reports whether the viewer for whom the post was read likes it; known is
-// false for a post that was not read for a viewer, or without likes.
+// Liked reports whether the viewer likes the post, which must have been read for the viewer. known
+// is false if the post was not read for a viewer, or was read without likes.
 func Liked(p *ent.Post) (likes, known bool) {
 	flags := flag(p.ForViewer)
 	return flags&liked != 0, flags&likesKnown != 0
@@ -174,7 +175,7 @@ func (r *Reader) Relations(ctx context.Context, viewer int64, others []int64) (m
 	return found, rows.Wrap("read relations", list.Err())
 }
 
-// relationsIn is the query of the flags of edges and of hidden users. Its parameters are the
+// relationsIn returns the query of the flags of edges and of hidden users. Its parameters are the
 // viewer and the others.
 func relationsIn(of string) string {
 	others := rows.In(of, "$2", "bigint")

@@ -1,10 +1,9 @@
 // Package visibility decides who may see a post.
 //
-// The rule is mayShow, the one function that compares visibility. This package is
-// also the only one that reads posts for a reader. A post leaves it only after
-// mayShow has let it pass. The relation of reader and author is read together with
-// the post, after the request began. So a wrong entry in a feed or a queue can hide
-// a post, but never show one.
+// The rule is mayShow, the only function that compares visibilities. This package is also the only
+// one that reads posts for a viewer, and a post leaves it only after mayShow allowed it. The
+// viewer's relation to the author is read together with the post, after the request began. So a
+// wrong entry in a timeline or a queue can hide a post, but never show one.
 package visibility
 
 import (
@@ -14,7 +13,7 @@ import (
 	"tideline/ent/schema"
 )
 
-// Relation says how a viewer and another user stand to each other.
+// Relation describes how a viewer and another user are related.
 type Relation struct {
 	Following  bool // the viewer follows the other
 	FollowedBy bool // the other follows the viewer
@@ -22,29 +21,29 @@ type Relation struct {
 	BlockedBy  bool // the other blocks the viewer
 	Muting     bool // the viewer mutes the other
 	Requested  bool // the viewer asked to follow and waits for the answer
-	Hidden     bool // nobody sees the other, see ent/schema.HiddenUser
-	// MutesWord: the viewer mutes a word of the post in question. Only a relation that
-	// was read with a post has it.
+	Hidden     bool // nobody sees the other; see ent/schema.HiddenUser
+	// MutesWord: the viewer mutes a word in the post. It is set only in a relation that was read
+	// with a post.
 	MutesWord bool
 }
 
-// Mutual reports whether both follow each other: friends.
+// Mutual reports whether the two follow each other, which makes them friends.
 func (r Relation) Mutual() bool { return r.Following && r.FollowedBy }
 
-// Surface says where a post is about to be shown. A viewer may see a post in its
-// author's profile and not in the home timeline.
+// Surface is the place where a post is about to be shown. A viewer may be allowed to see a post in
+// its author's profile but not in the home timeline.
 type Surface uint8
 
 // The surfaces.
 const (
-	// Direct: by id, in a profile, as the target of a like.
+	// Direct: by id, in a profile, or as the target of a like.
 	Direct Surface = iota
 	// Home: in the home timeline or its live events.
 	Home
-	// Tagged: in the list of a tag, which has posts of people whom the viewer does not know.
+	// Tagged: in the list of a tag, which also has posts by people that the viewer does not follow.
 	Tagged
-	// Inbox: nobody is shown it here. It is kept where home timelines are read: as Home,
-	// whatever words the viewer mutes.
+	// Inbox: nobody is shown the post here. It is stored where home timelines are read. The rule is
+	// the same as for Home, but ignores muted words.
 	Inbox
 )
 
@@ -75,7 +74,7 @@ func mayShow(on Surface, viewer int64, r Relation, p *ent.Post) bool {
 	}
 }
 
-// whyNot names the rule by which mayShow hides a post from a home timeline.
+// whyNot names the rule of mayShow that hides a post from a home timeline.
 func whyNot(r Relation, p *ent.Post) string {
 	switch {
 	case r.Hidden:
@@ -99,16 +98,16 @@ func whyNot(r Relation, p *ent.Post) string {
 	}
 }
 
-// seen are the visibilities of posts that somebody sees.
+// seen lists the visibilities of posts that somebody, if only the author, may see.
 var seen = []schema.Visibility{
 	schema.Public, schema.Followers, schema.Mutuals, schema.Private,
 	schema.HiddenPublic, schema.HiddenFollowers, schema.HiddenMutuals, schema.HiddenPrivate,
 }
 
-// visibleTo returns the visibilities of the author's posts that mayShow can let
-// pass, so that SQL need not skip hidden posts one by one. It filters before, and
-// never decides: its relation is older than the posts that are read with it. Each
-// post still passes mayShow, with the relation that was read with the post.
+// visibleTo returns the visibilities of the author's posts that mayShow can allow, so that SQL need
+// not skip hidden posts one by one. It is a filter and never a verdict: its relation is older than
+// the posts that are read with it. Each post still passes mayShow, with the relation that was read
+// with the post.
 func visibleTo(on Surface, viewer int64, r Relation, author int64) []schema.Visibility {
 	var visible []schema.Visibility
 	for _, v := range seen {
@@ -119,8 +118,8 @@ func visibleTo(on Surface, viewer int64, r Relation, author int64) []schema.Visi
 	return visible
 }
 
-// PostCount is how many of the author's posts a viewer with the relation r to the
-// author may see; a nil r is that of an anonymous viewer. It costs no query.
+// PostCount returns how many of the author's posts a viewer with the relation r to the author may
+// see. A nil r means an anonymous viewer. It costs no query.
 func PostCount(viewer int64, r *Relation, author *ent.User) int {
 	if r == nil {
 		r = &Relation{}
@@ -136,9 +135,9 @@ func PostCount(viewer int64, r *Relation, author *ent.User) int {
 	return n
 }
 
-// AddToPostCount adds n to the author's counters of posts with the visibility.
-// PRIVATE posts, and those that a moderator hid, have no counter of their own: their
-// number is the total without all others.
+// AddToPostCount adds n to the author's counters of posts with the visibility. Private posts, and
+// posts that a moderator hid, have no counter of their own: their number is the total minus the
+// other counters.
 func AddToPostCount(author *ent.UserUpdateOne, v schema.Visibility, n int) *ent.UserUpdateOne {
 	switch v {
 	case schema.Public:
@@ -151,8 +150,8 @@ func AddToPostCount(author *ent.UserUpdateOne, v schema.Visibility, n int) *ent.
 	return author.AddPostCount(n)
 }
 
-// CountNewPost is the part of an update of the author's row that counts a new post. Its
-// visibility is an expression of SQL.
+// CountNewPost returns the assignments, in an update of the author's row, that count a new post.
+// visibility is an SQL expression.
 func CountNewPost(visibility string) string {
 	count := func(column string, v schema.Visibility) string {
 		return fmt.Sprintf(", %[1]s = %[1]s + CASE %[2]s WHEN '%[3]s' THEN 1 ELSE 0 END", column, visibility, v)
@@ -161,7 +160,7 @@ func CountNewPost(visibility string) string {
 		count("followers_post_count", schema.Followers) + count("mutuals_post_count", schema.Mutuals)
 }
 
-// Counts is how many posts an author gains, by counter, and the newest of them.
+// Counts holds how many posts an author gains, by counter, and the id of the newest one.
 type Counts struct {
 	Author    int64 `json:"author"`
 	All       int   `json:"total"`
@@ -171,16 +170,16 @@ type Counts struct {
 	Last      int64 `json:"last"`
 }
 
-// CountColumns are the columns of a table r of Counts, with their types, and AddCounts is
-// the part of an update of users that adds the row of r to the author's.
+// CountColumns lists the columns, with their types, of a table r of Counts.
 var CountColumns = []string{"author bigint", "total int", "public int", "followers int", "mutuals int", "last bigint"}
 
-// AddCounts see CountColumns.
+// AddCounts is the assignments, in an update of users, that add the author's row of a table r to
+// the author's counters. CountColumns lists the columns of r.
 const AddCounts = "post_count = post_count + r.total, public_post_count = public_post_count + r.public, " +
 	"followers_post_count = followers_post_count + r.followers, mutuals_post_count = mutuals_post_count + r.mutuals, " +
 	"last_post_id = CASE WHEN r.last > last_post_id THEN r.last ELSE last_post_id END"
 
-// CountNewPosts counts new posts of many authors.
+// CountNewPosts returns the Counts of each author of the new posts.
 func CountNewPosts(posts []*ent.Post) []*Counts {
 	byAuthor := map[int64]*Counts{}
 	var list []*Counts
@@ -205,8 +204,8 @@ func CountNewPosts(posts []*ent.Post) []*Counts {
 	return list
 }
 
-// Widens reports whether a change from this visibility, empty for a new post, may
-// give the post to followers who did not have it before.
+// Widens reports whether a change from this visibility may give the post to followers who did not
+// have it. from is empty for a new post.
 func Widens(from schema.Visibility) bool { return from != schema.Public && from != schema.Followers }
 
 // Narrows reports whether a change to this visibility hides a post from followers.

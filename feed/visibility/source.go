@@ -13,11 +13,11 @@ import (
 	"tideline/timeline"
 )
 
-// By is the source of one author's posts. It skips all posts that the viewer may
-// not see on the surface.
+// By returns the source of one author's posts. It skips all posts that the viewer may not see on
+// the surface.
 //
-// Cost: the relation of the two, and of each visibility that it may see at most
-// as many posts of an index range as the limit says.
+// Cost: the relation of the two users, and for each visibility that the viewer may see, an index
+// range of at most limit posts.
 func (r *Reader) By(on Surface, author int64) Source {
 	return func(ctx context.Context, viewer int64, in timeline.Range) (Batch, error) {
 		to, err := r.relation(ctx, viewer, author)
@@ -30,24 +30,24 @@ func (r *Reader) By(on Surface, author int64) Source {
 	}
 }
 
-// MostLooked is how many posts a page of a list looks at that may be full of posts that the
-// viewer may not see. A page of more posts looks at as many as it has.
+// MostLooked is how many posts a page looks at in a list that may be full of posts that the viewer
+// may not see. A page with a larger limit looks at as many posts as its limit.
 const MostLooked = 500
 
 // lookedAgain is the smallest batch after the first one. A page of one post that began with a batch
 // of two and doubled it took 18 queries to look at MostLooked posts.
 const lookedAgain = MostLooked / 4
 
-// bounded returns a source that ends after MostLooked rows: stopped is the Last of its last
-// batch then, and 0 before. The last batch is final.
+// bounded returns a source that ends after MostLooked rows. If it ends there, stopped is the Last
+// of its last batch; otherwise stopped is 0. from gets final set for that last batch.
 func bounded(from func(ctx context.Context, viewer int64, in timeline.Range, final bool) (Batch, error)) (bounded Source, stopped *int64) {
-	left := -1 // nothing was read yet
+	left := -1 // nothing has been read yet
 	stopped = new(int64)
 	return func(ctx context.Context, viewer int64, in timeline.Range) (Batch, error) {
 		if left < 0 {
 			left = max(MostLooked, in.Limit)
 		} else if in.Limit = max(in.Limit, lookedAgain); left < 2*in.Limit {
-			in.Limit = left // the last batch is a large one, in which cut finds a gap
+			in.Limit = left // make the last batch large, so that cut finds a gap in it
 		}
 		in.Limit = min(in.Limit, left)
 		left -= in.Limit
@@ -59,12 +59,12 @@ func bounded(from func(ctx context.Context, viewer int64, in timeline.Range, fin
 	}, stopped
 }
 
-// LikedBy is the source of the posts that the user likes, ordered by like. Its ranges are of
-// the ids of likes, and likes has the one of each post that it found. Many of the posts may
-// have become invisible, so the source ends after the first MostLooked likes: stopped is the
-// id of the last of them then, and 0 before.
+// LikedBy returns the source of the posts that the user likes, in the order of the likes. Its
+// ranges are ranges of like ids, and likes maps each post that it found to its like. Many of the
+// posts may have become invisible, so the source ends after the first MostLooked likes. stopped is
+// then the id of the last of these likes, and otherwise 0.
 //
-// Cost: two queries, an index range and by primary key.
+// Cost: two queries, one by index range and one by primary key.
 func (r *Reader) LikedBy(user int64) (from Source, likes map[int64]int64, stopped *int64) {
 	likes = map[int64]int64{}
 	from, stopped = bounded(func(ctx context.Context, viewer int64, in timeline.Range, _ bool) (Batch, error) {
@@ -87,13 +87,13 @@ func (r *Reader) LikedBy(user int64) (from Source, likes map[int64]int64, stoppe
 	return from, likes, stopped
 }
 
-// Tagged is the source of the posts that have the tag, in the form in which package tag
-// compares it. A tag may be full of posts that the viewer may not see, so the source ends
-// after the first MostLooked posts. Then stopped is an id behind which the list goes on, and
-// otherwise 0. A client can read it in a cursor, so it is no post's id: it lies between the
-// last post that the source looked at and the next one.
+// Tagged returns the source of the posts with the tag, in the form in which package tag compares
+// it. A tag may be full of posts that the viewer may not see, so the source ends after the first
+// MostLooked posts. stopped is then an id behind which the list goes on, and otherwise 0. A client
+// can read it in a cursor, so it is not the id of a post: it lies between the last post that the
+// source looked at and the next one.
 //
-// Cost: two queries, an index range and by primary key.
+// Cost: two queries, one by index range and one by primary key.
 func (r *Reader) Tagged(tag string) (from Source, stopped *int64) {
 	return bounded(func(ctx context.Context, viewer int64, in timeline.Range, final bool) (Batch, error) {
 		order := ent.Desc(posttag.FieldPostID)
@@ -116,9 +116,9 @@ func (r *Reader) Tagged(tag string) (from Source, stopped *int64) {
 	})
 }
 
-// cut returns the ids, which are ordered, up to their last gap, and an id in the middle of
-// that gap. The ids behind the gap are for the next page. Ids without any gap, of which a
-// thousand are not made in a row, stay as they are.
+// cut returns the ordered ids up to their last gap, and an id in the middle of that gap. The ids
+// behind the gap belong to the next page. Ids without a gap stay as they are; a thousand posts do
+// not get consecutive ids.
 func cut(ids []int64) (near []int64, between int64) {
 	for n := len(ids) - 1; n > 0; n-- {
 		a, b := ids[n-1], ids[n]

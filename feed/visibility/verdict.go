@@ -13,23 +13,23 @@ import (
 	"tideline/feed/internal/rows"
 )
 
-// Verdict is a post, and which of some users may be shown it on a surface.
+// Verdict holds a post, and which of some users may be shown it on a surface.
 type Verdict struct {
-	Post *ent.Post // nil: there is none
-	// Version is the Reader's when the read began.
+	Post *ent.Post // nil if there is none
+	// Version is the Reader's version when the read began.
 	Version int64
 
 	sees map[int64]bool
 }
 
-// Sees reports whether the user, who must be one of those for whom it was given, may be
-// shown the post.
+// Sees reports whether the user may be shown the post. The user must be among the users that were
+// passed to Judge or JudgeDirect.
 func (v *Verdict) Sees(user int64) bool { return v.sees[user] }
 
-// Judge reads a post with all its fields, likes only for one user, and decides which of the
-// users may be shown it in the home timeline.
+// Judge reads a post with all its fields, and decides which of the users may be shown it in the
+// home timeline. It reads Likes only for a single user.
 //
-// Cost: one query, and for more users than one two more per 20,000: see Among.
+// Cost: one query. For several users two more per 20,000 users; see Among.
 func (r *Reader) Judge(ctx context.Context, id int64, users []int64) (Verdict, error) {
 	v := Verdict{Version: r.Version()}
 	viewer, with := int64(0), All&^Likes
@@ -63,10 +63,10 @@ func (r *Reader) Judge(ctx context.Context, id int64, users []int64) (Verdict, e
 	return v, nil
 }
 
-// JudgeDirect reads a post, without its author, and decides which of the users may be shown
-// it by its id.
+// JudgeDirect reads a post without its author, and decides which of the users may be shown it by
+// its id.
 //
-// Cost: a query by primary key, and one per 20,000 users, of six look-ups a user at most.
+// Cost: one query by primary key, and one per 20,000 users with at most six look-ups a user.
 func (r *Reader) JudgeDirect(ctx context.Context, id int64, users []int64) (Verdict, error) {
 	v := Verdict{Version: r.Version()}
 	list, err := r.byKey(ctx, 0, []int64{id}, 0)
@@ -82,7 +82,7 @@ func (r *Reader) JudgeDirect(ctx context.Context, id int64, users []int64) (Verd
 	return v, nil
 }
 
-// directFor adds to a verdict which of the users may be shown the post by its id.
+// directFor adds to the verdict which of the users may be shown the post by its id.
 func (r *Reader) directFor(ctx context.Context, v Verdict, users []int64) error {
 	found, err := r.db.QueryContext(ctx, "SELECT u.value, "+flagsForMany("u.value", "p")+" FROM posts p CROSS JOIN "+rows.Each(r.dialect, "$2")+" WHERE p.id = $1",
 		v.Post.ID, rows.List(r.dialect, users))
@@ -101,8 +101,8 @@ func (r *Reader) directFor(ctx context.Context, v Verdict, users []int64) error 
 	return rows.Wrap("read relations", found.Err())
 }
 
-// LikeCounts returns how many likes the posts of the ids have that are there. It says nothing
-// of who may see them: that is for Posts and JudgeDirect.
+// LikeCounts returns the number of likes of each of the posts that exist. It does not decide who
+// may see them; Posts and JudgeDirect do.
 //
 // Cost: one query by primary key.
 func (r *Reader) LikeCounts(ctx context.Context, ids []int64) (map[int64]int, error) {
@@ -125,15 +125,16 @@ func (r *Reader) LikeCounts(ctx context.Context, ids []int64) (map[int64]int, er
 }
 
 const (
-	// unreadPosts and unreadPairs bound the memory of one read for many users:
-	// posts, and pairs of a viewer and an author.
+	// unreadPosts and unreadPairs bound the memory of one read for many users: the number of posts,
+	// and the number of pairs of a viewer and an author.
 	unreadPosts = 20_000
 	unreadPairs = 500_000
 )
 
-// ShownOfMany returns, for each user, the posts of ids in the home timeline that the user may be
-// shown, in the order of the ids; nil where there is none. It leaves out users whose posts are
-// too many for one call.
+// ShownOfMany returns, for each user, the posts of the user's timeline that the user may be shown
+// in the home timeline, in the order of the ids, and nil for the other ids. It leaves out users
+// whose posts are too many for one call. It returns nil if there are too many pairs of a user and
+// an author.
 //
 // Cost: at most eight queries for up to 20,000 posts.
 func (r *Reader) ShownOfMany(ctx context.Context, timelines map[int64][]int64) (map[int64][]*ent.Post, error) {
@@ -190,9 +191,9 @@ func (r *Reader) ShownOfMany(ctx context.Context, timelines map[int64][]int64) (
 // pair is a viewer and another user.
 type pair struct{ viewer, other int64 }
 
-// relationsOfMany returns how users stand to the authors of posts, as far as
-// mayShow needs it for their followees: a follower does not block and is not
-// blocked. It is nil when there are too many pairs.
+// relationsOfMany returns the users' relations to the authors of the posts, as far as mayShow needs
+// them for followees: between a follower and a followee there is no block. It returns nil if there
+// are too many pairs.
 func (r *Reader) relationsOfMany(ctx context.Context, users []int64, posts map[int64]*ent.Post) (map[pair]Relation, error) {
 	authors, friends := map[int64]bool{}, map[int64]bool{}
 	for _, p := range posts {

@@ -14,34 +14,31 @@ import (
 	"tideline/feed/tag"
 )
 
-// A viewer may mute words: a post of somebody else that has one is not in the viewer's
-// home timeline. The words are read with the post, in the same statement, so a verdict
-// knows all words that were muted before it. A fan-out pays nothing for them: it pushes
-// the post, and the reads leave it out.
+// A viewer may mute words. A post by somebody else that has one is not shown in the viewer's home
+// timeline or in the list of a tag. The words are read in the same statement as the post, so a
+// verdict knows all words that were muted before it. A fan-out ignores them: it pushes the post,
+// and reads leave it out.
 //
-// Texts are compared folded (text.FoldPhrase). A word matches where it stands by itself:
-// "cat" is in "Cat!" and not in "category". Where a script does not set words apart, as
-// Chinese and Japanese do not, it matches anywhere. Mastodon's filters do the same. A tag
-// ("#cat") matches the tag and nothing else, and "@cat" no part of an address.
+// Texts are compared folded (text.FoldPhrase). A word matches where it stands by itself: "cat" is
+// in "Cat!" but not in "category". In a script that does not separate words by spaces, such as
+// Chinese or Japanese, it matches anywhere. Mastodon's filters do the same. A tag ("#cat") matches
+// only the tag, and "@cat" matches no part of an address.
 
-// columnWords is the additional column with the words that the viewer mutes, of a post
-// that was read for a viewer.
+// columnWords names the additional column with the viewer's muted words, in a query of posts for a
+// viewer.
 const columnWords = "muted_words"
 
-// betweenWords stands between two words in the column; no word has it.
+// betweenWords separates the words in the column. No word contains it.
 const betweenWords = "\n"
 
-// wordsOf is the SQL expression of the words that a viewer mutes. The database computes
-// it once a statement.
+// wordsOf returns the SQL expression of the words that a viewer mutes. The database computes it
+// once per statement.
 func wordsOf(viewer string) string {
 	return "(SELECT coalesce(string_agg(w.word, '" + betweenWords + "'), '') FROM " + mutedword.Table + " w WHERE w.user_id = " + viewer + ")"
 }
 
-// FormOfWords is the form of NormalWord, see ent.MutedWord.
-const FormOfWords = 1
-
-// NormalWord returns a word or phrase in the form in which it is compared, and its head:
-// the first part of it. The head is empty if the text has nothing to be found by.
+// NormalWord returns a word or phrase in the form in which it is compared, and its head: the first
+// of its parts. The head is empty if the word has no parts.
 func NormalWord(word string) (normalised, head string) {
 	normalised = text.FoldPhrase(word)
 	for part := range parts(normalised) {
@@ -50,8 +47,8 @@ func NormalWord(word string) (normalised, head string) {
 	return normalised, ""
 }
 
-// parts yields what a folded text is made of: each run of letters that are set apart, and each
-// other character that is no space. A word that is in the text begins with one of them.
+// parts yields the parts of a folded text: each run of characters for which text.Apart is true, and
+// each other character except spaces. A word that is in the text begins with one of them.
 func parts(folded string) func(yield func(string) bool) {
 	return func(yield func(string) bool) {
 		for folded != "" {
@@ -72,12 +69,12 @@ func parts(folded string) func(yield func(string) bool) {
 	}
 }
 
-// postText is the text of a post, in which words are looked for.
+// postText is the text of a post, as it was written and folded.
 type postText struct{ written, folded string }
 
 func textOf(written string) postText { return postText{written, text.FoldPhrase(written)} }
 
-// has reports whether the text has a word, in the form of NormalWord.
+// has reports whether the text has a word, which must be in the form of NormalWord.
 func (s postText) has(word string) bool {
 	if strings.HasPrefix(word, "#") {
 		if name, err := tag.Parse(word); err == nil {
@@ -95,7 +92,7 @@ func (s postText) has(word string) bool {
 		before, _ := utf8.DecodeLastRuneInString(s.folded[:at])
 		after, _ := utf8.DecodeRuneInString(s.folded[at+len(word):])
 		begins, ends := !text.Apart(first) || !text.Apart(before), !text.Apart(last) || !text.Apart(after)
-		if first == '@' { // of an address
+		if first == '@' { // not as part of an address
 			begins = !text.Apart(before) && !strings.ContainsRune("@/._", before)
 		}
 		if begins && ends {
@@ -106,7 +103,7 @@ func (s postText) has(word string) bool {
 	}
 }
 
-// hasAny reports whether a text has one of the words of columnWords.
+// hasAny reports whether a post's text has one of the words of columnWords.
 func hasAny(post, words string) bool {
 	if words == "" {
 		return false
@@ -120,9 +117,9 @@ func hasAny(post, words string) bool {
 	return false
 }
 
-// muters returns those of the users who mute a word of the text.
+// muters returns the users who mute a word of the text.
 //
-// Cost: one query, of an index range for each part of the text.
+// Cost: one query with an index range for each part of the text.
 func (r *Reader) muters(ctx context.Context, post string, users []int64) (map[int64]bool, error) {
 	p := textOf(post)
 	heads := slices.Collect(parts(p.folded))
@@ -151,10 +148,9 @@ func (r *Reader) muters(ctx context.Context, post string, users []int64) (map[in
 	return muting, rows.Wrap("read muted words", found.Err())
 }
 
-// MutedWords returns the words of those of the users who mute any, with line breaks between
-// them.
+// MutedWords returns the words of each of the users who mute any, separated by line breaks.
 //
-// Cost: one query, of an index range a user.
+// Cost: one query with an index range a user.
 func (r *Reader) MutedWords(ctx context.Context, users []int64) (map[int64]string, error) {
 	list, err := r.db.MutedWord.Query().Where(rows.Among(mutedword.FieldUserID, users)).Select(mutedword.FieldUserID, mutedword.FieldWord).All(ctx)
 	if err != nil {

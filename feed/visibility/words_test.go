@@ -69,7 +69,7 @@ func TestMutedWordsMatch(t *testing.T) {
 	}
 }
 
-// Whatever has a word has the word's head among its parts: by these the database finds it.
+// If a text has a word, the word's head is among the text's parts, by which the database finds it.
 func FuzzMutedWords(f *testing.F) {
 	f.Add("Cat", "my cat!")
 	f.Add("猫 ca", "大猫 ca 9")

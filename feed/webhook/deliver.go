@@ -24,30 +24,30 @@ import (
 )
 
 const (
-	// perEndpoint is how many deliveries a process has under way to one endpoint.
+	// perEndpoint is how many deliveries to one endpoint a process has under way at a time.
 	perEndpoint = 8
-	// lease is how long a claim lasts. It is longer than an attempt and the storing of its end.
+	// lease is how long a claim lasts. It is longer than an attempt and the storing of its result.
 	lease = time.Minute
-	// storeTimeout bounds the storing of an attempt's end.
+	// storeTimeout bounds the storing of an attempt's result.
 	storeTimeout = 10 * time.Second
-	// pollEvery is how often the deliverer looks for what is due.
+	// pollEvery is how often the deliverer looks for due deliveries.
 	pollEvery = time.Second
-	// maxRetryAfter bounds what an answer may ask for.
+	// maxRetryAfter bounds the delay that an answer may ask for.
 	maxRetryAfter = 24 * time.Hour
 )
 
-// schedule are the times before the attempts, each since the end of the one before: those of
-// the specification. A tenth at the most is added by chance.
+// schedule holds the pauses before the attempts, as in the Standard Webhooks specification. Each
+// pause begins at the end of the previous attempt. At most a tenth is added at random.
 var schedule = []time.Duration{
 	0, 5 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 5 * time.Hour,
 	10 * time.Hour, 14 * time.Hour, 20 * time.Hour, 24 * time.Hour,
 }
 
-// giveUpAfter is the age from which an event is given up with the next attempt that fails:
-// what waited behind another of its subject has no schedule of its own left.
+// giveUpAfter is the age from which an event is given up at its next failed attempt. An event that
+// waited so long behind another event of its subject has no schedule of its own left.
 const giveUpAfter = 76 * time.Hour
 
-// Outcome is how an attempt ended.
+// Outcome is the result of an attempt.
 type Outcome string
 
 // The outcomes.
@@ -63,16 +63,16 @@ type Config struct {
 	DB      *ent.Client
 	Dialect string // of DB: dialect.SQLite or dialect.Postgres
 	Reach   Reach
-	// Observe is called after each attempt with how long it took. Optional.
+	// Observe is called after each attempt with its duration. Optional.
 	Observe func(Outcome, time.Duration)
 	// Logger defaults to discarding.
 	Logger *slog.Logger
-	// Now is the clock by which deliveries are due. Defaults to time.Now.
+	// Now is the clock that decides when deliveries are due. Defaults to time.Now.
 	Now func() time.Time
 }
 
-// Deliverer delivers events, and manages endpoints for operators. It is safe for concurrent
-// use; any number of processes may have one.
+// Deliverer delivers events, and manages endpoints for operators. It is safe for concurrent use.
+// Any number of processes may have one.
 type Deliverer struct {
 	cfg    Config
 	client *http.Client
@@ -80,7 +80,7 @@ type Deliverer struct {
 	mu      sync.Mutex
 	active  map[int64]int  // deliveries under way, by endpoint
 	failing map[int64]bool // endpoints whose last attempt here failed
-	wake    chan struct{}  // has room for one: an attempt has ended
+	wake    chan struct{}  // has room for one signal: an attempt has ended
 	all     sync.WaitGroup
 }
 
@@ -103,11 +103,11 @@ func NewDeliverer(cfg Config) (*Deliverer, error) {
 	}, nil
 }
 
-// Run delivers until ctx ends, and hands back what is under way then. Beside that it deletes
-// what is old, once a minute.
+// Run delivers until ctx ends, and then hands back the deliveries that are under way. Once a minute
+// it also deletes old deliveries.
 //
-// Cost: while nothing happens, a query a second, and one more for each endpoint. A delivery
-// costs a part of a claim of eight, and an update.
+// Cost: when idle, a query a second, and one more for each endpoint. A delivery costs its share of
+// a claim of at most eight, and an update.
 func (d *Deliverer) Run(ctx context.Context) error {
 	defer d.all.Wait()
 	d.all.Go(func() { d.purges(ctx) }) // a slow purge holds up no delivery
@@ -126,7 +126,8 @@ func (d *Deliverer) Run(ctx context.Context) error {
 	}
 }
 
-// round begins what is due and finds room. It waits for no attempt.
+// round claims due deliveries, as far as there is room, and starts their attempts. It waits for no
+// attempt.
 func (d *Deliverer) round(ctx context.Context) error {
 	endpoints, err := d.cfg.DB.WebhookEndpoint.Query().Where(webhookendpoint.DisabledAt(0)).All(ctx)
 	if err != nil {
@@ -164,8 +165,9 @@ func (d *Deliverer) round(ctx context.Context) error {
 	return nil
 }
 
-// claim takes what is due for an endpoint: the first that is pending of each subject, and so
-// one of a subject at a time. Nobody else takes it before the lease ends.
+// claim takes due deliveries of an endpoint. It takes only the first pending delivery of each
+// subject, so that a subject has one delivery under way at a time. No other process takes them
+// before the lease ends.
 func (d *Deliverer) claim(ctx context.Context, endpoint int64, room int) ([]*ent.WebhookDelivery, error) {
 	lock := ""
 	if d.cfg.Dialect == dialect.Postgres {
@@ -188,14 +190,14 @@ func (d *Deliverer) claim(ctx context.Context, endpoint int64, room int) ([]*ent
 	return found, rows.Wrap("read claimed webhooks", err)
 }
 
-// answer is what came of an attempt.
+// answer is the result of one request.
 type answer struct {
-	status     int // 0: there was none
+	status     int // 0 without an answer
 	retryAfter time.Duration
-	err        error // nil: it is delivered
+	err        error // nil if it was delivered
 }
 
-// attempt sends a delivery once, and stores how it goes on.
+// attempt sends a delivery once, and stores the result.
 func (d *Deliverer) attempt(ctx context.Context, e *ent.WebhookEndpoint, row *ent.WebhookDelivery) {
 	if d.cfg.Now().UnixMilli() >= row.DueAt { // the process was stopped, and the claim has lapsed
 		return
@@ -223,7 +225,7 @@ func (d *Deliverer) attempt(ctx context.Context, e *ent.WebhookEndpoint, row *en
 	}
 }
 
-// note logs when an endpoint begins to fail, and when it is well again.
+// note logs when an endpoint begins to fail, and when it works again.
 func (d *Deliverer) note(ctx context.Context, endpoint int64, err error) {
 	d.mu.Lock()
 	failed := d.failing[endpoint]
@@ -239,7 +241,7 @@ func (d *Deliverer) note(ctx context.Context, endpoint int64, err error) {
 	}
 }
 
-// post sends a body to an endpoint. Of the answer only the status and Retry-After are kept.
+// post sends a body to an endpoint. It keeps only the status and Retry-After of the answer.
 func (d *Deliverer) post(ctx context.Context, e *ent.WebhookEndpoint, message string, body []byte) answer {
 	if err := d.cfg.Reach.checkURL(e.URL); err != nil {
 		return answer{err: err}
@@ -267,7 +269,7 @@ func (d *Deliverer) post(ctx context.Context, e *ent.WebhookEndpoint, message st
 		return answer{err: err}
 	}
 	defer response.Body.Close()
-	_, _ = io.CopyN(io.Discard, response.Body, maxAnswer) // the status has come; the rest is for the connection
+	_, _ = io.CopyN(io.Discard, response.Body, maxAnswer) // reads the body, so that the connection can be reused
 	a := answer{status: response.StatusCode}
 	if a.status < 200 || a.status > 299 {
 		a.err = fmt.Errorf("status %d", a.status)
@@ -276,8 +278,8 @@ func (d *Deliverer) post(ctx context.Context, e *ent.WebhookEndpoint, message st
 	return a
 }
 
-// retryAfter reads the header Retry-After, which has seconds or a date. It is 0 for other
-// texts and for dates that are over, and at most maxRetryAfter.
+// retryAfter reads the header Retry-After, which has seconds or a date. It returns 0 for other
+// texts and for past dates, and at most maxRetryAfter.
 func retryAfter(text string, now time.Time) time.Duration {
 	if seconds, err := strconv.Atoi(text); err == nil {
 		return max(0, time.Duration(min(seconds, int(maxRetryAfter/time.Second)))*time.Second)
@@ -288,7 +290,7 @@ func retryAfter(text string, now time.Time) time.Duration {
 	return 0
 }
 
-// store stores the end of an attempt, unless its claim was lost.
+// store stores the result of an attempt, unless the claim was lost.
 func (d *Deliverer) store(ctx context.Context, row *ent.WebhookDelivery, a answer, stopped bool) (Outcome, error) {
 	now := d.cfg.Now()
 	end := d.cfg.DB.WebhookDelivery.Update().Where(webhookdelivery.ID(row.ID), webhookdelivery.Claim(row.Claim), webhookdelivery.State(pending))
@@ -315,25 +317,28 @@ func (d *Deliverer) store(ctx context.Context, row *ent.WebhookDelivery, a answe
 	if err := end.SetDueAt(due).Exec(ctx); err != nil {
 		return Failed, err
 	}
-	// What waits behind it need not be looked at before.
+	// Later deliveries of the subject need not be looked at before then.
 	_, err := d.cfg.DB.WebhookDelivery.Update().Where(webhookdelivery.EndpointID(row.EndpointID), webhookdelivery.Subject(row.Subject),
 		webhookdelivery.State(pending), webhookdelivery.IDGT(row.ID), webhookdelivery.DueAtLT(due)).SetDueAt(due).Save(ctx)
 	return Failed, rows.Wrap("put off webhooks", err)
 }
 
-// disable has an endpoint told nothing more, and gives up what was on its way to it.
+// disable disables an endpoint and gives up its pending deliveries.
 func (d *Deliverer) disable(ctx context.Context, endpoint int64) error {
 	now := d.cfg.Now().UnixMilli()
 	_, err := d.cfg.DB.WebhookEndpoint.Update().Where(webhookendpoint.ID(endpoint), webhookendpoint.DisabledAt(0)).
 		SetDisabledAt(now).SetDisabledWhy("410 Gone").Save(ctx)
-	for n := int64(purgeBatch); err == nil && n >= purgeBatch; { // what ctx leaves is given up by purge
+	for n := int64(purgeBatch); err == nil && n >= purgeBatch; { // if ctx ends, purge gives up the rest
 		n, err = d.giveUp(ctx, endpoint, math.MaxInt64, "the endpoint answered 410 Gone")
 	}
+	if err != nil {
+		return rows.Wrap("disable endpoint", err)
+	}
 	d.cfg.Logger.WarnContext(ctx, "webhook endpoint disabled: it answered 410 Gone; `tideline webhooks enable` has it told again", "endpoint", endpoint)
-	return rows.Wrap("disable endpoint", err)
+	return nil
 }
 
-// firstBytes is the beginning of a text, without what PostgreSQL does not keep.
+// firstBytes returns the beginning of a text, without bytes that PostgreSQL cannot store.
 func firstBytes(text string, most int) string {
 	return strings.ToValidUTF8(strings.ReplaceAll(text[:min(len(text), most)], "\x00", ""), "")
 }

@@ -28,10 +28,10 @@ import (
 	"tideline/storage/storagetest"
 )
 
-// local is a reach that includes the servers of tests.
+// local is a Reach that includes the servers of tests.
 var local = webhook.Reach{Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, HTTP: true}
 
-// clock is the time of a deliverer.
+// clock is the time of a Deliverer, which tests move.
 type clock struct {
 	mu  sync.Mutex
 	now time.Time
@@ -44,7 +44,7 @@ func (c *clock) add(d time.Duration) {
 	c.now = c.now.Add(d)
 }
 
-// receiver is another server. It answers with 200, or with what answer says.
+// receiver is a server that receives webhooks. It answers with 200, unless answer is set.
 type receiver struct {
 	*httptest.Server
 	mu     sync.Mutex
@@ -75,7 +75,7 @@ func (r *receiver) will(answer func(w http.ResponseWriter, r *http.Request, body
 	r.answer = answer
 }
 
-// received returns the types of what has come since the last call, and their ids.
+// received returns the types and the ids of the events that arrived since the last call.
 func (r *receiver) received() (types, ids []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -91,7 +91,7 @@ func fails(w http.ResponseWriter, _ *http.Request, _ string) {
 	w.WriteHeader(http.StatusInternalServerError)
 }
 
-// eachDelivering is each with a clock, and a deliverer that reaches receivers.
+// eachDelivering is each with a clock, and with a Deliverer that reaches receivers.
 func eachDelivering(t *testing.T, test func(w *feedtest.World, d *webhook.Deliverer, c *clock)) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
@@ -102,7 +102,7 @@ func eachDelivering(t *testing.T, test func(w *feedtest.World, d *webhook.Delive
 	})
 }
 
-// deliver begins what is due, and waits for it, until nothing is left.
+// deliver starts due attempts and waits for them, until nothing is left.
 func deliver(w *feedtest.World, d *webhook.Deliverer, r *receiver) (types, ids []string) {
 	w.Helper()
 	for {
@@ -116,8 +116,8 @@ func deliver(w *feedtest.World, d *webhook.Deliverer, r *receiver) (types, ids [
 	}
 }
 
-// Events of one subject come in their order. One that fails is tried again with its id, and
-// holds up those of its subject alone.
+// Events of one subject arrive in their order. An event that fails is tried again with the same id,
+// and holds up only the later events of its subject.
 func TestOrderOfASubject(t *testing.T) {
 	eachDelivering(t, func(w *feedtest.World, d *webhook.Deliverer, c *clock) {
 		ada, bob := w.User("ada"), w.User("bob")
@@ -161,7 +161,8 @@ func TestOrderOfASubject(t *testing.T) {
 			require.Equal(w, "DELIVERED", row.State)
 		}
 
-		// A list begins with the newest, and its next page with the one before its last.
+		// A list begins with the newest delivery. The next page begins below the last delivery of
+		// the page before.
 		list, err = d.Deliveries(w.Ctx, webhook.ListOptions{Limit: 1})
 		require.NoError(w, err)
 		require.Equal(w, "follow.created", list[0].Type)
@@ -171,8 +172,9 @@ func TestOrderOfASubject(t *testing.T) {
 	})
 }
 
-// What fails is tried by the schedule, then given up: what follows is tried then. A replay
-// has the same id. What waited for longer than the schedule is given up at its first failure.
+// An event that fails is tried by the schedule and then given up, and only then the next event of
+// its subject is tried. A replay has the same id. An event that waited for longer than the schedule
+// is given up at its first failure.
 func TestRetriesEndInADeadLetter(t *testing.T) {
 	eachDelivering(t, func(w *feedtest.World, d *webhook.Deliverer, c *clock) {
 		ada := w.User("ada")
@@ -215,7 +217,7 @@ func TestRetriesEndInADeadLetter(t *testing.T) {
 		require.Equal(w, []string{"post.created", "post.deleted"}, types)
 		require.Equal(w, ids[0], again[0])
 		named := []int64{rows[0].ID}
-		for i := range int64(66_000) { // more than a statement of any engine may bind values
+		for i := range int64(66_000) { // more values than any engine binds in one statement
 			named = append(named, rows[1].ID+1+i)
 		}
 		n, err = d.Replay(w.Ctx, 0, named...)
@@ -230,7 +232,7 @@ func TestRetriesEndInADeadLetter(t *testing.T) {
 	})
 }
 
-// An operator finds an endpoint that fails in the list, and once in the log.
+// An operator finds a failing endpoint in the list, and once in the log.
 func TestFailingEndpointIsTold(t *testing.T) {
 	eachDelivering(t, func(w *feedtest.World, _ *webhook.Deliverer, c *clock) {
 		var log bytes.Buffer
@@ -261,7 +263,8 @@ func TestFailingEndpointIsTold(t *testing.T) {
 	})
 }
 
-// Whoever has mended an endpoint need not wait for the next attempts, which may be a day away.
+// After an operator has repaired an endpoint, Replay hurries the next attempts, which may be a day
+// away.
 func TestReplayHurriesWhatWaits(t *testing.T) {
 	eachDelivering(t, func(w *feedtest.World, d *webhook.Deliverer, c *clock) {
 		ada := w.User("ada")
@@ -295,8 +298,8 @@ func TestReplayHurriesWhatWaits(t *testing.T) {
 	})
 }
 
-// A process that ends between the commit and the delivery, or in the middle of it, loses
-// nothing: another takes over when the claim has lapsed. The late end of a lost claim is not
+// A process that ends between the commit and the delivery, or during the delivery, loses nothing:
+// another process takes over when the claim has lapsed. The late result of a lost claim is not
 // stored.
 func TestCrashBeforeTheDelivery(t *testing.T) {
 	eachDelivering(t, func(w *feedtest.World, d *webhook.Deliverer, c *clock) {
@@ -318,8 +321,8 @@ func TestCrashBeforeTheDelivery(t *testing.T) {
 	})
 }
 
-// A receiver that does not answer has its own few attempts under way. Others are told, and
-// nobody who posts waits.
+// A receiver that does not answer holds up only its own few attempts. Other receivers get their
+// events, and users who post do not wait.
 func TestSlowReceiverDelaysNobody(t *testing.T) {
 	eachDelivering(t, func(w *feedtest.World, d *webhook.Deliverer, _ *clock) {
 		release, stuck := make(chan struct{}), make(chan struct{}, 100)
@@ -347,7 +350,7 @@ func TestSlowReceiverDelaysNobody(t *testing.T) {
 	})
 }
 
-// A process that stops hands its deliveries back: the next one sends them at once.
+// A process that stops hands its deliveries back, so that the next process sends them at once.
 func TestStopHandsBack(t *testing.T) {
 	eachDelivering(t, func(w *feedtest.World, d *webhook.Deliverer, _ *clock) {
 		release, stuck := make(chan struct{}), make(chan struct{}, 1)
@@ -368,7 +371,7 @@ func TestStopHandsBack(t *testing.T) {
 	})
 }
 
-// An endpoint that answers 410 Gone is disabled and told nothing, until it is enabled.
+// An endpoint that answers 410 Gone is disabled and receives nothing until it is enabled.
 func TestGoneDisables(t *testing.T) {
 	eachDelivering(t, func(w *feedtest.World, d *webhook.Deliverer, _ *clock) {
 		r := newReceiver(w, func(w http.ResponseWriter, _ *http.Request, _ string) { w.WriteHeader(http.StatusGone) })
@@ -400,8 +403,8 @@ func TestGoneDisables(t *testing.T) {
 	})
 }
 
-// What is old is deleted by statements of 1,000 rows, and what was pending for an endpoint that
-// is disabled is given up by such.
+// Statements of 1,000 rows delete old deliveries, and give up the pending deliveries of a disabled
+// endpoint.
 func TestPurgeIsBounded(t *testing.T) {
 	eachDelivering(t, func(w *feedtest.World, d *webhook.Deliverer, c *clock) {
 		const more = 10
@@ -446,7 +449,7 @@ func TestPurgeIsBounded(t *testing.T) {
 	})
 }
 
-// slowPurge is a database that does not delete deliveries before it may.
+// slowPurge is a database that holds up the deletion of deliveries until the test allows it.
 type slowPurge struct {
 	dialect.Driver
 	began chan struct{}
@@ -472,7 +475,7 @@ func (s slowPurge) QueryContext(ctx context.Context, query string, args ...any) 
 	}).QueryContext(ctx, query, args...)
 }
 
-// A purge that takes long holds up no delivery.
+// A slow purge holds up no delivery.
 func TestPurgeDelaysNobody(t *testing.T) {
 	eachDelivering(t, func(w *feedtest.World, d *webhook.Deliverer, _ *clock) {
 		slow := slowPurge{w.Stores.Driver, make(chan struct{}, 1)}
@@ -498,8 +501,8 @@ func purge(w *feedtest.World, d *webhook.Deliverer) {
 	}
 }
 
-// An answer may ask for more time, of which it gets a day at the most. A redirect is a
-// failure, and followed nowhere. Of an answer without end a part is read.
+// An answer may ask for more time, at most a day. A redirect is a failure and is not followed. Only
+// a part of an endless answer is read.
 func TestAnswers(t *testing.T) {
 	eachDelivering(t, func(w *feedtest.World, d *webhook.Deliverer, c *clock) {
 		ada := w.User("ada")
@@ -512,7 +515,7 @@ func TestAnswers(t *testing.T) {
 			rows := deliveries(w, d, e)
 			return rows[len(rows)-1]
 		}
-		c.add(c.Now().Truncate(time.Second).Add(time.Second).Sub(c.Now())) // dates have no milliseconds
+		c.add(c.Now().Truncate(time.Second).Add(time.Second).Sub(c.Now())) // HTTP dates have no milliseconds
 		date := func(in time.Duration) string { return c.Now().Add(in).UTC().Format(http.TimeFormat) }
 		for text, want := range map[string]time.Duration{
 			"600": 10 * time.Minute, "99999999": 24 * time.Hour,
@@ -551,7 +554,7 @@ func TestAnswers(t *testing.T) {
 	})
 }
 
-// Every attempt is signed by all secrets in force, at its own time.
+// Every attempt is signed with all secrets that are in force at its time.
 func TestRotation(t *testing.T) {
 	eachDelivering(t, func(w *feedtest.World, d *webhook.Deliverer, c *clock) {
 		headers := make(chan http.Header, 1)
@@ -586,7 +589,7 @@ func TestRotation(t *testing.T) {
 	})
 }
 
-// The example of the specification's own library.
+// The example comes from the specification's own library.
 func TestSignature(t *testing.T) {
 	t.Parallel()
 	signature, err := webhook.SignWith("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "msg_p5jXN8AQM9LWM0D4loKWxJek", time.Unix(1614265330, 0), []byte(`{"test": 2432232314}`))
@@ -594,7 +597,7 @@ func TestSignature(t *testing.T) {
 	require.Equal(t, "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=", signature)
 }
 
-// Nothing is sent where only this machine and its neighbours can be reached, by whatever
+// Nothing is sent to an address that only this machine and its neighbours can reach, whatever its
 // name or spelling.
 func TestPrivateAddresses(t *testing.T) {
 	t.Parallel()
@@ -619,7 +622,7 @@ func TestPrivateAddresses(t *testing.T) {
 	require.ErrorIs(t, allowed.CheckURL("http://10.2.2.3/"), webhook.ErrPrivate)
 }
 
-// A name is what it resolves to when the connection is made.
+// A name is judged by the address that it resolves to when the connection is made.
 func TestNamesOfPrivateAddresses(t *testing.T) {
 	t.Parallel()
 	s := storagetest.Embedded(t)

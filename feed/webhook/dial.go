@@ -16,23 +16,22 @@ import (
 const (
 	// attemptTimeout bounds one attempt, from the look-up of the name to the end of the answer.
 	attemptTimeout = 15 * time.Second
-	// maxAnswer is how many bytes of an answer are read, and its headers have at the most.
+	// maxAnswer is how many bytes of an answer are read, and how many bytes its headers may have.
 	maxAnswer = 64 << 10
 	// maxURL bounds the address of an endpoint, in bytes.
 	maxURL = 2000
 )
 
-// Reach is where webhooks may be sent besides public addresses by https.
+// Reach describes where webhooks may be sent in addition to public addresses by https.
 type Reach struct {
-	// Networks are private ones to which they may be sent. Defaults to none.
+	// Networks are private networks that webhooks may be sent to. Defaults to none.
 	Networks []netip.Prefix
 	// HTTP allows addresses without TLS.
 	HTTP bool
 }
 
-// special are the networks that are not public, though no method of netip.Addr says so: the
-// registries of special-purpose addresses of IANA, and forms of IPv6 that have an address of
-// IPv4 inside.
+// special lists the networks that are not public although no method of netip.Addr says so: IANA's
+// registries of special-purpose addresses, and forms of IPv6 that contain an IPv4 address.
 var special = func() (list []netip.Prefix) {
 	for _, text := range []string{
 		"0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "198.18.0.0/15", "198.51.100.0/24",
@@ -46,7 +45,7 @@ var special = func() (list []netip.Prefix) {
 
 var errPrivate = errors.New("the address is not public, and its network is not allowed")
 
-// allows returns an error unless a connection to the address may be made.
+// allows returns an error unless a connection to the address is allowed.
 func (r Reach) allows(addr netip.Addr) error {
 	addr = addr.Unmap().WithZone("")
 	in := func(p netip.Prefix) bool { return p.Contains(addr) }
@@ -59,7 +58,7 @@ func (r Reach) allows(addr netip.Addr) error {
 	return nil
 }
 
-// checkURL returns an error for an address that cannot be an endpoint's.
+// checkURL returns an error if the text cannot be the address of an endpoint.
 func (r Reach) checkURL(text string) error {
 	u, err := url.Parse(text)
 	switch {
@@ -76,9 +75,8 @@ func (r Reach) checkURL(text string) error {
 	return nil
 }
 
-// client returns a client that connects to nothing else. The address is checked when the
-// connection is made, after its name was resolved. It follows no redirect and goes through no
-// proxy.
+// client returns a client that connects to allowed addresses only. It checks the address when it
+// connects, after the name was resolved. It follows no redirect and uses no proxy.
 func (r Reach) client() *http.Client {
 	dialer := net.Dialer{
 		Timeout: attemptTimeout,

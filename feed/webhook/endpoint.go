@@ -14,26 +14,26 @@ import (
 	"tideline/feed/internal/rows"
 )
 
-// MaxEndpoints is how many endpoints there may be.
+// MaxEndpoints is the largest number of endpoints.
 const MaxEndpoints = 50
 
-// Endpoint is an address that is told what happens, without its secrets.
+// Endpoint is an address that receives events, without its secrets.
 type Endpoint struct {
 	ID            int64
 	URL           string
 	Types         []string // empty: all
 	Secrets       int      // how many are in force
 	CreatedAt     time.Time
-	DisabledAt    *time.Time // nil: it is told
+	DisabledAt    *time.Time // nil if it is enabled
 	DisabledWhy   string
 	Pending, Dead int // deliveries
-	// LastError is that of the newest delivery whose last attempt failed, and that is tried again.
+	// LastError is the error of the newest pending delivery whose last attempt failed.
 	LastError string
 }
 
-// Add adds an endpoint and returns it with its secret, which nobody is shown later. Types are
-// those of Types, or a group as post.*; none means all. Everything that happens from SettleTime
-// after its return on is told to it.
+// Add adds an endpoint and returns it with its secret, which is not shown again. types has elements
+// of Types, or groups such as post.*; none means all. The endpoint receives every event from
+// SettleTime after the return of Add.
 func (d *Deliverer) Add(ctx context.Context, url string, types []string) (*Endpoint, string, error) {
 	if err := d.cfg.Reach.checkURL(url); err != nil {
 		return nil, "", err
@@ -69,7 +69,7 @@ func (d *Deliverer) Add(ctx context.Context, url string, types []string) (*Endpo
 	return e, text, err
 }
 
-// endpoint is what an operator sees of a row.
+// endpoint returns the Endpoint of a row.
 func (d *Deliverer) endpoint(row *ent.WebhookEndpoint) (*Endpoint, error) {
 	secrets, err := parseSecrets(row.Secrets)
 	if err != nil {
@@ -93,7 +93,7 @@ func (d *Deliverer) endpoint(row *ent.WebhookEndpoint) (*Endpoint, error) {
 
 // Endpoints returns all endpoints, oldest first.
 //
-// Cost: counts the deliveries that are pending or dead.
+// Cost: it counts the deliveries that are pending or dead.
 func (d *Deliverer) Endpoints(ctx context.Context) ([]*Endpoint, error) {
 	found, err := d.cfg.DB.WebhookEndpoint.Query().Order(ent.Asc(webhookendpoint.FieldID)).All(ctx)
 	if err != nil {
@@ -120,7 +120,7 @@ func (d *Deliverer) Endpoints(ctx context.Context) ([]*Endpoint, error) {
 	return list, nil
 }
 
-// Remove removes an endpoint. What was on its way to it is dropped.
+// Remove removes an endpoint and drops its pending deliveries.
 func (d *Deliverer) Remove(ctx context.Context, id int64) error {
 	n, err := d.cfg.DB.WebhookEndpoint.Delete().Where(webhookendpoint.ID(id)).Exec(ctx)
 	if err == nil && n == 0 {
@@ -129,7 +129,8 @@ func (d *Deliverer) Remove(ctx context.Context, id int64) error {
 	return rows.Wrap("remove endpoint", err)
 }
 
-// Enable has a disabled endpoint told again what happens, from SettleTime after its return on.
+// Enable enables a disabled endpoint. It receives every event from SettleTime after the return of
+// Enable.
 func (d *Deliverer) Enable(ctx context.Context, id int64) error {
 	n, err := d.cfg.DB.WebhookEndpoint.Update().Where(webhookendpoint.ID(id)).SetDisabledAt(0).SetDisabledWhy("").Save(ctx)
 	if err == nil && n == 0 {
@@ -138,8 +139,8 @@ func (d *Deliverer) Enable(ctx context.Context, id int64) error {
 	return rows.Wrap("enable endpoint", err)
 }
 
-// Rotate gives an endpoint a new secret and returns it. Those that it has sign, too, for as
-// long as keep says.
+// Rotate gives an endpoint a new secret and returns it. The old secrets also sign, for as long as
+// keep.
 func (d *Deliverer) Rotate(ctx context.Context, id int64, keep time.Duration) (string, error) {
 	text := newSecret()
 	err := rows.InTx(ctx, d.cfg.DB, func(tx *ent.Tx) error {
@@ -164,7 +165,7 @@ func (d *Deliverer) Rotate(ctx context.Context, id int64, keep time.Duration) (s
 				list = append(list, s)
 			}
 		}
-		secrets, err := json.Marshal(list[:min(len(list), 5)]) // an answer has room for so many signatures
+		secrets, err := json.Marshal(list[:min(len(list), 5)]) // bounds the number of signatures
 		if err != nil {
 			return err
 		}
@@ -173,8 +174,8 @@ func (d *Deliverer) Rotate(ctx context.Context, id int64, keep time.Duration) (s
 	return text, rows.Wrap("rotate secret", err)
 }
 
-// Test sends an event of the type webhook.test to an endpoint now, once, and returns the
-// status of the answer, 0 without one. It is not stored.
+// Test sends an event of the type webhook.test to an endpoint, once and without delay. It returns
+// the status of the answer, or 0 if there is none. The event is not stored.
 func (d *Deliverer) Test(ctx context.Context, id int64) (int, error) {
 	row, err := d.cfg.DB.WebhookEndpoint.Get(ctx, id)
 	if ent.IsNotFound(err) {

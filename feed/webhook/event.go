@@ -14,8 +14,8 @@ import (
 	"tideline/feed/internal/rows"
 )
 
-// Version is that of the payloads. Fields may be added to a version; none is taken away, and
-// none changes its meaning.
+// Version is the version of the payloads. Within a version, fields may be added, but none is
+// removed or changes its meaning.
 const Version = 1
 
 // The types of events.
@@ -24,7 +24,7 @@ const (
 	UserUpdated     = "user.updated"
 	UserDeleted     = "user.deleted"
 	PostCreated     = "post.created"
-	PostUpdated     = "post.updated" // it was edited, its visibility changed, or a moderator hid it or showed it again
+	PostUpdated     = "post.updated" // edited, given another visibility, or hidden or shown again by a moderator
 	PostDeleted     = "post.deleted"
 	FollowRequested = "follow.requested"
 	FollowCreated   = "follow.created"
@@ -33,20 +33,21 @@ const (
 	LikeDeleted     = "like.deleted"
 	ReportCreated   = "report.created"
 	ReportDecided   = "report.decided"
-	// Test is sent by Deliverer.Test alone.
+	// Test is sent only by Deliverer.Test.
 	Test = "webhook.test"
 )
 
-// Groups are what a type begins with: an endpoint that asks for post.* is told all of them.
+// Groups are the first parts of the types. An endpoint that asks for post.* receives the whole
+// group.
 var Groups = []string{"user", "post", "follow", "like", "report"}
 
-// Types are all types that an endpoint can ask for.
+// Types lists all types that an endpoint can ask for.
 var Types = []string{
 	UserCreated, UserUpdated, UserDeleted, PostCreated, PostUpdated, PostDeleted,
 	FollowRequested, FollowCreated, FollowDeleted, LikeCreated, LikeDeleted, ReportCreated, ReportDecided,
 }
 
-// payload is what is sent.
+// payload is the body of a delivery.
 type payload struct {
 	Type      string    `json:"type"`
 	Version   int       `json:"version"`
@@ -54,7 +55,7 @@ type payload struct {
 	Data      Data      `json:"data"`
 }
 
-// Data is what an event is about: one of its fields is set.
+// Data is the subject of an event. One of its fields is set.
 type Data struct {
 	User   *User   `json:"user,omitempty"`
 	Post   *Post   `json:"post,omitempty"`
@@ -65,9 +66,9 @@ type Data struct {
 
 // Person names a user.
 type Person struct {
-	ID         string `json:"id"` // as the API has it
+	ID         string `json:"id"` // as in the API
 	ExternalID string `json:"externalId,omitempty"`
-	Issuer     string `json:"issuer,omitempty"` // whose id that is
+	Issuer     string `json:"issuer,omitempty"` // the issuer of ExternalID
 }
 
 // User is a user, with the public profile unless the user is deleted.
@@ -76,57 +77,57 @@ type User struct {
 	*Profile
 }
 
-// Profile is what everybody may see of a user.
+// Profile is the public part of a user.
 type Profile struct {
 	Handle    string   `json:"handle"`
 	Name      string   `json:"name"`
 	Bio       string   `json:"bio"`
 	AvatarURL string   `json:"avatarUrl,omitempty"`
 	Links     []string `json:"links,omitempty"`
-	// Data are the own fields of the app.
+	// Data holds the app's own fields.
 	Data              json.RawMessage `json:"data,omitempty"`
 	ApprovesFollowers bool            `json:"approvesFollowers"`
 	CreatedAt         time.Time       `json:"createdAt"`
 }
 
-// Post is a post as it is at the time of the event. Of a deleted one there are only ids.
+// Post is a post at the time of the event. A deleted post has only ids.
 type Post struct {
 	ID         string  `json:"id"`
 	ExternalID string  `json:"externalId,omitempty"`
-	Issuer     string  `json:"issuer,omitempty"` // whose id that is
+	Issuer     string  `json:"issuer,omitempty"` // the issuer of ExternalID
 	Author     *Person `json:"author,omitempty"`
 	Text       *string `json:"text,omitempty"`
-	// Data are the own fields of the app.
+	// Data holds the app's own fields.
 	Data       json.RawMessage `json:"data,omitempty"`
 	Visibility string          `json:"visibility,omitempty"`
-	// HiddenByModerators: nobody but the author sees it, whatever its visibility.
+	// HiddenByModerators: only the author sees the post, whatever its visibility.
 	HiddenByModerators bool       `json:"hiddenByModerators,omitempty"`
 	CreatedAt          *time.Time `json:"createdAt,omitempty"`
 	EditedAt           *time.Time `json:"editedAt,omitempty"`
 }
 
-// Follow is who follows, or asks to follow, whom.
+// Follow is a follow, or a request to follow.
 type Follow struct {
 	Follower Person `json:"follower"`
 	Followee Person `json:"followee"`
 }
 
-// Like is who likes what.
+// Like is a user's like of a post.
 type Like struct {
 	User Person `json:"user"`
-	Post Post   `json:"post"` // its ids
+	Post Post   `json:"post"` // only ids
 }
 
-// Report is what a user told the moderators about a user or about a user's post.
+// Report is a user's report to the moderators about another user or another user's post.
 type Report struct {
 	ID       string `json:"id"`
 	Reporter Person `json:"reporter"`
-	Reported Person `json:"reported"`       // of a post: its author
-	Post     *Post  `json:"post,omitempty"` // its ids, and the text that it had
+	Reported Person `json:"reported"`       // the author, if a post is reported
+	Post     *Post  `json:"post,omitempty"` // ids, and the text when the post was reported
 	Reason   string `json:"reason"`
 	Comment  string `json:"comment,omitempty"`
 	Status   string `json:"status"`
-	Note     string `json:"note,omitempty"` // of who decided
+	Note     string `json:"note,omitempty"` // from the moderator who decided
 }
 
 func person(u *ent.User) Person {
@@ -137,13 +138,14 @@ func person(u *ent.User) Person {
 	return p
 }
 
-// postOf is a post without its author and external id. Its data has been read.
+// postOf returns the payload of a post, without author and external id. The post's Data must have
+// been read.
 func postOf(p *ent.Post) *Post {
 	at := ids.TimeOf(p.ID).UTC()
 	return &Post{ID: ent.NodeID("Post", p.ID), Text: &p.Text, Data: dataOf(p.Data), Visibility: string(p.Visibility.Shown()), HiddenByModerators: p.HiddenByModerators(), CreatedAt: &at, EditedAt: p.Edited()}
 }
 
-// dataOf is the own fields of the app, if there are some.
+// dataOf returns the app's own fields, or nil if there are none.
 func dataOf(data *string) json.RawMessage {
 	if data == nil || *data == ent.NoData {
 		return nil
@@ -153,7 +155,7 @@ func dataOf(data *string) json.RawMessage {
 
 func userSubject(id int64) string { return "user:" + strconv.FormatInt(id, 10) }
 
-// PostSubjects are the subjects of events about the posts themselves.
+// PostSubjects returns the subjects of events about the posts themselves.
 func PostSubjects(posts []int64) []string {
 	subjects := make([]string, len(posts))
 	for i, id := range posts {
@@ -164,10 +166,11 @@ func PostSubjects(posts []int64) []string {
 
 func postSubject(id int64) string { return "post:" + strconv.FormatInt(id, 10) }
 
-// User records that the user was created, updated or deleted, in the transaction of that. The
-// caller has written the user's row before.
+// User records that the user was created, updated or deleted, in the same transaction. The caller
+// has already written the user's row.
 //
-// Cost, of all that record: nothing without an endpoint; else one insert, and here a look-up.
+// Cost of all methods that record: nothing without an endpoint; else one insert. User also makes a
+// look-up.
 func (o *Outbox) User(ctx context.Context, tx *ent.Tx, kind string, u *ent.User) error {
 	if !o.Wanted() {
 		return nil
@@ -182,15 +185,18 @@ func (o *Outbox) User(ctx context.Context, tx *ent.Tx, kind string, u *ent.User)
 			}
 			own = found[0]
 		}
-		data.Profile = &Profile{u.Handle, u.Name, u.Bio, u.AvatarURL, u.LinkList(), dataOf(own), u.ApprovesFollowers, u.CreatedAt.UTC()}
+		data.Profile = &Profile{
+			Handle: u.Handle, Name: u.Name, Bio: u.Bio, AvatarURL: u.AvatarURL,
+			Links: u.LinkList(), Data: dataOf(own), ApprovesFollowers: u.ApprovesFollowers, CreatedAt: u.CreatedAt.UTC(),
+		}
 	}
 	return o.record(ctx, tx, event{kind, userSubject(u.ID), Data{User: &data}})
 }
 
-// Post records that the post was created, updated or is being deleted. The caller has locked
-// the author, and deletes the post later.
+// Post records that the post was created, updated or is being deleted. The caller has locked the
+// author, and deletes the post later.
 //
-// Cost: look-ups of the post's external id and data, but for a new post.
+// Cost: look-ups of the post's external id and data, except for a new post.
 func (o *Outbox) Post(ctx context.Context, tx *ent.Tx, kind string, author *ent.User, p *ent.Post) error {
 	if !o.Wanted() {
 		return nil
@@ -216,7 +222,7 @@ func (o *Outbox) Post(ctx context.Context, tx *ent.Tx, kind string, author *ent.
 	return o.record(ctx, tx, event{kind, postSubject(p.ID), Data{Post: data}})
 }
 
-// identify adds the id that the post has at another server, if there is one.
+// identify adds the post's id at another server, if there is one.
 func (p *Post) identify(ctx context.Context, tx *ent.Tx, id int64) error {
 	name, err := tx.ExternalPost.Query().Where(externalpost.PostID(id)).Order(ent.Asc(externalpost.FieldID)).First(ctx)
 	if ent.IsNotFound(err) {
@@ -229,8 +235,7 @@ func (p *Post) identify(ctx context.Context, tx *ent.Tx, id int64) error {
 	return nil
 }
 
-// Follow records that a follow was asked for, created or ended. The caller has locked both
-// users.
+// Follow records that a follow was requested, created or ended. The caller has locked both users.
 func (o *Outbox) Follow(ctx context.Context, tx *ent.Tx, kind string, follower, followee *ent.User) error {
 	if !o.Wanted() {
 		return nil
@@ -278,7 +283,7 @@ func (o *Outbox) Report(ctx context.Context, tx *ent.Tx, kind string, r *ent.Rep
 	return o.record(ctx, tx, event{kind, fmt.Sprintf("report:%d", r.ID), Data{Report: &data}})
 }
 
-// bodyOf is what is sent of a delivery. It is the same at each attempt.
+// bodyOf returns the body of a delivery, which is the same for each attempt.
 func bodyOf(d *ent.WebhookDelivery) ([]byte, error) {
 	if d.Visibility == nil {
 		return []byte(d.Body), nil

@@ -7,7 +7,7 @@ import (
 	"tideline/ent"
 )
 
-// What tests see of this package.
+// Internals that tests use.
 var (
 	Schedule   = schedule
 	ErrPrivate = errPrivate
@@ -19,7 +19,7 @@ var (
 	BodyOf       = bodyOf
 )
 
-// The constants that tests count with.
+// Constants that tests use.
 const (
 	Lease       = lease
 	PerEndpoint = perEndpoint
@@ -29,24 +29,24 @@ const (
 	PurgeBatch  = purgeBatch
 )
 
-// Round begins what is due.
+// Round starts due attempts.
 func (d *Deliverer) Round(ctx context.Context) error { return d.round(ctx) }
 
 // Wait waits for all attempts.
 func (d *Deliverer) Wait() { d.all.Wait() }
 
-// Claim claims what is due, and sends nothing.
+// Claim claims due deliveries, and sends nothing.
 func (d *Deliverer) Claim(ctx context.Context, endpoint int64, room int) ([]*ent.WebhookDelivery, error) {
 	return d.claim(ctx, endpoint, room)
 }
 
-// Purge deletes what is old, and reports whether there may be more.
+// Purge deletes old deliveries, and reports whether there may be more.
 func (d *Deliverer) Purge(ctx context.Context) (bool, error) { return d.purge(ctx) }
 
 // Refresh looks for endpoints.
 func (o *Outbox) Refresh(ctx context.Context) error { return o.refresh(ctx) }
 
-// Attempt sends what was claimed.
+// Attempt sends a claimed delivery.
 func (d *Deliverer) Attempt(ctx context.Context, e *ent.WebhookEndpoint, row *ent.WebhookDelivery) {
 	d.attempt(ctx, e, row)
 }

@@ -14,18 +14,18 @@ import (
 	"tideline/feed/internal/rows"
 )
 
-// ListOptions selects deliveries; a zero field selects all.
+// ListOptions selects deliveries. A zero field selects all.
 type ListOptions struct {
 	Endpoint int64
 	State    string // PENDING, DELIVERED or DEAD
-	Failing  bool   // whose last attempt failed
-	Before   int64  // ids below this one
+	Failing  bool   // only those whose last attempt failed
+	Before   int64  // only ids below this one
 	Limit    int    // 1 to 1000; defaults to 100
 }
 
 // Deliveries returns deliveries, the newest first.
 //
-// Cost: one query, of all that it passes over.
+// Cost: one query, which also reads the deliveries that it skips.
 func (d *Deliverer) Deliveries(ctx context.Context, o ListOptions) ([]*ent.WebhookDelivery, error) {
 	if o.Limit == 0 {
 		o.Limit = 100
@@ -50,18 +50,18 @@ func (d *Deliverer) Deliveries(ctx context.Context, o ListOptions) ([]*ent.Webho
 	return list, rows.Wrap("list deliveries", err)
 }
 
-// Replay has deliveries that were given up, or have been delivered, tried again as if they
-// were new, with the webhook-id that they had; without ids, all that the endpoint has given up.
-// They may come after later events of their subject. What waits for its next attempt is tried
-// now, in its order. It returns how many there are of both; those that are due within a minute,
-// or under way, do not count.
+// Replay makes deliveries that were given up or delivered pending again, as if they were new, with
+// the same webhook-id. Without ids, it takes all deliveries that the endpoint has given up. They
+// may arrive after later events of their subject. Pending deliveries that wait for their next
+// attempt become due now, in their order. Replay returns the number of deliveries of both kinds. It
+// leaves out pending deliveries that are due within a minute or under way.
 func (d *Deliverer) Replay(ctx context.Context, endpoint int64, ids ...int64) (int, error) {
 	which, again := predicate.WebhookDelivery(rows.Among(webhookdelivery.FieldID, ids)), []string{dead, delivered}
 	if len(ids) == 0 {
 		which, again = webhookdelivery.EndpointID(endpoint), []string{dead}
 	}
 	now := d.cfg.Now()
-	// A claim ends within a lease: what is due later is not under way.
+	// A claim ends within a lease, so a delivery that is due later is not under way.
 	hurried, err := d.cfg.DB.WebhookDelivery.Update().Where(which, webhookdelivery.State(pending),
 		webhookdelivery.DueAtGT(now.Add(lease).UnixMilli())).SetDueAt(now.UnixMilli()).Save(ctx)
 	if err != nil {
@@ -72,15 +72,15 @@ func (d *Deliverer) Replay(ctx context.Context, endpoint int64, ids ...int64) (i
 	return hurried + n, rows.Wrap("replay deliveries", err)
 }
 
-// Stats counts what is not delivered.
+// Stats counts undelivered events.
 type Stats struct {
 	Pending, Dead int
-	Oldest        time.Duration // age of the oldest event that is pending, 0 when there is none
+	Oldest        time.Duration // age of the oldest pending event, 0 if there is none
 }
 
-// Stats counts in SQL.
+// Stats counts the pending and dead deliveries.
 //
-// Cost: three queries by index, of all that is pending or dead.
+// Cost: three queries by index over all pending and dead deliveries.
 func (d *Deliverer) Stats(ctx context.Context) (s Stats, err error) {
 	of := d.cfg.DB.WebhookDelivery.Query().Where(webhookdelivery.State(pending))
 	if s.Pending, err = of.Clone().Count(ctx); err != nil {
@@ -97,19 +97,19 @@ func (d *Deliverer) Stats(ctx context.Context) (s Stats, err error) {
 }
 
 const (
-	// keepDelivered is how long what was delivered is shown, and keepDead how long what was
-	// given up can be replayed.
+	// keepDelivered is how long delivered events are listed. keepDead is how long given-up events
+	// can be replayed.
 	keepDelivered = 24 * time.Hour
 	keepDead      = 30 * 24 * time.Hour
-	// purgeBatch is how many rows one statement changes or deletes.
+	// purgeBatch is the largest number of rows that one statement changes or deletes.
 	purgeBatch = 1000
-	// purgeEvery is the pause between purges, and purgeAgain the pause after one that left
+	// purgeEvery is the pause between purges. purgeAgain is the pause after a purge that left
 	// something to do.
 	purgeEvery = time.Minute
 	purgeAgain = 100 * time.Millisecond
 )
 
-// purges purges again and again, until ctx ends.
+// purges calls purge again and again, until ctx ends.
 func (d *Deliverer) purges(ctx context.Context) {
 	for {
 		wait := purgeEvery
@@ -128,12 +128,12 @@ func (d *Deliverer) purges(ctx context.Context) {
 	}
 }
 
-// purge deletes what has been kept long enough and what belongs to no endpoint, and gives up
-// what a disabled endpoint has not been sent for three days, 1,000 rows of each. It reports
-// whether there may be more.
+// purge deletes deliveries that have been kept long enough or belong to no endpoint. It gives up
+// the deliveries that have been due at a disabled endpoint for three days. It handles 1,000 rows of
+// each kind, and reports whether there may be more.
 //
-// Cost: by index, two statements, two for each endpoint that has deliveries, and one for each
-// of these that is disabled or removed.
+// Cost: by index, two statements, two for each endpoint that has deliveries, and one for each of
+// these endpoints that is disabled or removed.
 func (d *Deliverer) purge(ctx context.Context) (more bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, purgeEvery)
 	defer cancel()
@@ -164,8 +164,8 @@ func (d *Deliverer) purge(ctx context.Context) (more bool, err error) {
 	}
 }
 
-// nextEndpoint is the least id above after of an endpoint that has deliveries, also of one that
-// was removed; 0 when there is none.
+// nextEndpoint returns the smallest endpoint id above after that has deliveries, even if the
+// endpoint was removed. It returns 0 if there is none.
 func (d *Deliverer) nextEndpoint(ctx context.Context, after int64) (int64, error) {
 	ids, err := rows.IDs(ctx, d.cfg.DB, "SELECT endpoint_id AS id FROM webhook_deliveries WHERE endpoint_id > $1 ORDER BY endpoint_id LIMIT 1", after)
 	if err != nil || len(ids) == 0 {
@@ -174,14 +174,14 @@ func (d *Deliverer) nextEndpoint(ctx context.Context, after int64) (int64, error
 	return ids[0], nil
 }
 
-// deleteSome deletes the first deliveries that match, up to purgeBatch.
+// deleteSome deletes the first deliveries that match, at most purgeBatch.
 func (d *Deliverer) deleteSome(ctx context.Context, match string, args ...any) (int64, error) {
 	n, err := changed(d.cfg.DB.ExecContext(ctx, "DELETE FROM webhook_deliveries WHERE id IN ("+d.some(match)+")", args...))
 	return n, rows.Wrap("delete webhooks", err)
 }
 
-// giveUp makes pending deliveries of an endpoint dead that were due before a time in Unix
-// milliseconds, up to purgeBatch.
+// giveUp makes an endpoint's pending deliveries dead that were due before a time in Unix
+// milliseconds, at most purgeBatch.
 func (d *Deliverer) giveUp(ctx context.Context, endpoint int64, before int64, why string) (int64, error) {
 	n, err := changed(d.cfg.DB.ExecContext(ctx, "UPDATE webhook_deliveries SET state = $1, ended_at = $2, last_error = $3 WHERE id IN ("+
 		d.some("endpoint_id = $4 AND state = $5 AND due_at < $6 ORDER BY due_at, id")+")",
@@ -189,8 +189,8 @@ func (d *Deliverer) giveUp(ctx context.Context, endpoint int64, before int64, wh
 	return n, rows.Wrap("give up webhooks", err)
 }
 
-// some selects the ids of the first deliveries that match, without those that another process
-// changes at this moment.
+// some returns the query for the ids of the first deliveries that match. It skips rows that another
+// process is changing.
 func (d *Deliverer) some(match string) string {
 	query := fmt.Sprintf("SELECT id FROM webhook_deliveries WHERE %s LIMIT %d", match, purgeBatch)
 	if d.cfg.Dialect == dialect.Postgres {

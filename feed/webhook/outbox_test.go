@@ -24,7 +24,7 @@ import (
 	"tideline/storage/storagetest"
 )
 
-// each runs the test on every engine, in a world that records events.
+// each runs the test on every engine, with a fixture that records events.
 func each(t *testing.T, test func(w *feedtest.World, d *webhook.Deliverer)) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
@@ -50,7 +50,7 @@ func endpoint(w *feedtest.World, d *webhook.Deliverer, url string, types ...stri
 	return e.ID
 }
 
-// deliveries are those to the endpoint, the first one first.
+// deliveries returns the endpoint's deliveries, oldest first.
 func deliveries(w *feedtest.World, d *webhook.Deliverer, endpoint int64) []*ent.WebhookDelivery {
 	w.Helper()
 	list, err := d.Deliveries(w.Ctx, webhook.ListOptions{Endpoint: endpoint})
@@ -59,7 +59,7 @@ func deliveries(w *feedtest.World, d *webhook.Deliverer, endpoint int64) []*ent.
 	return list
 }
 
-// typesOf are the types of the endpoint's deliveries, in their order.
+// typesOf returns the types of the endpoint's deliveries, in their order.
 func typesOf(w *feedtest.World, d *webhook.Deliverer, endpoint int64) (types []string) {
 	for _, row := range deliveries(w, d, endpoint) {
 		types = append(types, row.Type)
@@ -67,8 +67,8 @@ func typesOf(w *feedtest.World, d *webhook.Deliverer, endpoint int64) (types []s
 	return types
 }
 
-// Every change is recorded with it, once, with what is public and the ids of the other
-// server; an endpoint has what it asked for.
+// Every change records its event once, in its own transaction, with public data and the ids of the
+// other server. An endpoint gets only the events it asked for.
 func TestEventsOfChanges(t *testing.T) {
 	each(t, func(w *feedtest.World, d *webhook.Deliverer) {
 		all := endpoint(w, d, "https://app.example.com/all")
@@ -167,8 +167,8 @@ func TestEventsOfChanges(t *testing.T) {
 	})
 }
 
-// A post of another server has its id there in the events about it, and in those about its
-// deletion; a deleted user has only ids.
+// Events about a post of another server, including its deletion, have the post's id at that server.
+// A deleted user has only ids.
 func TestEventsNameExternalIDs(t *testing.T) {
 	each(t, func(w *feedtest.World, d *webhook.Deliverer) {
 		all := endpoint(w, d, "https://app.example.com/all")
@@ -194,8 +194,8 @@ func TestEventsNameExternalIDs(t *testing.T) {
 	})
 }
 
-// A change of the handle is told as one of the profile. The last event of a user has the newest
-// profile, whichever of two calls that change different fields commits last.
+// A change of the handle is sent as a change of the profile. The last event of a user has the
+// newest profile, whichever of two calls that change different fields commits last.
 func TestUserUpdatedHasTheNewestProfile(t *testing.T) {
 	each(t, func(w *feedtest.World, d *webhook.Deliverer) {
 		all := endpoint(w, d, "https://app.example.com/all", "user.*")
@@ -206,7 +206,7 @@ func TestUserUpdatedHasTheNewestProfile(t *testing.T) {
 		told := deliveries(w, d, all)
 		require.Equal(w, webhook.UserUpdated, told[len(told)-1].Type)
 		require.Contains(w, told[len(told)-1].Body, `"handle":"lovelace"`)
-		if w.Stores.Dialect != dialect.Postgres { // has one writer
+		if w.Stores.Dialect != dialect.Postgres { // SQLite has one writer
 			return
 		}
 
@@ -233,8 +233,8 @@ func TestUserUpdatedHasTheNewestProfile(t *testing.T) {
 	})
 }
 
-// What is rolled back, or commits without an endpoint, leaves no event; a new post costs no
-// statement for it, and with endpoints one at the most: on PostgreSQL none.
+// A change that is rolled back, or commits without an endpoint, leaves no event. Without endpoints
+// a new post costs no statement more. With endpoints it costs at most one, and on PostgreSQL none.
 func TestEventsCostNothingWithoutAnEndpoint(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
@@ -284,8 +284,8 @@ func TestEventsCostNothingWithoutAnEndpoint(t *testing.T) {
 	})
 }
 
-// Another server is told of a deleted user once there is no way back. What else is on its
-// way about the user goes with the rest.
+// Other servers are told about a deleted user once the deletion cannot be undone. All other pending
+// events about the user are deleted.
 func TestDeletedUserIsToldOnceAndLeavesNothingElse(t *testing.T) {
 	each(t, func(w *feedtest.World, d *webhook.Deliverer) {
 		all := endpoint(w, d, "https://app.example.com/all")

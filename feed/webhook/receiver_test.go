@@ -21,7 +21,7 @@ import (
 	"tideline/storage/storagetest"
 )
 
-// The receiver of docs/webhooks.md takes each event once, and only what is signed now.
+// The receiver in docs/webhooks.md accepts each event once, and only with a fresh signature.
 func TestReceiverOfTheDocs(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("node"); err != nil {

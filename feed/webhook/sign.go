@@ -13,16 +13,16 @@ import (
 	"time"
 )
 
-// secretPrefix begins the text of a secret, as the specification of Standard Webhooks says.
+// secretPrefix begins the text of a secret, as the Standard Webhooks specification requires.
 const secretPrefix = "whsec_"
 
-// secret signs until a moment.
+// secret is a signing key that is valid until a given time.
 type secret struct {
 	Text  string `json:"secret"`
-	Until int64  `json:"until,omitempty"` // Unix milliseconds; 0: until it is replaced
+	Until int64  `json:"until,omitempty"` // Unix milliseconds; 0 means until it is replaced
 }
 
-// newSecret makes the text of a secret of 32 random bytes.
+// newSecret returns the text of a new secret of 32 random bytes.
 func newSecret() string {
 	raw := make([]byte, 32)
 	rand.Read(raw)
@@ -37,7 +37,7 @@ func parseSecrets(text string) (list []secret, err error) {
 	return list, nil
 }
 
-// sign returns the header webhook-signature: a signature by each secret that is in force.
+// sign returns the header webhook-signature, with a signature for each secret in force.
 func sign(secrets []secret, message string, at time.Time, body []byte) (string, error) {
 	var signatures []string
 	for _, s := range secrets {

@@ -1,17 +1,17 @@
-// Package webhook tells other servers what happens here. It records events, and delivers
-// them to the endpoints that ask for them. WEBHOOKS.md tells how, step by step.
+// Package webhook tells other servers about changes. It records events, and delivers them to the
+// endpoints that ask for them. WEBHOOKS.md describes the protocol.
 //
-// What holds:
+// Invariants:
 //
 //   - An event is recorded in the transaction of its change, or not at all.
 //   - It is delivered at least once, or given up after three days and kept for a replay.
 //     The webhook-id is the same each time.
-//   - Events of one subject reach an endpoint in their order. One that fails holds up those
-//     of its subject at its endpoint, and nothing else.
-//   - No change waits for a receiver, and where there is no endpoint none costs a statement.
+//   - Events of one subject reach an endpoint in their order. An event that fails holds up
+//     the later events of its subject at its endpoint, and nothing else.
+//   - No change waits for a receiver. Without an endpoint no change costs a statement.
 //   - Nothing is sent to a private address, or without TLS, unless the operator allows it.
 //
-// It does not decide who may see what: an operator's endpoint is told everything.
+// The package does not decide who may see what: an operator's endpoint receives everything.
 package webhook
 
 import (
@@ -29,17 +29,18 @@ import (
 	"tideline/ent"
 	"tideline/ent/webhookendpoint"
 	"tideline/feed/internal/rows"
+	"tideline/internal/clock"
 )
 
 const (
-	// refreshEvery is how often a process looks whether there are endpoints, and knownFor is
-	// how long it goes by what it saw.
+	// refreshEvery is how often a process looks for endpoints. knownFor is how long it relies on
+	// the result.
 	refreshEvery = time.Second
 	knownFor     = 5 * time.Second
 )
 
-// SettleTime is how long after an endpoint was added every change of every process is told
-// to it. Of the changes before that, it is told some.
+// SettleTime is how long it takes until every process records all changes for an endpoint that was
+// added. Of the changes before that, some are recorded.
 const SettleTime = knownFor
 
 // States of a delivery.
@@ -58,14 +59,14 @@ type Outbox struct {
 	known atomic.Pointer[knowledge]
 }
 
-// knowledge is what SQL said of the endpoints, and when it was asked.
+// knowledge is whether SQL had an enabled endpoint, and when SQL was asked.
 type knowledge struct {
 	any   bool
 	asked time.Time
 }
 
-// NewOutbox returns an Outbox. Without a logger it discards, without a clock it goes by
-// time.Now. Until Run runs, each change costs one insert.
+// NewOutbox returns an Outbox. A nil log discards, and a nil now is time.Now. Until Run runs, each
+// change costs one insert.
 func NewOutbox(db *ent.Client, log *slog.Logger, now func() time.Time) *Outbox {
 	if now == nil {
 		now = time.Now
@@ -73,9 +74,9 @@ func NewOutbox(db *ent.Client, log *slog.Logger, now func() time.Time) *Outbox {
 	return &Outbox{db: db, log: cmp.Or(log, slog.New(slog.DiscardHandler)), now: now}
 }
 
-// Run looks once a second whether there are endpoints, until ctx ends.
+// Run looks once a second for endpoints, until ctx ends.
 //
-// Cost: one look-up in a table of a few rows.
+// Cost: one look-up in a table of a few rows each time.
 func (o *Outbox) Run(ctx context.Context) error {
 	tick := time.NewTicker(refreshEvery)
 	defer tick.Stop()
@@ -94,7 +95,7 @@ func (o *Outbox) Run(ctx context.Context) error {
 func (o *Outbox) refresh(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, knownFor)
 	defer cancel()
-	asked := o.now() // before the question: what commits later may be missing
+	asked := o.now() // before the query, which may miss later commits
 	found, err := o.db.WebhookEndpoint.Query().Where(webhookendpoint.DisabledAt(0)).Exist(ctx)
 	if err != nil {
 		return err
@@ -103,36 +104,30 @@ func (o *Outbox) refresh(ctx context.Context) error {
 	return nil
 }
 
-// Wanted reports whether some endpoint may want to know of changes. It costs a look at
-// memory. When that is too old, the answer is yes: the insert finds no endpoint then.
+// Wanted reports whether an endpoint may ask for events. It only reads memory. If the last look is
+// too old, it returns true: the insert then finds the endpoints, if there are any.
 func (o *Outbox) Wanted() bool {
 	if o == nil {
 		return false
 	}
 	known := o.known.Load()
-	return known == nil || known.any || !within(knownFor, known.asked, o.now())
+	return known == nil || known.any || !clock.Within(knownFor, known.asked, o.now())
 }
 
-// within reports whether two moments lie no more apart, by the monotonic clock and by that
-// of the wall: the first stands still while a machine is suspended.
-func within(d time.Duration, a, b time.Time) bool {
-	return b.Sub(a).Abs() <= d && b.Round(0).Sub(a.Round(0)).Abs() <= d
-}
-
-// event is something that happened.
+// event is a change to tell about.
 type event struct {
 	Type    string
 	Subject string // events of one subject are delivered in their order
 	Data    Data
 }
 
-// columns are those that an insert fills in; the others have their defaults.
+// columns are the columns that an insert fills in. The others have their defaults.
 const columns = "endpoint_id, message, type, subject, body, visibility, author_issuer, author_external_id," +
 	" state, attempts, status, last_error, claim, due_at, created_at, retry_since, ended_at"
 
-// insert returns the statement that records the event for every endpoint that asks for its
-// type, and its arguments, of which the first has the number first. The expressions are of
-// what the statement takes from the table from.
+// insert returns the statement that records the event for every enabled endpoint that asks for its
+// type, and its arguments. The first argument has the number first. visibility, issuer and
+// externalID are SQL expressions over the table that from names, if it is not empty.
 func (o *Outbox) insert(e event, first int, from, visibility, issuer, externalID string) (string, []any, error) {
 	now := o.now()
 	body, err := json.Marshal(payload{Type: e.Type, Version: Version, Timestamp: now.UTC().Truncate(time.Millisecond), Data: e.Data})
@@ -153,7 +148,7 @@ func (o *Outbox) insert(e event, first int, from, visibility, issuer, externalID
 
 func newMessageID() string { return "msg_" + rand.Text() }
 
-// record records the event in tx. The caller has locked its subject, so that the ids of the
+// record records the event in tx. The caller has locked the event's subject, so that the ids of the
 // subject's deliveries ascend in the order of the commits.
 func (o *Outbox) record(ctx context.Context, tx *ent.Tx, e event) error {
 	query, args, err := o.insert(e, 1, "", "CAST(NULL AS text)", "CAST(NULL AS text)", "NULL")
@@ -163,16 +158,17 @@ func (o *Outbox) record(ctx context.Context, tx *ent.Tx, e event) error {
 	return rows.Wrap("record "+e.Type, err)
 }
 
-// NewPost makes the part of a statement of PostgreSQL that records a new post, and its
-// arguments, of which the first has the number first. It takes visibility, issuer and
-// external_id of the author from another part of the statement. The caller has asked Wanted.
+// NewPost returns the part of a PostgreSQL statement that records a new post, and its arguments.
+// The first argument has the number first. The part reads the post's visibility, and the author's
+// issuer and external_id, from another part of the statement, named from. The caller has called
+// Wanted.
 //
-// Cost: the row for each endpoint that asks for new posts.
+// Cost: one row for each endpoint that asks for new posts.
 func (o *Outbox) NewPost(p *ent.Post, from string, first int) (string, []any, error) {
 	e := event{PostCreated, postSubject(p.ID), Data{Post: postOf(p)}}
 	e.Data.Post.Author = &Person{ID: ent.NodeID("User", p.AuthorID)}
 	return o.insert(e, first, from+" AS author_of, ", "author_of.visibility", "author_of.issuer", "author_of.external_id")
 }
 
-// errNoEndpoint is what an operator asks for that is not there.
+// errNoEndpoint is returned for an endpoint that does not exist.
 var errNoEndpoint = errors.New("there is no such endpoint")

@@ -10,10 +10,11 @@ import (
 	"github.com/vektah/gqlparser/v2/gqlerror"
 )
 
-// Coerced values are nil, int (32 bits), float64, bool, string (String, ID, enums, custom scalars), []any and
-// map[string]any; in a JSONObject also json.Number. Coercion never changes the values of the request.
+// Coerced values are nil, int (32 bits), float64, bool, string (for String, ID, enums and custom
+// scalars), []any and map[string]any. A JSONObject may also contain json.Number. Coercion never
+// modifies the values of the request.
 
-// leafKind says how the values of a scalar are written.
+// leafKind is the representation of a scalar's values.
 type leafKind uint8
 
 const (
@@ -28,10 +29,10 @@ const (
 
 var builtinLeaves = map[string]leafKind{
 	"Int": leafInt, "Float": leafFloat, "String": leafString, "Boolean": leafBoolean, "ID": leafID,
-	"JSONObject": leafObject, // the schema's own: any JSON object
+	"JSONObject": leafObject, // a scalar of our schema: any JSON object
 }
 
-// invalid says why a value is not of its type, and where in the value.
+// invalid says why a value does not have its type, and where in the value.
 type invalid struct {
 	path   string
 	reason string
@@ -117,7 +118,7 @@ func (e *Engine) coerceArguments(
 	return coerced, nil
 }
 
-// coerceOptional coerces a value that may be left out: the literal, else the default, else nothing.
+// coerceOptional coerces an optional value: the literal, else the default, else nothing.
 func (e *Engine) coerceOptional(
 	t *ast.Type, literal, def *ast.Value, variables map[string]any,
 ) (v any, ok bool, bad *invalid) {
@@ -142,10 +143,10 @@ func unset(v *ast.Value, variables map[string]any) bool {
 	return !ok
 }
 
-// coerceLiteral coerces a value that is written in a document or schema.
+// coerceLiteral coerces a value written in a document or schema.
 func (e *Engine) coerceLiteral(t *ast.Type, v *ast.Value, variables map[string]any) (any, *invalid) {
 	if v.Kind == ast.Variable {
-		value := variables[v.Raw] // it is coerced already, to a type that fits here by validation
+		value := variables[v.Raw] // already coerced; validation has checked that its type fits here
 		if value == nil && t.NonNull {
 			return nil, required(t)
 		}
@@ -208,7 +209,7 @@ func (e *Engine) coerceLiteral(t *ast.Type, v *ast.Value, variables map[string]a
 	return nil, cannot(def.Name, v)
 }
 
-// plainValue is a value in a JSONObject that is written in a document, as JSON has it.
+// plainValue returns a literal value in a JSONObject as JSON decoders would.
 func plainValue(v *ast.Value, variables map[string]any) any {
 	switch v.Kind {
 	case ast.Variable:
@@ -232,10 +233,10 @@ func plainValue(v *ast.Value, variables map[string]any) any {
 		}
 		return fields
 	}
-	return v.Raw // a text, or an enum value, which JSON has as one
+	return v.Raw // a string, or an enum value, which is a string in JSON
 }
 
-// coerceValue coerces a value that came as JSON.
+// coerceValue coerces a value decoded from JSON.
 func (e *Engine) coerceValue(t *ast.Type, v any) (any, *invalid) {
 	if v == nil {
 		if t.NonNull {
@@ -345,7 +346,7 @@ func coerceScalar(name string, v any) (any, *invalid) {
 				return n.String(), nil
 			}
 		case float64:
-			if n == math.Trunc(n) && math.Abs(n) < 1<<53 { // beyond, JSON may have rounded it
+			if n == math.Trunc(n) && math.Abs(n) < 1<<53 { // larger numbers may have been rounded by JSON
 				return strconv.FormatInt(int64(n), 10), nil
 			}
 		}
@@ -361,7 +362,7 @@ func coerceScalar(name string, v any) (any, *invalid) {
 	return nil, cannot(name, v)
 }
 
-// number reads a JSON number in any of the types that decoders produce.
+// number converts a JSON number of any type that decoders produce.
 func number(v any) (float64, bool) {
 	f := math.NaN()
 	switch n := v.(type) {

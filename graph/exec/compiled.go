@@ -11,18 +11,18 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
-// Compiled writes the value of the single field at the root of a query, for the coerced arguments, as gqlgen
-// does. After an error gqlgen executes the query from the beginning, and its answer is sent.
+// Compiled writes the value of the only root field of a query, with coerced arguments, as gqlgen would. After
+// an error gqlgen executes the query from the beginning, and its answer is sent instead.
 type Compiled func(ctx context.Context, w *bytes.Buffer, arguments map[string]any) error
 
-// compiled is a query that gqlgen need not execute field by field.
+// compiled is a query that is answered without gqlgen.
 type compiled struct {
 	root  *ast.Field
 	write Compiled
 }
 
-// compile offers the operations of a document to [Config].Compile. The document has no directives: an operation
-// selects the same fields whatever its variables are.
+// compile offers the operations of a document to [Config].Compile. The document must have no directives, so
+// that an operation always selects the same fields.
 func (e *Engine) compile(doc *document) map[*ast.OperationDefinition]compiled {
 	if e.cfg.Compile == nil {
 		return nil
@@ -41,10 +41,10 @@ func (e *Engine) compile(doc *document) map[*ast.OperationDefinition]compiled {
 	return all
 }
 
-// buffers are for the answers of compiled queries.
+// buffers holds buffers for the answers of compiled queries.
 var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
-// answer runs the query. After an error, or a panic, the caller leaves the query to gqlgen.
+// answer runs the query. After an error or a panic, the caller lets gqlgen execute the query.
 func (c compiled) answer(ctx context.Context, e *Engine, variables map[string]any) (data json.RawMessage, err error) {
 	defer func() {
 		if recover() != nil {

@@ -14,18 +14,19 @@ import (
 	"github.com/vektah/gqlparser/v2/validator/rules"
 )
 
-// document is a parsed, bounded and validated text, shared by all requests with that text.
+// document is a parsed, bounded and validated query text, shared by all requests with that text.
 type document struct {
 	text     string
 	ast      *ast.QueryDocument
 	compiled map[*ast.OperationDefinition]compiled
 }
 
-// bytesPerQueryByte is how many bytes of memory a parsed document takes for each byte of its text, roughly.
+// bytesPerQueryByte is an estimate of the memory, in bytes, that a parsed
+// document takes per byte of its text.
 const bytesPerQueryByte = 40
 
-// load returns the document of a query text. It takes no recursive step, and none that is worse than linear,
-// before it has checked the bounds that keep the step cheap.
+// load returns the document of a query text. Each step that is recursive or worse than linear runs only after
+// the limits that keep it cheap were checked.
 func (e *Engine) load(ctx context.Context, text string) (doc *document, errs gqlerror.List) {
 	if doc, ok := e.cache.Get(text); ok {
 		return doc, nil
@@ -78,7 +79,7 @@ func parseError(err error) *gqlerror.Error {
 	return parsed
 }
 
-// scan bounds the tokens and their nesting, by which the parser recurses.
+// scan limits the number of tokens and their nesting, since the parser recurses with the nesting.
 func (e *Engine) scan(source *ast.Source) *gqlerror.Error {
 	lex := lexer.New(source)
 	tokens, nesting := 0, 0
@@ -106,26 +107,27 @@ func (e *Engine) scan(source *ast.Source) *gqlerror.Error {
 	}
 }
 
-// measures of a document are taken before its validation, because the time of validation depends on them: a few
-// hundred bytes of fragments that spread each other twice stand for billions of fields.
+// measures are the measures of a document. They are taken before validation, since the time of
+// validation depends on them: a few hundred bytes of fragments that spread each other twice
+// expand to billions of fields.
 type measures struct {
 	fragments map[string]*ast.FragmentDefinition
-	known     map[string]extent // of the fragments already measured: each is measured once
+	known     map[string]extent // of the fragments measured so far: each is measured once
 	visiting  map[string]bool
 
 	aliases    int // in the text
 	directives int
-	times      map[string]int // by response key
-	repeated   *ast.Field     // a field that is selected too often, nil without one
+	times      map[string]int // how often each response key is selected
+	repeated   *ast.Field     // a field that is selected too often; may be nil
 }
 
-// extent measures a selection set with its fragments expanded.
+// extent is the size of a selection set with its fragments expanded.
 type extent struct {
 	fields int
 	depth  int
 }
 
-// enough is larger than any limit, and small enough that its square fits an int.
+// enough is larger than any limit, and small enough that its square fits into an int.
 const enough = 1 << 31
 
 func (e *Engine) measure(query *ast.QueryDocument) (directives int, err *gqlerror.Error) {
@@ -161,7 +163,7 @@ func (e *Engine) measure(query *ast.QueryDocument) (directives int, err *gqlerro
 	}
 	for _, f := range query.Fragments {
 		x := m.fragment(f.Name)
-		x.depth = 0 // the spread counts the depth: introspection may go deeper
+		x.depth = 0 // the spread counts the depth: introspection may be deeper
 		if err := check(x, f.Position); err != nil {
 			return 0, err
 		}
@@ -198,7 +200,7 @@ func (m *measures) selections(set ast.SelectionSet) extent {
 			x.fields++
 			x.depth++
 			if isIntrospection(s.Name) {
-				x.depth = 1 // validation has its own bound for what is below
+				x.depth = 1 // validation has its own bound on the depth below
 			}
 		case *ast.InlineFragment:
 			m.directives += len(s.Directives)
@@ -219,7 +221,7 @@ func (m *measures) fragment(name string) extent {
 	}
 	def := m.fragments[name]
 	if def == nil || m.visiting[name] {
-		return extent{} // unknown or a cycle: validation says so
+		return extent{} // unknown or cyclic: validation reports it
 	}
 	m.visiting[name] = true
 	m.directives += len(def.Directives)
@@ -231,8 +233,8 @@ func (m *measures) fragment(name string) extent {
 
 func isIntrospection(field string) bool { return field == "__schema" || field == "__type" }
 
-// validationCode gives a literal integer beyond 64 bits, which gqlparser finds, the same code as the smaller ones,
-// which only coercion finds.
+// validationCode gives literal integers beyond 64 bits, which gqlparser reports, the same code as
+// smaller ones, which coercion reports.
 func validationCode(err *gqlerror.Error) string {
 	if strings.HasPrefix(err.Message, "Int cannot represent non 32-bit") {
 		return CodeBadUserInput
@@ -240,7 +242,8 @@ func validationCode(err *gqlerror.Error) string {
 	return CodeValidationFailed
 }
 
-// validationRules are gqlparser's, with the configured suggestions of names.
+// validationRules returns gqlparser's rules, with the suggestions and introspection
+// that the configuration allows.
 func validationRules(cfg Config) *rules.Rules {
 	rs := rules.NewDefaultRules()
 	if !cfg.Suggestions {

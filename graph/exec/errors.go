@@ -8,7 +8,7 @@ import (
 	"github.com/vektah/gqlparser/v2/gqlerror"
 )
 
-// The codes that the engine itself puts into extensions.code.
+// The codes that the engine itself sets in extensions.code.
 const (
 	CodeParseFailed           = "GRAPHQL_PARSE_FAILED"          // the document is not GraphQL
 	CodeValidationFailed      = "GRAPHQL_VALIDATION_FAILED"     // the document does not fit the schema
@@ -38,7 +38,7 @@ func at(err *gqlerror.Error, pos *ast.Position) *gqlerror.Error {
 	return err
 }
 
-// present returns the error that the client sees for err. The caller may set its path and locations.
+// present returns the error that the client receives for err. The caller may set its path and locations.
 func (e *Engine) present(ctx context.Context, err error) *gqlerror.Error {
 	var shown gqlerror.Error
 	if e.cfg.ErrorPresenter != nil {
@@ -61,7 +61,7 @@ func (e *Engine) present(ctx context.Context, err error) *gqlerror.Error {
 	return &shown
 }
 
-// recovered turns the result of recover() into an error. The deferred function itself must call it.
+// recovered turns the result of recover() into an error. The deferred function must call it directly.
 func (e *Engine) recovered(ctx context.Context, panicked any) error {
 	if err := e.cfg.Recover(ctx, panicked); err != nil {
 		return err

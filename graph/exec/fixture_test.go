@@ -80,7 +80,7 @@ func present(_ context.Context, err error) *gqlerror.Error {
 	return &gqlerror.Error{Message: err.Error()}
 }
 
-// newEngine makes an engine that executes the given root fields.
+// newEngine returns an engine that executes the given root fields.
 func newEngine(t testing.TB, fields map[string]exectest.Resolver, change ...func(*Config)) *Engine {
 	t.Helper()
 	cfg := Config{Schema: exectest.New(t, fixtureSchema, fields), ErrorPresenter: present, Introspection: true}

@@ -17,7 +17,7 @@ type Request struct {
 	Extensions    map[string]any `json:"extensions"`
 }
 
-// Operation is a request that has passed every check. It may be executed any number of times.
+// Operation is a request that has passed every check. It can be executed any number of times.
 type Operation struct {
 	def      *ast.OperationDefinition
 	context  *graphql.OperationContext // gqlgen stores data of the operation there between executions
@@ -28,18 +28,19 @@ type Operation struct {
 // Kind says whether the operation is a query, a mutation or a subscription.
 func (o *Operation) Kind() ast.Operation { return o.def.Operation }
 
-// Name is the operation's name, empty for an anonymous one.
+// Name returns the operation's name, empty for an anonymous one.
 func (o *Operation) Name() string { return o.def.Name }
 
-// Cost is the number of fields that the operation may produce, and of rows that it may read beyond these, as
-// [Limits].Cost estimates it.
+// Cost returns the estimated number of fields that the operation may produce plus the prices of
+// its reads; see [Limits].Cost.
 func (o *Operation) Cost() int { return o.cost }
 
 // Compiled reports whether the operation is answered without gqlgen.
 func (o *Operation) Compiled() bool { return o.compiled.write != nil }
 
-// RootFields names the fields that the operation executes at its root, in order. A field that is asked for twice
-// is named once if both have one response key, as it is executed once, and twice if they have two.
+// RootFields returns the names of the root fields that the operation executes, in order. A
+// field selected twice occurs once if both selections have the same response key, since it is
+// executed once, and otherwise twice.
 func (o *Operation) RootFields() []string {
 	collected := graphql.CollectFields(o.context, o.def.SelectionSet, []string{o.root()})
 	names := make([]string, len(collected))
@@ -49,7 +50,7 @@ func (o *Operation) RootFields() []string {
 	return names
 }
 
-// root is the name of the type of the operation's root.
+// root returns the name of the operation's root type.
 func (o *Operation) root() string {
 	switch o.def.Operation {
 	case ast.Mutation:
@@ -60,8 +61,8 @@ func (o *Operation) root() string {
 	return "Query"
 }
 
-// Prepare parses, bounds and validates a request and coerces its variables and arguments. Its errors are request
-// errors: nothing was executed, and the response has no data. It parses a text once and remembers it.
+// Prepare parses, bounds and validates a request, and coerces its variables and arguments. Its errors are
+// request errors: nothing was executed, and the response has no data. It caches parsed documents.
 func (e *Engine) Prepare(ctx context.Context, r Request) (*Operation, gqlerror.List) {
 	if r.Query == "" {
 		if r.Extensions["persistedQuery"] != nil {
@@ -114,13 +115,13 @@ func (e *Engine) Check(ctx context.Context, query string) gqlerror.List {
 	return errs
 }
 
-// preparation checks the arguments of one operation and adds up its cost, in time linear in the document.
+// preparation checks the arguments of one operation and computes its cost, in time linear in the document.
 type preparation struct {
 	engine    *Engine
 	variables map[string]any
 	mutation  bool
 	fragments map[fragmentCost]int
-	shared    map[*ast.FieldDefinition]int // of the fields that are selected, those that have a shared price
+	shared    map[*ast.FieldDefinition]int // selected fields with a shared price
 	err       *gqlerror.Error
 }
 
@@ -129,8 +130,8 @@ type fragmentCost struct {
 	inPage bool
 }
 
-// cost estimates the fields that a selection set produces and what they read. inPage says that the parent has a page
-// size: then the list below is the page.
+// cost estimates how many fields a selection set produces and what they read. inPage says that the parent has
+// a page size: then a list directly below is the page.
 func (p *preparation) cost(set ast.SelectionSet, inPage bool) int {
 	total := 0
 	for _, selection := range set {
@@ -170,7 +171,7 @@ func (p *preparation) cost(set ast.SelectionSet, inPage bool) int {
 	return total
 }
 
-// price returns the price of a field. It returns 0 for a shared price, which it notes.
+// price returns the price of a field. A shared price is recorded in p.shared, and the result is 0.
 func (p *preparation) price(of *ast.FieldDefinition, arguments map[string]any, paged bool) int {
 	if price, ok := p.engine.prices[of]; ok {
 		return price(arguments)
@@ -190,7 +191,7 @@ func (p *preparation) price(of *ast.FieldDefinition, arguments map[string]any, p
 	return 0
 }
 
-// times returns how many objects a field may produce; paged says that the field has a page size.
+// times returns how many objects a field may produce. paged says that the field has a page size.
 func (p *preparation) times(f *ast.Field, args map[string]any, inPage bool) (times int, paged bool) {
 	if len(f.SelectionSet) == 0 || isIntrospection(f.Name) || strings.HasPrefix(f.ObjectDefinition.Name, "__") {
 		return 1, false

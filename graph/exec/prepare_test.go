@@ -21,7 +21,7 @@ func variables(t testing.TB, text string) map[string]any {
 	return v
 }
 
-// arguments returns the arguments of the document's one field, after coercion.
+// arguments returns the coerced arguments of the document's only field.
 func arguments(t testing.TB, e *Engine, query string, variables map[string]any) string {
 	t.Helper()
 	op, errs := e.Prepare(t.Context(), Request{Query: query, Variables: variables})
@@ -182,7 +182,7 @@ func TestLimits(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			_, errs := e.Prepare(t.Context(), Request{Query: tc.fits, Variables: variables(t, tc.variables[0])})
-			for _, err := range errs { // the nested list is no [[Int]], which is fine here
+			for _, err := range errs { // the nested list is not a [[Int]], which is fine here
 				require.NotEqual(t, CodeTooComplex, err.Extensions["code"], err)
 			}
 			_, errs = e.Prepare(t.Context(), Request{Query: tc.fails, Variables: variables(t, tc.variables[1])})
@@ -218,7 +218,7 @@ func TestDocumentsAreRemembered(t *testing.T) {
 	load("{ old   } ")
 	require.Same(t, a, load("{ old    }"))
 	load("{ old  }  ")
-	load("{ old }   ") // drops the second, the least recently used
+	load("{ old }   ") // evicts the second document, the least recently used
 	require.Same(t, a, load("{ old    }"))
 	remembered := func(text string) bool {
 		_, ok := e.cache.Get(text)

@@ -8,16 +8,16 @@ import (
 	"github.com/vektah/gqlparser/v2/gqlerror"
 )
 
-// Response is the answer to one operation, or one event of a subscription.
+// Response is the answer to one operation, or to one event of a subscription.
 type Response struct {
 	Data       json.RawMessage // nil when nothing was executed: a request error
 	Errors     gqlerror.List
 	Extensions map[string]any
 }
 
-// AppendJSON appends the response to b as the GraphQL specification has it: errors first, and no data after a
-// request error. It does not escape HTML and does not check Data again, so it is the cheap way to send a
-// response. It fails only when the extensions have a value that JSON cannot encode.
+// AppendJSON appends the response to b as the GraphQL specification requires: errors first, and no data after
+// a request error. It does not escape HTML and does not validate Data again, so it is cheaper than
+// MarshalJSON. It fails only if the errors or extensions cannot be encoded as JSON.
 func (r Response) AppendJSON(b []byte) ([]byte, error) {
 	b = append(b, '{')
 	var err error
@@ -45,7 +45,7 @@ func (r Response) AppendJSON(b []byte) ([]byte, error) {
 	return append(b, '}'), nil
 }
 
-// MarshalJSON is AppendJSON for encoding/json, which then checks and copies the whole a second time.
+// MarshalJSON is AppendJSON for encoding/json, which validates and copies the result again.
 func (r Response) MarshalJSON() ([]byte, error) {
 	return r.AppendJSON(nil)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/vektah/gqlparser/v2/gqlerror"
 )
 
-// operation has the data that gqlgen needs to execute an operation.
+// operation returns the context that gqlgen needs to execute an operation.
 func (e *Engine) operation(text string, doc *ast.QueryDocument, def *ast.OperationDefinition, variables map[string]any) *graphql.OperationContext {
 	return &graphql.OperationContext{
 		RawQuery: text, Variables: variables, OperationName: def.Name, Doc: doc, Operation: def,
@@ -39,11 +39,11 @@ func (e *Engine) Execute(ctx context.Context, o *Operation) Response {
 	return *e.answer(e.cfg.Begin(ctx), e.cfg.Schema.Exec(ctx))
 }
 
-// answer is one execution, which has begun: of a query or mutation, or of an event of a subscription.
+// answer completes an execution that has begun: of a query or mutation, or of one event of a subscription.
 func (e *Engine) answer(ctx context.Context, next graphql.ResponseHandler) *Response {
 	ctx = graphql.WithResponseContext(ctx, e.presentField, e.cfg.Recover)
 	answered := next(ctx)
-	if answered == nil { // with a nil response gqlgen says that the client has left
+	if answered == nil { // gqlgen returns nil if the client has left
 		return &Response{Data: json.RawMessage("null")}
 	}
 	errs := graphql.GetErrors(ctx)
@@ -60,7 +60,7 @@ func (e *Engine) presentField(ctx context.Context, err error) *gqlerror.Error {
 	return shown
 }
 
-// permit returns the error of an operation that Permit refuses.
+// permit returns the error to present if Permit refuses the operation.
 func (e *Engine) permit(ctx context.Context, o *Operation) *gqlerror.Error {
 	if e.cfg.Permit == nil {
 		return nil

@@ -9,34 +9,35 @@ import (
 	"github.com/vektah/gqlparser/v2/gqlerror"
 )
 
-// Source has the events of a subscription, one for each response. It lasts as long as the context that opened it.
-// One goroutine at a time calls it.
+// Source provides the events of a subscription, one for each response. It lives as long as the context that
+// opened it. Its methods are not called concurrently.
 type Source[T any] interface {
-	// Next returns the next event. When there is none now, ok is false, and the source calls wake when there is
+	// Next returns the next event. If there is none, ok is false, and the source calls wake when there is
 	// one. Next may read from stores, but must not wait for an event.
 	Next(ctx context.Context) (event T, ok bool)
-	// Shared returns the event that Next returns next, if it is a [Common] one and Next need not read or wait. It
-	// takes nothing.
+	// Shared returns the event that Next would return next, if it is [Common] and Next would neither read nor
+	// wait. It does not take the event.
 	Shared() (event T, ok bool)
-	// TakeShared takes the event that Shared has just returned: its response is sent now. If it may be sent no more,
-	// TakeShared returns false, and Next is to decide. Confirm is not asked.
+	// TakeShared takes the event that Shared has just returned, since its response is sent now. If the
+	// response may no longer be sent, it returns false, and Next decides. Confirm is not called.
 	TakeShared(event T) bool
-	// AppendOwn is that of [Common], for the event that TakeShared has just taken: it is the same one for all.
+	// AppendOwn is [Common].AppendOwn for the event that TakeShared has just taken. That event is the
+	// same value for all subscriptions.
 	AppendOwn(b []byte, event T) []byte
-	// TellBy has tell called in place of wake for an event that Shared may return. If tell returns a channel, it is
-	// called again when that is closed.
+	// TellBy makes the source call tell instead of wake for an event that Shared may return. If tell returns
+	// a channel, tell is called again when the channel is closed.
 	TellBy(tell func() (wait <-chan struct{}))
-	// Confirm reports whether the response to the last event of Next, which is made by now, may still be sent. Alone
-	// says that something was read for this subscription alone, by a resolver that said so: see [Own] and [Read].
+	// Confirm reports whether the finished response to the last event of Next may still be sent. alone says
+	// that a value was read for this subscription alone, as a resolver has reported with [Own] or [Read].
 	Confirm(ctx context.Context, event T, alone bool) bool
 	// Ended reports whether the source has no more events.
 	Ended() bool
-	// Err is not nil when the source has ended too early: another subscription may bring the rest.
+	// Err returns an error if the source has ended too early and another subscription may continue.
 	Err() error
 }
 
-// Subscription is an operation under way that has any number of responses. It costs no goroutine: it wakes its
-// reader, which calls Next. One goroutine at a time may call its methods.
+// Subscription is a running operation with any number of responses. It has no goroutine: it wakes its reader,
+// which calls Next. Its methods must not be called concurrently.
 type Subscription struct {
 	engine *Engine
 	op     *Operation
@@ -47,15 +48,14 @@ type Subscription struct {
 	charge  func(cost int) gqlerror.List
 	refused gqlerror.List
 
-	// Only while it starts.
+	// Set only while the subscription starts.
 	ctx  context.Context
 	wake func()
 }
 
-// Subscribe starts a subscription that lasts until its source ends or ctx is done. The subscription calls wake
-// whenever there may be a response, or the end, also before Subscribe has returned. wake must return at once and
-// must not call the subscription. When the source cannot be opened, Subscribe returns an error and no
-// subscription.
+// Subscribe starts a subscription that lasts until its source ends or ctx is done. It calls wake whenever
+// there may be a response or the end, possibly before Subscribe returns. wake must return at once and must
+// not call the subscription. If the source cannot be opened, Subscribe returns errors and no subscription.
 func (e *Engine) Subscribe(ctx context.Context, o *Operation, wake func()) (*Subscription, gqlerror.List) {
 	if o.Kind() != ast.Subscription {
 		return nil, gqlerror.List{e.present(ctx, errors.New("only a subscription can be subscribed to"))}
@@ -69,7 +69,8 @@ func (e *Engine) Subscribe(ctx context.Context, o *Operation, wake func()) (*Sub
 	ctx = graphql.WithResponseContext(ctx, e.presentField, e.cfg.Recover)
 	e.cfg.Schema.Exec(ctx)
 	s.ctx, s.wake = nil, nil
-	// A new context: the old one keeps all that gqlgen stored at the start as long as the subscription lasts.
+	// A new context, since the old one would keep all that gqlgen stored at the start for
+	// the subscription's lifetime.
 	o.context = e.operation(o.context.RawQuery, o.context.Doc, o.def, o.context.Variables)
 	errs := graphql.GetErrors(ctx)
 	if len(errs) == 0 && s.source == nil {
@@ -81,17 +82,18 @@ func (e *Engine) Subscribe(ctx context.Context, o *Operation, wake func()) (*Sub
 	return s, nil
 }
 
-// ChargeBy has charge asked before each response that Next makes, with the cost of the operation. If it returns
-// errors, the subscription has ended, and Refused returns them: the event is lost to this subscription, and another one
-// brings it. What AppendShared makes costs nothing: it is made once for all.
+// ChargeBy sets a function that is called before Next makes a response, with the cost of the operation. If
+// it returns errors, the subscription ends and Refused returns them. The event is lost to this
+// subscription, but another subscription that resumes receives it. Responses of AppendShared are free,
+// since they are made once for all subscriptions.
 func (s *Subscription) ChargeBy(charge func(cost int) gqlerror.List) {
 	s.charge = charge
 }
 
-// Refused returns why the subscription was ended by ChargeBy, nil if it was not.
+// Refused returns the errors with which ChargeBy's function ended the subscription, or nil.
 func (s *Subscription) Refused() gqlerror.List { return s.refused }
 
-// Next returns the next response; ok is false when there is none now. The context is the subscription's.
+// Next returns the next response. ok is false if there is none now. ctx must be the subscription's context.
 func (s *Subscription) Next(ctx context.Context) (response Response, ok bool) {
 	for {
 		if s.refused != nil {
@@ -124,13 +126,14 @@ func (s *Subscription) respond(ctx context.Context, event any) (response Respons
 	return response, t.own.Load()
 }
 
-// TellBy has tell called in place of wake when there may be a response for AppendShared. It must not wait. If it
-// returns a channel, it is called again when that is closed.
+// TellBy sets a function that is called instead of wake when there may be a response for AppendShared. It
+// must not wait. If it returns a channel, it is called again when the channel is closed.
 func (s *Subscription) TellBy(tell func() (wait <-chan struct{})) { s.source.TellBy(tell) }
 
-// AppendShared appends the next response to b, as [Response.AppendJSON] does, if many subscriptions get it and nothing
-// has to be read or waited for. When wait is not nil, the response is made elsewhere until that is closed. Else, when
-// nothing was appended, Next has to be asked. The context is the subscription's.
+// AppendShared appends the next response to b, as [Response.AppendJSON] does, if several subscriptions
+// get it and nothing must be read or waited for. If wait is not nil, another goroutine is making the
+// response; wait is closed when it is done. If ok is false and wait is nil, the caller must call Next.
+// ctx must be the subscription's context.
 func (s *Subscription) AppendShared(ctx context.Context, b []byte) (appended []byte, ok bool, wait <-chan struct{}) {
 	event, ok := s.source.Shared()
 	if !ok || s.refused != nil {
@@ -157,7 +160,7 @@ func (s *Subscription) AppendShared(ctx context.Context, b []byte) (appended []b
 // Ended reports whether the subscription has no more responses.
 func (s *Subscription) Ended() bool { return s.refused != nil || s.source.Ended() }
 
-// Interrupted reports whether the subscription has ended too early, as [Source].Err says.
+// Interrupted reports whether the subscription has ended too early, as reported by [Source].Err.
 func (s *Subscription) Interrupted() bool { return s.source.Err() != nil }
 
 type (
@@ -165,16 +168,16 @@ type (
 	eventKey   struct{}
 )
 
-// execute has gqlgen execute the operation for one event, as if its source had this event alone.
+// execute executes the operation for one event, as if the source had only this event.
 func (s *Subscription) execute(ctx context.Context, event any) Response {
 	ctx = s.engine.cfg.Begin(context.WithValue(graphql.WithOperationContext(ctx, s.op.context), eventKey{}, event))
 	starting := graphql.WithResponseContext(ctx, s.engine.presentField, s.engine.cfg.Recover)
 	return *s.engine.answer(ctx, s.engine.cfg.Schema.Exec(starting))
 }
 
-// Open serves the resolver of a subscription's field. gqlgen wants such a resolver to return a channel. When the
-// subscription starts, Open opens its source with the context of the subscription; when an event is executed, the
-// channel has that event.
+// Open implements the resolver of a subscription's field. gqlgen requires such a resolver to return a
+// channel. When the subscription starts, Open opens its source with the subscription's context. When an event
+// is executed, the channel contains that event.
 func Open[T any](ctx context.Context, open func(ctx context.Context, wake func()) (Source[T], error)) (<-chan T, error) {
 	one := make(chan T, 1)
 	if s, opening := ctx.Value(openingKey{}).(*Subscription); opening && s.source == nil {
@@ -193,7 +196,8 @@ func Open[T any](ctx context.Context, open func(ctx context.Context, wake func()
 	return one, nil
 }
 
-// Executed returns the event that is executed; ok is false in a resolver that is called when a subscription starts.
+// Executed returns the event that is being executed. ok is false in a resolver that is called
+// when the subscription starts.
 func Executed[T any](ctx context.Context) (event T, ok bool) {
 	event, ok = ctx.Value(eventKey{}).(T)
 	return event, ok

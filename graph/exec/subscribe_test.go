@@ -12,7 +12,7 @@ import (
 	"tideline/graph/exec/exectest"
 )
 
-// numbers is a subscription to values, with an end after them.
+// numbers returns a resolver of a subscription to the values, which ends after them.
 func numbers(values ...any) exectest.Resolver {
 	return func(ctx context.Context, _ map[string]any) (any, error) {
 		return Open(ctx, func(ctx context.Context, wake func()) (Source[any], error) {
@@ -26,7 +26,7 @@ func numbers(values ...any) exectest.Resolver {
 	}
 }
 
-// begun is a subscription under way, with the channel that wakes its reader.
+// begun is a running subscription, with the channel that wakes its reader.
 type begun struct {
 	*Subscription
 	news chan struct{}
@@ -47,7 +47,7 @@ func begin(t *testing.T, ctx context.Context, e *Engine, query string) begun {
 	return begun{s, news}
 }
 
-// rest returns all responses up to the end.
+// rest returns all responses until the end.
 func (b begun) rest(t *testing.T, ctx context.Context) (got []string) {
 	t.Helper()
 	timeout := time.After(30 * time.Second)
@@ -130,7 +130,7 @@ func TestCut(t *testing.T) {
 	require.Equal(t, []string{`{"p":"`, `","text":"x\\":-2147483648, \\\\\\":-2147483648","n":`, `,"c":"`, `","m":`, `}`}, parts)
 }
 
-// Each response has its price. Who cannot pay it has no more of them, and is told why.
+// Each response has a price. If the subscriber cannot pay, the subscription ends and says why.
 func TestResponsesArePaidFor(t *testing.T) {
 	e := newEngine(t, map[string]exectest.Resolver{"Subscription.numbers": numbers(1, 2, 3)})
 	s := begin(t, t.Context(), e, "subscription { numbers }")

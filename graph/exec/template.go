@@ -16,50 +16,52 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
-// Common is a shared event: many subscriptions get it at the same time. For all that select the same fields the
-// engine executes it once, into a template with a hole for each value that is the subscriber's own, and fills the
-// holes for each subscriber. A resolver that depends on the subscriber must say so: by [Int] and [Flag], which
-// leave a hole, or by [Own], after which the engine makes no template and executes the event for each subscriber.
+// Common is an event that several subscriptions receive at the same time. The engine executes it once for all
+// subscriptions with the same selection, into a template with a hole for each value that differs between
+// subscribers, and fills the holes for each subscriber. A resolver whose value depends on the subscriber must
+// report that: with [Int] and [Flag], which leave a hole, or with [Own], which makes the engine execute the
+// event separately for each subscriber.
 type Common interface {
-	// Once returns the result of made for the key. It calls made once for all subscriptions that get the event.
-	// It returns nil for an event that only one subscription gets.
+	// Once returns the result of made for the key. It calls made once for all subscriptions that receive the
+	// event. It returns nil for an event that only one subscription receives.
 	Once(key any, made func() any) any
-	// Made returns what Once or Soon has returned for the key; ok is false when there is nothing yet.
+	// Made returns the earlier result of Once or Soon for the key. ok is false if there is none yet.
 	Made(key any) (result any, ok bool)
-	// Soon is Once for a caller that must not wait: when wait is not nil, the result is there once that is closed.
+	// Soon is Once for a caller that must not block. If wait is not nil, the result is
+	// available after wait is closed.
 	Soon(key any, made func() any) (result any, wait <-chan struct{})
-	// Neutral returns the event with the placeholder in place of the string that is the subscriber's own,
-	// wherever it occurs.
+	// Neutral returns the event with the placeholder in every place where the
+	// subscriber's own string belongs.
 	Neutral(placeholder string) any
-	// AppendOwn appends the string that the placeholder stands for.
+	// AppendOwn appends the subscriber's string, for which the placeholder stands.
 	AppendOwn(b []byte) []byte
 }
 
-// placeholder stands for a string that is the subscriber's own. It is secret to the process, so no text of a user
-// contains it.
+// placeholder stands for a string that differs between subscribers. It is random and never leaves the
+// process, so no user's text contains it.
 var placeholder = rand.Text()
 
-// placeholderInt stands for a number that is the subscriber's own. In a response it follows a key only where it
-// stands for one: no count is negative, and in a string a backslash precedes every quotation mark.
+// placeholderInt stands for a number that differs between subscribers. After a key in a response it is always
+// a placeholder: counts are never negative, and in a string a backslash precedes every quotation mark.
 const placeholderInt = math.MinInt32
 
-// shape is equal for subscriptions that get the same response to an event, but for the holes.
+// shape is equal for subscriptions whose responses to an event are equal except for the holes.
 type shape struct {
 	def       *ast.OperationDefinition
-	variables string // those that matter for an event, in JSON
+	variables string // the variables that affect the responses, in JSON
 }
 
-// template is the response to an event, in parts with a hole after each but the last.
+// template is the response to an event in parts, with a hole between each two.
 type template struct {
 	parts [][]byte
 	holes []hole
 
-	alone bool        // it is none: the event is executed for one subscriber
-	own   atomic.Bool // a value is the subscriber's own and has no hole, or was read for this subscriber alone
+	alone bool        // not a template: the event is executed for one subscriber
+	own   atomic.Bool // a value depends on the subscriber and has no hole, or was read for this subscriber alone
 	mu    sync.Mutex
 	count func(ctx context.Context, event any) (int, error)
 	flag  func(ctx context.Context, event any) (bool, error)
-	flags bool // the value of flag that the response was executed with
+	flags bool // the value of flag with which the response was executed
 }
 
 type hole bool
@@ -76,22 +78,22 @@ func templateOf(ctx context.Context) *template {
 	return t
 }
 
-// Own says that the value under execution depends on the subscriber.
+// Own reports that the value being resolved depends on the subscriber.
 func Own(ctx context.Context) {
 	if t := templateOf(ctx); t != nil {
 		t.own.Store(true)
 	}
 }
 
-// Read says that the value under execution is being read, and is the same for all subscribers.
+// Read reports that the value being resolved is read from a store and is the same for all subscribers.
 func Read(ctx context.Context) {
 	if t := templateOf(ctx); t != nil && t.alone {
 		t.own.Store(true)
 	}
 }
 
-// Int returns a number that is the subscriber's own and never negative: the result of count for the event under
-// execution, with the context of the subscription. All calls for one event must mean the same number.
+// Int returns a non-negative number that differs between subscribers. count returns it for the event being
+// executed and the subscriber's context. All calls for one event must compute the same number.
 func Int(ctx context.Context, event any, count func(ctx context.Context, event any) (int, error)) (int, error) {
 	t := templateOf(ctx)
 	if t == nil || t.alone {
@@ -103,8 +105,8 @@ func Int(ctx context.Context, event any, count func(ctx context.Context, event a
 	return placeholderInt, nil
 }
 
-// Flag is Int for a boolean. When the event is executed for one subscriber alone, ok is false, and the caller
-// must find the value by itself.
+// Flag is Int for a boolean. If the event is executed for one subscriber alone, ok is false, and the
+// caller must compute the value itself.
 func Flag(ctx context.Context, flag func(ctx context.Context, event any) (bool, error)) (set, ok bool) {
 	t := templateOf(ctx)
 	if t == nil || t.alone {
@@ -121,8 +123,8 @@ type flagged struct {
 	set bool
 }
 
-// fromTemplate returns the response to a shared event; nil when the event must be executed for this subscription
-// alone.
+// fromTemplate returns the response to a shared event, or nil if the event must be executed
+// for this subscription alone.
 func (s *Subscription) fromTemplate(ctx context.Context, event Common) json.RawMessage {
 	t := s.template(ctx, event, false)
 	if t == nil {
@@ -146,14 +148,15 @@ func (s *Subscription) fromTemplate(ctx context.Context, event Common) json.RawM
 		}
 		count = strconv.Itoa(n)
 	}
-	size := len(t.holes) << 8 // more than most strings of a subscriber's own
+	size := len(t.holes) << 8 // more than the length of most subscribers' strings
 	for _, part := range t.parts {
 		size += len(part)
 	}
 	return t.fill(make([]byte, 0, size), event.AppendOwn, count)
 }
 
-// fill appends the response to an event, of which own appends the string that is the subscriber's own.
+// fill appends the template to b. In its holes it calls own, which appends the
+// subscriber's string, or writes count.
 func (t *template) fill(b []byte, own func(b []byte) []byte, count string) []byte {
 	for i, part := range t.parts {
 		b = append(b, part...)
@@ -168,7 +171,7 @@ func (t *template) fill(b []byte, own func(b []byte) []byte, count string) []byt
 	return b
 }
 
-// template returns the template of all subscriptions of this shape; nil when there is none.
+// template returns the template shared by all subscriptions of this shape, or nil if there is none.
 func (s *Subscription) template(ctx context.Context, event Common, flags bool) *template {
 	key := s.plain
 	if flags {
@@ -178,10 +181,10 @@ func (s *Subscription) template(ctx context.Context, event Common, flags bool) *
 	return made
 }
 
-// newTemplate makes the template; nil when there is none.
+// newTemplate makes the template, or returns nil if the event needs a separate execution for each subscriber.
 func (s *Subscription) newTemplate(ctx context.Context, event Common, flags bool) *template {
 	t := &template{flags: flags}
-	// The first subscription executes for the others. It may end meanwhile.
+	// The first subscription executes for all others, even if it ends meanwhile.
 	ctx = context.WithValue(context.WithoutCancel(ctx), templateKey{}, t)
 	response := s.execute(ctx, event.Neutral(placeholder))
 	if t.own.Load() || len(response.Errors) > 0 || response.Data == nil {
@@ -194,13 +197,13 @@ func (s *Subscription) newTemplate(ctx context.Context, event Common, flags bool
 	return t
 }
 
-// cut makes the parts and holes of a response.
+// cut splits a response into parts and holes.
 func (t *template) cut(data []byte) {
 	number := []byte(`":` + strconv.Itoa(placeholderInt))
 	for start := 0; ; {
 		text := bytes.Index(data[start:], []byte(placeholder))
 		count := bytes.Index(data[start:], number)
-		for count > 0 && data[start+count-1] == '\\' { // the quotation mark is in a string
+		for count > 0 && data[start+count-1] == '\\' { // the quotation mark is inside a string
 			next := bytes.Index(data[start+count+1:], number)
 			if next < 0 {
 				count = -1
@@ -222,8 +225,8 @@ func (t *template) cut(data []byte) {
 	}
 }
 
-// shape returns the shape of the operation. It leaves out the variables that only the arguments of the root field
-// use: they say where a subscription begins, and not what its events look like.
+// shape returns the shape of the operation. It omits variables used only in arguments of the root field,
+// which decide where a subscription begins and not what its responses contain.
 func (o *Operation) shape() shape {
 	used := map[string]any{}
 	root := graphql.CollectFields(o.context, o.def.SelectionSet, []string{o.root()})[0]
@@ -237,7 +240,7 @@ func (o *Operation) shape() shape {
 		values = append(values, name, used[name])
 	}
 	encoded, err := json.Marshal(values)
-	if err != nil { // a shape of its own
+	if err != nil { // a unique shape
 		encoded = []byte(rand.Text())
 	}
 	return shape{o.def, string(encoded)}
@@ -248,7 +251,7 @@ type usage struct {
 	fragments ast.FragmentDefinitionList
 	values    map[string]any
 	used      map[string]any
-	seen      map[string]bool // fragments
+	seen      map[string]bool // visited fragments
 }
 
 func (v usage) selections(set ast.SelectionSet) {

@@ -1,6 +1,5 @@
-// Package model binds the schema's types to Go: a scalar or an enum by its
-// encoding, a connection to that of package paging. Payloads and inputs that exist
-// only in the schema are generated.
+// Package model binds the schema's types to Go types: scalars and enums with their encodings, and connections
+// with package paging. Payloads and inputs that exist only in the schema are generated.
 package model
 
 import (
@@ -24,7 +23,7 @@ import (
 	"tideline/feed/visibility"
 )
 
-// The connections of the schema; a timeline's is a PostConnection, too.
+// The connections of the schema. A timeline is a PostConnection too.
 type (
 	PostConnection = paging.Connection[ent.Post]
 	PostEdge       = paging.Edge[ent.Post]
@@ -47,14 +46,14 @@ type (
 	ReportEdge       = paging.Edge[ent.Report]
 )
 
-// Relationship is how a viewer and a user stand to each other.
+// Relationship is the relation between a viewer and a user.
 type Relationship struct {
 	visibility.Relation
 	Viewer, User int64
 }
 
-// RelationshipKind is the kind of the ids of a viewer's relationships, see ent.NodeID: the
-// id names both users.
+// RelationshipKind returns the kind of the ids of a viewer's relationships; see
+// ent.NodeID. The id contains both users.
 func RelationshipKind(viewer int64) string {
 	return "Relationship:" + strconv.FormatInt(viewer, 10)
 }
@@ -65,14 +64,14 @@ func (r *Relationship) NodeID() string { return ent.NodeID(RelationshipKind(r.Vi
 // timeLayout is RFC 3339 with exactly three decimals.
 const timeLayout = `"2006-01-02T15:04:05.000Z"`
 
-// MarshalTime writes a time as the scalar Time.
+// MarshalTime encodes the scalar Time.
 func MarshalTime(t time.Time) graphql.Marshaler {
 	return graphql.WriterFunc(func(w io.Writer) {
-		_, _ = w.Write(t.UTC().AppendFormat(make([]byte, 0, len(timeLayout)), timeLayout)) // into memory
+		_, _ = w.Write(t.UTC().AppendFormat(make([]byte, 0, len(timeLayout)), timeLayout)) // writes into memory
 	})
 }
 
-// UnmarshalTime reads the scalar Time. Error: BadInput.
+// UnmarshalTime decodes the scalar Time. Error: BadInput.
 func UnmarshalTime(v any) (time.Time, error) {
 	text, err := graphql.UnmarshalString(v)
 	if err != nil {
@@ -81,88 +80,88 @@ func UnmarshalTime(v any) (time.Time, error) {
 	return bulk.ParseTime(text)
 }
 
-// MarshalObject writes the scalar JSONObject, which is the text of one.
+// MarshalObject encodes the scalar JSONObject from its JSON text.
 func MarshalObject(object string) graphql.Marshaler {
-	return graphql.WriterFunc(func(w io.Writer) { _, _ = io.WriteString(w, object) }) // into memory
+	return graphql.WriterFunc(func(w io.Writer) { _, _ = io.WriteString(w, object) }) // writes into memory
 }
 
-// UnmarshalObject reads it; graph/exec has checked that it is one.
+// UnmarshalObject decodes the scalar JSONObject; graph/exec has validated it.
 func UnmarshalObject(v any) (string, error) {
 	object, err := json.Marshal(v)
 	return string(object), err
 }
 
-// MarshalVisibility writes the enum Visibility, also of a post that a moderator hid.
+// MarshalVisibility encodes the enum Visibility, also for a post that a moderator hid.
 func MarshalVisibility(v schema.Visibility) graphql.Marshaler {
 	return graphql.MarshalString(string(v.Shown()))
 }
 
-// UnmarshalVisibility reads it; graph/exec has checked that it is one.
+// UnmarshalVisibility decodes the enum Visibility; graph/exec has validated it.
 func UnmarshalVisibility(v any) (schema.Visibility, error) {
 	text, err := graphql.UnmarshalString(v)
 	return schema.Visibility(text), err
 }
 
-// MarshalOrder writes the enum TimelineOrder.
+// MarshalOrder encodes the enum TimelineOrder.
 func MarshalOrder(o home.Order) graphql.Marshaler { return graphql.MarshalString(string(o)) }
 
-// UnmarshalOrder reads it; graph/exec has checked that it is one.
+// UnmarshalOrder decodes the enum TimelineOrder; graph/exec has validated it.
 func UnmarshalOrder(v any) (home.Order, error) {
 	text, err := graphql.UnmarshalString(v)
 	return home.Order(text), err
 }
 
-// MarshalAPIKeyScope writes the enum ApiKeyScope.
+// MarshalAPIKeyScope encodes the enum ApiKeyScope.
 func MarshalAPIKeyScope(s apikey.Scope) graphql.Marshaler { return graphql.MarshalString(string(s)) }
 
-// UnmarshalAPIKeyScope reads it; graph/exec has checked that it is one.
+// UnmarshalAPIKeyScope decodes the enum ApiKeyScope; graph/exec has validated it.
 func UnmarshalAPIKeyScope(v any) (apikey.Scope, error) {
 	text, err := graphql.UnmarshalString(v)
 	return apikey.Scope(text), err
 }
 
-// MarshalUpsertStatus writes the enum UpsertStatus.
+// MarshalUpsertStatus encodes the enum UpsertStatus.
 func MarshalUpsertStatus(s bulk.Status) graphql.Marshaler { return graphql.MarshalString(string(s)) }
 
-// UnmarshalUpsertStatus reads it; no input has one.
+// UnmarshalUpsertStatus decodes the enum UpsertStatus, which no input contains.
 func UnmarshalUpsertStatus(v any) (bulk.Status, error) {
 	text, err := graphql.UnmarshalString(v)
 	return bulk.Status(text), err
 }
 
-// MarshalRole writes the enum Role.
+// MarshalRole encodes the enum Role.
 func MarshalRole(r user.Role) graphql.Marshaler { return graphql.MarshalString(string(r)) }
 
-// UnmarshalRole reads it; graph/exec has checked that it is one.
+// UnmarshalRole decodes the enum Role; graph/exec has validated it.
 func UnmarshalRole(v any) (user.Role, error) {
 	text, err := graphql.UnmarshalString(v)
 	return user.Role(text), err
 }
 
-// MarshalAuditAction writes the enum AuditAction.
+// MarshalAuditAction encodes the enum AuditAction.
 func MarshalAuditAction(a auditentry.Action) graphql.Marshaler {
 	return graphql.MarshalString(string(a))
 }
 
-// UnmarshalAuditAction reads it; graph/exec has checked that it is one.
+// UnmarshalAuditAction decodes the enum AuditAction; graph/exec has validated it.
 func UnmarshalAuditAction(v any) (auditentry.Action, error) {
 	text, err := graphql.UnmarshalString(v)
 	return auditentry.Action(text), err
 }
 
-// MarshalReportReason writes the enum ReportReason.
+// MarshalReportReason encodes the enum ReportReason.
 func MarshalReportReason(r report.Reason) graphql.Marshaler { return graphql.MarshalString(string(r)) }
 
-// UnmarshalReportReason reads it; graph/exec has checked that it is one.
+// UnmarshalReportReason decodes the enum ReportReason; graph/exec has validated it.
 func UnmarshalReportReason(v any) (report.Reason, error) {
 	text, err := graphql.UnmarshalString(v)
 	return report.Reason(text), err
 }
 
-// MarshalReportStatus writes the enum ReportStatus.
+// MarshalReportStatus encodes the enum ReportStatus.
 func MarshalReportStatus(s report.Status) graphql.Marshaler { return graphql.MarshalString(string(s)) }
 
-// UnmarshalReportStatus reads it; graph/exec has checked that it is one.
+// UnmarshalReportStatus decodes the enum ReportStatus; graph/exec has validated it.
 func UnmarshalReportStatus(v any) (report.Status, error) {
 	text, err := graphql.UnmarshalString(v)
 	return report.Status(text), err

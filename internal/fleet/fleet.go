@@ -1,18 +1,17 @@
-// Package fleet knows which processes run. It brings them what an operator wants.
+// Package fleet lists the running processes and delivers the wishes of operators to them, such as a
+// pause of the workers.
 //
-// What holds:
+// Invariants:
 //
-//   - Each process keeps a row by itself, with its last sign of life, and deletes it when
-//     it ends in order. One that was killed is shown as gone, and forgotten after a day.
-//   - A process neither waits for its row nor fails with it: while SQL is away it goes on
-//     as it is.
-//   - A pause is wanted of one process and ends with it: the next start is another process.
-//     So are other sizes (size.go): that one begins with its configuration.
+//   - Each process writes its own row with the time of its last heartbeat, and deletes the row when
+//     it shuts down. A killed process is shown as gone, and its row is deleted after a day.
+//   - A process never waits for its row or fails because of it. While SQL is down, it continues
+//     unchanged.
+//   - A pause belongs to one process and ends with it. After a restart, the process is a new one.
 package fleet
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -25,12 +24,12 @@ import (
 )
 
 const (
-	// RenewEvery is how often a process gives a sign of life, and hears what is wanted.
+	// RenewEvery is how often a process sends a heartbeat and reads what operators want.
 	RenewEvery = 3 * time.Second
-	// GoneAfter is how long after its last sign of life a process is shown as gone. The
-	// clocks of machines may differ by some seconds.
+	// GoneAfter is how long after its last heartbeat a process is shown as gone. It allows for
+	// machine clocks that differ by some seconds.
 	GoneAfter = 30 * time.Second
-	// ForgetAfter is how long after its last sign of life the row of a process goes.
+	// ForgetAfter is how long after the last heartbeat the row of a process is deleted.
 	ForgetAfter = 24 * time.Hour
 
 	renewFor    = 5 * time.Second // at most
@@ -38,26 +37,25 @@ const (
 	forgetEvery = time.Hour
 )
 
-// Workers can be paused. A queue.Queue is such.
+// Workers can be paused. queue.Queue implements it.
 type Workers interface {
 	Pause()
 	Resume()
 	Paused() bool
-	UnderWay() int // jobs; it does not rise during a pause
+	UnderWay() int // running jobs; does not rise during a pause
 }
 
-// Config says what there is to know of this process. Fields without a default are required.
+// Config describes this process. Fields without a default are required.
 type Config struct {
 	DB      *ent.Client
 	Version string
-	// Server says that it answers clients, Subscriptions how many it serves.
+	// Server says that the process answers clients. Subscriptions returns how many live
+	// subscriptions it serves.
 	Server        bool
 	Subscriptions func() int
-	// Workers are those of this process; nil in one without.
+	// Workers are the workers of this process, or nil if it has none.
 	Workers Workers
-	// Sizes are those of this process, as configured, that an operator may change.
-	Sizes map[Size]Adjuster
-	// Tick says when to give a sign of life. Defaults to each RenewEvery.
+	// Tick triggers heartbeats. Defaults to a tick every RenewEvery.
 	Tick <-chan time.Time
 	// Now defaults to time.Now.
 	Now func() time.Time
@@ -65,17 +63,15 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Member is this process, as the others see it.
+// Member is this process as a member of the fleet.
 type Member struct {
 	cfg       Config
-	row       ent.Process // what never changes of it
-	forgotten time.Time   // when the rows of others were looked at
-	away      bool        // as far as it is told in the log
-
-	configured, refused, wanted map[Size]int // sizes; wanted as last heard
+	row       ent.Process // the fields that never change
+	forgotten time.Time   // when old rows were last deleted
+	away      bool        // SQL failed, as last logged
 }
 
-// NewMember names this process. Run lets others know of it.
+// NewMember chooses an id for this process. Other processes see it after Run begins.
 func NewMember(c Config) (*Member, error) {
 	if c.DB == nil || c.Subscriptions == nil {
 		return nil, errors.New("fleet: DB and Subscriptions are required")
@@ -90,17 +86,13 @@ func NewMember(c Config) (*Member, error) {
 	if err != nil {
 		host = "unknown"
 	}
-	m := &Member{cfg: c, row: ent.Process{
+	return &Member{cfg: c, row: ent.Process{
 		ID: 1 + rand.Int64N(1<<40), Host: host, Pid: os.Getpid(), Version: c.Version,
 		Roles: roles(c.Server, c.Workers != nil), StartedAt: c.Now().UTC(),
-	}, configured: map[Size]int{}, refused: map[Size]int{}, wanted: map[Size]int{}}
-	for name, size := range c.Sizes {
-		m.configured[name] = size.Now()
-	}
-	return m, nil
+	}}, nil
 }
 
-// ID names this process among all that share the database.
+// ID returns the id of this process, unique among all processes that share the database.
 func (m *Member) ID() int64 { return m.row.ID }
 
 // The values of the column roles.
@@ -121,10 +113,10 @@ func roles(serves, works bool) string {
 	}
 }
 
-// Run keeps the row until ctx ends, then deletes it. It never fails: what SQL refuses is
-// told in the log.
+// Run keeps the row up to date until ctx ends, then deletes it. It always returns nil: errors of
+// SQL are logged.
 //
-// Cost: one statement by primary key each RenewEvery; an hour, one by index.
+// Cost: one statement by primary key every RenewEvery, and one by index every hour.
 func (m *Member) Run(ctx context.Context) error {
 	tick := m.cfg.Tick
 	if tick == nil {
@@ -133,7 +125,7 @@ func (m *Member) Run(ctx context.Context) error {
 		tick = ticker.C
 	}
 	for {
-		_ = m.Renew(ctx) // it is in the log
+		_ = m.Renew(ctx) // Renew logs the error
 		select {
 		case <-ctx.Done():
 			m.leave(context.WithoutCancel(ctx))
@@ -143,11 +135,11 @@ func (m *Member) Run(ctx context.Context) error {
 	}
 }
 
-// Renew gives a sign of life, and does what is wanted of the process, as Run does again and
-// again. It tells the log when SQL does not take it, and when that is over. Error: of SQL.
+// Renew sends a heartbeat and applies what operators want. Run calls it repeatedly. Renew logs when
+// SQL fails and when it works again, and returns the error of SQL.
 func (m *Member) Renew(ctx context.Context) error {
-	// The end of ctx does not interrupt it at once: a statement that SQL executes late would
-	// bring the row back after its deletion.
+	// The end of ctx cancels the statement only after leaveFor. A statement that SQL executes late
+	// would insert the row again after its deletion.
 	trying, cancel := context.WithTimeout(context.WithoutCancel(ctx), renewFor)
 	defer cancel()
 	ended := context.AfterFunc(ctx, func() { time.AfterFunc(leaveFor, cancel) })
@@ -157,10 +149,10 @@ func (m *Member) Renew(ctx context.Context) error {
 		err = m.forget(trying)
 	}
 	switch {
-	case ctx.Err() != nil: // it ends
+	case ctx.Err() != nil: // the process is shutting down
 	case err != nil && !m.away:
 		m.away = true
-		m.cfg.Logger.WarnContext(ctx, "others do not hear of this process, nor it of what operators want; it goes on", "process", m.row.ID, "err", err)
+		m.cfg.Logger.WarnContext(ctx, "others do not hear of this process, nor it of what operators want; it goes on", "process", m.row.ID, "error", err)
 	case err == nil && m.away:
 		m.away = false
 		m.cfg.Logger.InfoContext(ctx, "others hear of this process again", "process", m.row.ID)
@@ -168,19 +160,16 @@ func (m *Member) Renew(ctx context.Context) error {
 	return err
 }
 
-// renew writes the row until it says of the process what it does.
+// renew writes the row, and again after each change of the workers, until the row describes their
+// state.
 func (m *Member) renew(ctx context.Context) error {
 	for {
-		wanted, sizes, err := m.write(ctx)
+		wanted, err := m.write(ctx)
 		if err != nil {
 			return fmt.Errorf("give a sign of life: %w", err)
 		}
-		adjusted := m.adjust(ctx, sizes)
 		w := m.cfg.Workers
 		if w == nil || (wanted == process.WantedPause) == w.Paused() {
-			if adjusted {
-				continue
-			}
 			return nil
 		}
 		if wanted == process.WantedPause {
@@ -193,47 +182,36 @@ func (m *Member) renew(ctx context.Context) error {
 	}
 }
 
-// write writes the row, and reads in the same round trip what is wanted. A row that is not
-// there any more is made again, with what is wanted as this process knows it.
-func (m *Member) write(ctx context.Context) (wanted process.Wanted, wantedSizes map[Size]int, err error) {
+// write writes the row, and reads in the same round trip what is wanted. If the row is gone, it
+// inserts the row with the current state of the workers as wanted.
+func (m *Member) write(ctx context.Context) (wanted process.Wanted, err error) {
 	paused, jobs, wants := false, 0, process.WantedRun
 	if w := m.cfg.Workers; w != nil {
-		paused = w.Paused() // before the jobs: they do not rise any more
+		paused = w.Paused() // before UnderWay, which no longer rises once paused
 		jobs = w.UnderWay()
 	}
 	if paused {
 		wants = process.WantedPause
 	}
-	sizes, wantsSizes, err := m.sizes()
-	if err != nil {
-		return "", nil, err
-	}
 	found, err := m.cfg.DB.QueryContext(ctx, `INSERT INTO processes
-		(id, host, pid, version, roles, started_at, seen_at, subscriptions, jobs, paused, wanted, sizes, wanted_sizes)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
-		ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at, subscriptions = excluded.subscriptions, jobs = excluded.jobs, paused = excluded.paused, sizes = excluded.sizes
-		RETURNING wanted, wanted_sizes`,
-		m.row.ID, m.row.Host, m.row.Pid, m.row.Version, m.row.Roles, m.row.StartedAt, m.cfg.Now().UTC(), m.cfg.Subscriptions(), jobs, paused, string(wants), sizes, wantsSizes)
+		(id, host, pid, version, roles, started_at, seen_at, subscriptions, jobs, paused, wanted)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+		ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at, subscriptions = excluded.subscriptions, jobs = excluded.jobs, paused = excluded.paused
+		RETURNING wanted`,
+		m.row.ID, m.row.Host, m.row.Pid, m.row.Version, m.row.Roles, m.row.StartedAt, m.cfg.Now().UTC(), m.cfg.Subscriptions(), jobs, paused, string(wants))
 	if err != nil {
-		return "", nil, err
+		return "", err
 	}
 	defer found.Close()
 	for found.Next() {
-		var stored []byte
-		if err := found.Scan(&wanted, &stored); err != nil {
-			return "", nil, err
-		}
-		if len(stored) == 0 {
-			continue
-		}
-		if err := json.Unmarshal(stored, &wantedSizes); err != nil {
-			return "", nil, fmt.Errorf("read what sizes are wanted: %w", err)
+		if err := found.Scan(&wanted); err != nil {
+			return "", err
 		}
 	}
-	return wanted, wantedSizes, errors.Join(found.Err(), found.Close())
+	return wanted, errors.Join(found.Err(), found.Close())
 }
 
-// forget deletes the rows of processes that are gone for long.
+// forget deletes the rows of processes without a heartbeat for ForgetAfter.
 func (m *Member) forget(ctx context.Context) error {
 	now := m.cfg.Now()
 	if _, err := m.cfg.DB.Process.Delete().Where(process.SeenAtLT(now.Add(-ForgetAfter).UTC())).Exec(ctx); err != nil {
@@ -248,6 +226,6 @@ func (m *Member) leave(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, leaveFor)
 	defer cancel()
 	if _, err := m.cfg.DB.Process.Delete().Where(process.ID(m.row.ID)).Exec(ctx); err != nil {
-		m.cfg.Logger.WarnContext(ctx, "this process will be shown as gone", "process", m.row.ID, "err", err)
+		m.cfg.Logger.WarnContext(ctx, "this process will be shown as gone", "process", m.row.ID, "error", err)
 	}
 }

@@ -23,10 +23,10 @@ import (
 
 func TestMain(m *testing.M) { storagetest.Main(m, func() error { return goleak.Find() }) }
 
-// soon is more than enough for what takes milliseconds, on a busy machine too.
+// soon is long enough for an operation that takes milliseconds, even on a busy machine.
 const soon = time.Minute
 
-// clock is one that the test sets.
+// clock is a clock that the test sets.
 type clock struct {
 	mu sync.Mutex
 	at time.Time
@@ -44,7 +44,7 @@ func (c *clock) pass(d time.Duration) {
 	c.at = c.at.Add(d)
 }
 
-// transcript is a log.
+// transcript collects log lines.
 type transcript struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -62,7 +62,7 @@ func (tr *transcript) count(line string) int {
 	return bytes.Count(tr.text.Bytes(), []byte(line))
 }
 
-// yard is a fleet under a clock.
+// yard is a fleet with a test clock.
 type yard struct {
 	*Fleet
 	t     *testing.T
@@ -76,7 +76,7 @@ func newYard(t *testing.T, s *storage.Stores) *yard {
 	return &yard{New(s.DB, c.now), t, s, c, new(transcript)}
 }
 
-// member is another process, which has given its first sign of life; workers may be nil.
+// member adds a process that has sent its first heartbeat. workers may be nil.
 func (y *yard) member(serves bool, workers Workers) *Member {
 	y.t.Helper()
 	m := y.silent(serves, workers, nil)
@@ -84,7 +84,7 @@ func (y *yard) member(serves bool, workers Workers) *Member {
 	return m
 }
 
-// silent is a member that has given none.
+// silent adds a process that has sent no heartbeat.
 func (y *yard) silent(serves bool, workers Workers, tick <-chan time.Time) *Member {
 	y.t.Helper()
 	m, err := NewMember(Config{
@@ -102,7 +102,7 @@ func (y *yard) queue() *queue.Queue {
 	return q
 }
 
-// states are those of the processes in the list.
+// states returns the states of the listed processes.
 func (y *yard) states() (states []State) {
 	y.t.Helper()
 	list, err := y.List(y.t.Context())
@@ -113,8 +113,8 @@ func (y *yard) states() (states []State) {
 	return states
 }
 
-// A process is listed from its first sign of life until it ends. Without a sign of life it
-// is shown as gone, and forgotten after a day.
+// A process is listed from its first heartbeat until it ends. Without heartbeats it is shown as
+// gone, and forgotten after a day.
 func TestProcessesAreListed(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
@@ -138,7 +138,7 @@ func TestProcessesAreListed(t *testing.T) {
 		require.Equal(t, []State{Running, Running}, y.states())
 
 		y.clock.pass(GoneAfter)
-		for range 2 { // the renewal before the second is over
+		for range 2 { // the second send waits for the end of the first renewal
 			tick <- time.Time{}
 		}
 		require.Equal(t, []State{Gone, Running}, y.states())
@@ -159,8 +159,8 @@ func TestProcessesAreListed(t *testing.T) {
 	})
 }
 
-// A pause reaches the one process that it is for, which says so in the same renewal, and
-// ends with it.
+// A pause reaches only its process, which reports it in the same renewal. The pause ends with the
+// process.
 func TestPauseReachesItsProcess(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
@@ -229,7 +229,7 @@ func TestPauseReachesItsProcess(t *testing.T) {
 	})
 }
 
-// Nothing is wanted of a process that could not hear of it.
+// Want refuses a process that could not read the change.
 func TestWantRefuses(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
@@ -248,7 +248,7 @@ func TestWantRefuses(t *testing.T) {
 	})
 }
 
-// Who waits sees each change, and the end of a process.
+// Await reports each change, and the end of a process.
 func TestAwaitSeesEachChange(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
@@ -279,7 +279,7 @@ func TestAwaitSeesEachChange(t *testing.T) {
 	})
 }
 
-// While SQL takes nothing, a process goes on as it is, and says so once.
+// While SQL fails, a process continues unchanged and logs that once.
 func TestProcessGoesOnWithoutItsRow(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
@@ -314,7 +314,7 @@ func TestProcessGoesOnWithoutItsRow(t *testing.T) {
 	})
 }
 
-// A PostgreSQL that has fallen silent keeps no process from its end.
+// A PostgreSQL that stops answering does not keep a process from ending.
 func TestSilentDatabaseHoldsUpNobody(t *testing.T) {
 	t.Parallel()
 	u, err := url.Parse(storagetest.PostgresURL(t))

@@ -12,42 +12,43 @@ import (
 	"tideline/feed/moderation"
 )
 
-// Errors of Want.
+// The errors of Want.
 var (
 	ErrNoProcess = errors.New("it has ended, or never was")
 	ErrNoWorkers = errors.New("it has no workers")
 	ErrGone      = errors.New("it gives no sign of life")
 )
 
-// awaitEvery is how often Await looks.
+// awaitEvery is how often Await reads the rows.
 const awaitEvery = 100 * time.Millisecond
 
-// State is how a process is.
+// State is the state of a process.
 type State string
 
 // The states.
 const (
 	Running  State = "running"
-	Pausing  State = "pausing"  // it has not heard of the pause yet
-	Draining State = "draining" // paused, with jobs under way
-	Paused   State = "paused"   // with none
-	Resuming State = "resuming" // it has not heard of the end of the pause yet
-	Gone     State = "gone"     // without a sign of life for GoneAfter
+	Pausing  State = "pausing"  // a pause is wanted; the process has not read that yet
+	Draining State = "draining" // paused, with running jobs
+	Paused   State = "paused"   // paused, without running jobs
+	Resuming State = "resuming" // the end of the pause is wanted; the process has not read that yet
+	Gone     State = "gone"     // no heartbeat for GoneAfter
 )
 
 // HasWorkers reports whether the process has workers.
 func HasWorkers(p *ent.Process) bool { return p.Roles != server }
 
-// Fleet is all processes, for operators.
+// Fleet gives operators access to all processes.
 type Fleet struct {
 	db  *ent.Client
 	now func() time.Time
 }
 
-// New returns the Fleet of those that share the database. The clock now tells who is gone.
+// New returns the Fleet of the processes that share the database. It uses now to decide whether a
+// process is gone.
 func New(db *ent.Client, now func() time.Time) *Fleet { return &Fleet{db, now} }
 
-// List returns the processes, those that were started first at the beginning.
+// List returns the processes, earliest start first.
 //
 // Cost: one query of all rows.
 func (f *Fleet) List(ctx context.Context) ([]*ent.Process, error) {
@@ -58,7 +59,7 @@ func (f *Fleet) List(ctx context.Context) ([]*ent.Process, error) {
 	return list, nil
 }
 
-// State is how a process is now.
+// State returns the current state of a process.
 func (f *Fleet) State(p *ent.Process) State {
 	pause := p.Wanted == process.WantedPause
 	switch {
@@ -77,22 +78,17 @@ func (f *Fleet) State(p *ent.Process) State {
 	}
 }
 
-// Want has the workers of a process paused, or resumed, and reports whether something else
-// was wanted before. What an actor, who may do this, changed is in the audit log. Errors:
-// ErrNoProcess, ErrNoWorkers, ErrGone; a note that is too long.
+// Want pauses or resumes the workers of a process, and reports whether this is a change. A change
+// is recorded in the audit log under who, whose permission the caller has checked. Errors:
+// ErrNoProcess, ErrNoWorkers, ErrGone, or a note that is too long.
 //
-// Cost: a short transaction. The process hears of it within RenewEvery.
+// Cost: a short transaction. The process reads the change within RenewEvery.
 func (f *Fleet) Want(ctx context.Context, who moderation.Actor, id int64, wanted process.Wanted, note string) (p *ent.Process, changed bool, err error) {
-	return f.inTx(ctx, func(tx *ent.Tx) (*ent.Process, bool, error) { return f.want(ctx, tx, who, id, wanted, note) })
-}
-
-// inTx has all or nothing of a change of a process stored.
-func (f *Fleet) inTx(ctx context.Context, do func(*ent.Tx) (*ent.Process, bool, error)) (p *ent.Process, changed bool, err error) {
 	tx, err := f.db.Tx(ctx)
 	if err != nil {
 		return nil, false, fmt.Errorf("begin: %w", err)
 	}
-	if p, changed, err = do(tx); err != nil {
+	if p, changed, err = f.want(ctx, tx, who, id, wanted, note); err != nil {
 		return p, false, errors.Join(err, tx.Rollback())
 	}
 	return p, changed, tx.Commit()
@@ -123,8 +119,9 @@ func (f *Fleet) want(ctx context.Context, tx *ent.Tx, who moderation.Actor, id i
 	return p, true, moderation.Record(ctx, tx, who, action, auditentry.SubjectKindProcess, id, note)
 }
 
-// Await calls see with what there is of these processes, now and then, until it returns
-// true. One that has ended is missing. Error: of SQL, or that of ctx when it ends first.
+// Await calls see with the rows of the given processes, ten times a second, until see returns true.
+// Processes that have ended are missing. It returns an error of SQL, or the error of ctx if ctx
+// ends first.
 //
 // Cost: one query by primary keys ten times a second.
 func (f *Fleet) Await(ctx context.Context, ids []int64, see func([]*ent.Process) bool) error {

@@ -1,9 +1,8 @@
-// Package lru keeps the most recently used values within a number of bytes.
+// Package lru keeps the most recently used values within a limit of bytes.
 //
-// The caller says how many bytes a value takes. A cache does not count how often a
-// value is used: a value that was put in last can be read back at once, however
-// popular others are. Clients that register a document and then send its hash rely
-// on that.
+// The caller states the size of each value. The cache does not count how often a value is used, so
+// the value put in last can always be read back at once, however popular the others are. Clients
+// that register a document and then send its hash rely on that.
 package lru
 
 import (
@@ -11,32 +10,32 @@ import (
 	"sync"
 )
 
-// Cache keeps values by their keys. It is safe for concurrent use.
-type Cache[V any] struct {
+// Cache stores values by key. It is safe for concurrent use.
+type Cache[K comparable, V any] struct {
 	max int
 
 	mu    sync.Mutex
 	used  int
-	order *list.List // of *entry[V], most recent first
-	byKey map[string]*list.Element
+	order *list.List // of *entry[K, V], most recent first
+	byKey map[K]*list.Element
 }
 
-type entry[V any] struct {
-	key   string
+type entry[K comparable, V any] struct {
+	key   K
 	value V
 	bytes int
 }
 
-// New returns an empty cache of at most that many bytes.
-func New[V any](maxBytes int) *Cache[V] {
-	return &Cache[V]{max: maxBytes, order: list.New(), byKey: make(map[string]*list.Element)}
+// New returns an empty cache of at most maxBytes.
+func New[K comparable, V any](maxBytes int) *Cache[K, V] {
+	return &Cache[K, V]{max: maxBytes, order: list.New(), byKey: make(map[K]*list.Element)}
 }
 
-// Get returns the value of the key and counts as a use of it; ok is false when
-// there is none.
+// Get returns the value of the key and marks it as most recently used. ok is false if there is
+// none.
 //
 // Cost: constant.
-func (c *Cache[V]) Get(key string) (value V, ok bool) {
+func (c *Cache[K, V]) Get(key K) (value V, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	found, ok := c.byKey[key]
@@ -44,24 +43,46 @@ func (c *Cache[V]) Get(key string) (value V, ok bool) {
 		return value, false
 	}
 	c.order.MoveToFront(found)
-	return found.Value.(*entry[V]).value, true
+	return found.Value.(*entry[K, V]).value, true
 }
 
-// Put stores the value, which takes the given number of bytes, and drops the least
-// recently used values to make room. It does nothing when the key has a value
-// already, or when the value alone is larger than the cache.
-//
-// Cost: constant for each value that is dropped.
-func (c *Cache[V]) Put(key string, value V, bytes int) {
+// Has reports whether the key has a value. It does not count as a use.
+func (c *Cache[K, V]) Has(key K) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.byKey[key] != nil || bytes > c.max {
+	return c.byKey[key] != nil
+}
+
+// Put stores a value of the given size, replaces an earlier value of the key, and drops the least
+// recently used values to make room. It does not store a value that is larger than the cache.
+//
+// Cost: constant for each dropped value.
+func (c *Cache[K, V]) Put(key K, value V, bytes int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.drop(c.byKey[key])
+	if bytes > c.max {
 		return
 	}
-	c.byKey[key] = c.order.PushFront(&entry[V]{key, value, bytes})
+	c.byKey[key] = c.order.PushFront(&entry[K, V]{key, value, bytes})
 	for c.used += bytes; c.used > c.max; {
-		oldest := c.order.Remove(c.order.Back()).(*entry[V])
-		delete(c.byKey, oldest.key)
-		c.used -= oldest.bytes
+		c.drop(c.order.Back())
 	}
+}
+
+// Remove drops the value of the key, if there is one.
+func (c *Cache[K, V]) Remove(key K) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.drop(c.byKey[key])
+}
+
+// drop removes an element; nil is ignored. The caller holds the lock.
+func (c *Cache[K, V]) drop(e *list.Element) {
+	if e == nil {
+		return
+	}
+	dropped := c.order.Remove(e).(*entry[K, V])
+	delete(c.byKey, dropped.key)
+	c.used -= dropped.bytes
 }

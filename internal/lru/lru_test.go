@@ -8,7 +8,7 @@ import (
 )
 
 func TestTheLongestUnusedGoFirst(t *testing.T) {
-	c := New[int](30)
+	c := New[string, int](30)
 	for i := range 3 {
 		c.Put(strconv.Itoa(i), i, 10)
 	}
@@ -24,17 +24,23 @@ func TestTheLongestUnusedGoFirst(t *testing.T) {
 
 	c.Put("3", 4, 10)
 	value, _ = c.Get("3")
-	require.Equal(t, 3, value, "the first value stays")
+	require.Equal(t, 4, value, "it takes the place of the first value")
 	require.Equal(t, c.max, c.used)
 	c.Put("larger than all", 5, 31)
 	require.Len(t, c.byKey, 3, "one that is too large drops no others")
+	c.Put("3", 4, 31)
+	require.False(t, c.Has("3"), "the earlier value is gone all the same")
 	c.Put("as large as all", 6, 30)
 	require.Len(t, c.byKey, 1)
 	require.Equal(t, c.max, c.used)
+	c.Remove("as large as all")
+	c.Remove("what is not there")
+	require.Zero(t, c.used)
+	require.Zero(t, c.order.Len())
 }
 
 func TestBytesAreBounded(t *testing.T) {
-	c := New[int](20_000)
+	c := New[string, int](20_000)
 	c.Put("in use", 0, 1200)
 	for i := range 100 {
 		c.Put(strconv.Itoa(i), i, 1000+i)

@@ -1,5 +1,5 @@
-// Package progress shows how far a long command has come. On a terminal that is a bar,
-// elsewhere a line once in a while.
+// Package progress shows the progress of a long command. On a terminal it draws a bar; elsewhere it
+// writes a line every few seconds.
 package progress
 
 import (
@@ -21,7 +21,7 @@ const (
 // Progress shows one step of a command. It is not safe for concurrent use.
 type Progress struct {
 	w     io.Writer
-	bar   *progressbar.ProgressBar // nil elsewhere
+	bar   *progressbar.ProgressBar // nil if w is not a terminal
 	what  string
 	unit  string
 	total int64
@@ -31,8 +31,8 @@ type Progress struct {
 	units        int
 }
 
-// Start begins to show a step on w. The total is in the unit of the position that At
-// gets; with 0 it is not known. The rate counts unit. The caller must call Stop.
+// Start begins to show a step on w. total is in the unit of the position that At receives; 0 means
+// unknown. unit names the units that At counts and that the rate shows. The caller must call Stop.
 func Start(w io.Writer, what string, total int64, unit string) *Progress {
 	p := &Progress{w: w, what: what, total: total, unit: unit, start: time.Now()}
 	p.shown = p.start
@@ -48,7 +48,7 @@ func OnTerminal(w io.Writer) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// draw begins with a bar.
+// draw shows the bar for the first time.
 func (p *Progress) draw() {
 	total := p.total
 	if total == 0 {
@@ -61,8 +61,8 @@ func (p *Progress) draw() {
 	p.show("")
 }
 
-// At sets the position of the step and how many units are done, and shows them if that
-// is due.
+// At sets the position of the step and the number of finished units, and shows them if an update is
+// due.
 func (p *Progress) At(position int64, units int) {
 	p.position, p.units = position, units
 	every := lineEvery
@@ -79,15 +79,15 @@ func (p *Progress) At(position int64, units int) {
 	p.show(left)
 }
 
-// Clear takes the bar off the terminal, so that something else can be written there.
-// The next At may show it again.
+// Clear removes the bar from the terminal, so that the caller can write something else. The next At
+// may show it again.
 func (p *Progress) Clear() {
 	if p.bar != nil {
 		_ = p.bar.Clear()
 	}
 }
 
-// Stop shows the last state and ends the line.
+// Stop shows the final state and ends the line.
 func (p *Progress) Stop() {
 	p.show(", took " + time.Since(p.start).Round(100*time.Millisecond).String())
 	if p.bar != nil {
@@ -95,13 +95,13 @@ func (p *Progress) Stop() {
 	}
 }
 
-// show shows the state, with end at its end.
+// show shows the current state, followed by end.
 func (p *Progress) show(end string) {
 	p.shown = time.Now()
 	rate := float64(p.units) / max(time.Since(p.start).Seconds(), 0.001)
 	done := fmt.Sprintf("%d %s, %.0f/s%s", p.units, p.unit, rate, end)
 	switch {
-	case p.bar != nil: // which shows the part
+	case p.bar != nil: // the bar itself shows the percentage
 		_ = p.bar.Set64(p.position)
 		p.bar.Describe(p.what + " " + done)
 	case p.total == 0:

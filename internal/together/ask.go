@@ -5,23 +5,23 @@ import (
 	"errors"
 )
 
-// maxQuestions is how many questions are answered at once.
+// maxQuestions is the largest number of questions in one call.
 const maxQuestions = 16
 
-// Questions answers the questions that goroutines ask at the same time by one call.
+// Questions combines concurrent lookups into one call.
 type Questions[Q, A any] struct {
 	answer  func(context.Context, []Q) ([]A, error)
 	batcher Batcher[*question[Q, A]]
 }
 
-// NewQuestions returns one that has up to 16 questions answered at once, each by what
-// answer returns in its place. An answer that hangs holds up those who wait for it, and
-// others for Patience.
+// NewQuestions returns a Questions that calls answer with up to 16 questions. The result must have
+// one answer for each question, in the same order. A call that hangs delays its own callers, and
+// others for at most Patience.
 func NewQuestions[Q, A any](answer func(context.Context, []Q) ([]A, error)) *Questions[Q, A] {
 	return &Questions[Q, A]{answer, Batcher[*question[Q, A]]{Patience: Patience}}
 }
 
-// question is one that waits for its answer, or has it.
+// question is a lookup that waits for its answer or has it.
 type question[Q, A any] struct {
 	ctx    context.Context
 	of     Q
@@ -29,11 +29,11 @@ type question[Q, A any] struct {
 	err    error
 }
 
-// errNotAsked is the error of a question until it is answered.
+// errNotAsked is the error of a question until its call has returned.
 var errNotAsked = errors.New("the question was not asked")
 
-// Ask returns the answer to a question. What finds it begins after the call. The error is
-// that of all who are answered at once. Ask does not return sooner when its context ends.
+// Ask returns the answer to a question. The lookup begins after the call of Ask. An error of the
+// lookup is returned to all callers in the batch. Ask does not return early when its context ends.
 func (q *Questions[Q, A]) Ask(ctx context.Context, of Q) (A, error) {
 	mine := &question[Q, A]{ctx: ctx, of: of, err: errNotAsked}
 	q.batcher.Do(mine, maxQuestions, q.answerAll)

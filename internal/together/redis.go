@@ -11,20 +11,22 @@ import (
 )
 
 const (
-	// maxPipelines is how many pipelines are sent as one, so that none waits for long.
+	// maxPipelines is the largest number of pipelines that are sent as one. The bound keeps each
+	// from waiting long.
 	maxPipelines = 32
-	// Patience is for batches of round trips: many times as long as one takes.
+	// Patience is the Patience of batches of round trips. It is many times the duration of a round
+	// trip.
 	Patience = 25 * time.Millisecond
 )
 
-// Pipelines sends the pipelines that goroutines have for Redis at the same time as one.
+// Pipelines combines the Redis pipelines of concurrent goroutines into one.
 type Pipelines struct{ batcher Batcher[*pipeline] }
 
-// NewPipelines returns one for the goroutines that share it. What hangs holds up those whose
-// pipelines it was sent with, and others for Patience.
+// NewPipelines returns a Pipelines for the goroutines that share it. A request that hangs delays
+// the pipelines in it, and others for at most Patience.
 func NewPipelines() *Pipelines { return &Pipelines{Batcher[*pipeline]{Patience: Patience}} }
 
-// pipeline is one that waits to be sent.
+// pipeline is a pipeline that waits to be sent.
 type pipeline struct {
 	ctx    context.Context
 	of     *sharer
@@ -33,26 +35,25 @@ type pipeline struct {
 	err    error
 }
 
-// sharer is one whose pipelines are sent together with those of others.
+// sharer identifies a context of Share.
 type sharer struct{ all *Pipelines }
 
 type (
-	key     struct{} // of the sharer in a context
-	sentKey struct{} // of the pipelines that are sent as one
+	key     struct{} // context key of a *sharer
+	sentKey struct{} // context key of the []*pipeline that are sent as one
 )
 
-// Share returns a context whose pipelines are sent together with those of others that
-// share p, by clients that Client has returned. Transactions and single commands go alone.
-// A pipeline whose context ends before it is sent is not sent. One that is sent returns when
-// it has been answered, and not sooner when its context ends: its deadline counts where all
-// that are sent with it have one, and then the last.
+// Share returns a context whose pipelines are combined with those of other contexts from p. This
+// applies to clients that Client returned. Transactions and single commands are sent alone. A
+// pipeline whose context ends before it is sent fails. A pipeline that has been sent waits for its
+// answer even if its own context ends. The combined request uses the latest deadline, and none if
+// any pipeline has none.
 func (p *Pipelines) Share(ctx context.Context) context.Context {
 	return context.WithValue(ctx, key{}, &sharer{p})
 }
 
-// Sharers tells hooks of clients whose pipelines are sent with this context: it returns a
-// value for each context of Share, by which that is known again. It is empty for a pipeline
-// that nobody shares.
+// Sharers returns one comparable value for each context of Share whose pipelines are sent with ctx.
+// Client hooks use it to attribute a request. It is empty for a pipeline outside of Share.
 func Sharers(ctx context.Context) []any {
 	batch, together := ctx.Value(sentKey{}).([]*pipeline)
 	if !together {
@@ -70,13 +71,13 @@ func Sharers(ctx context.Context) []any {
 	return all
 }
 
-// client sends pipelines together. It is no hook of go-redis: that would have to tell
-// pipelines from transactions, and from the greetings of new connections, for which a
-// pipeline may be waiting.
+// client combines pipelines. It is not a go-redis hook: a hook would have to distinguish pipelines
+// from transactions and from the handshake of a new connection, which a combined pipeline may be
+// waiting for.
 type client struct{ redis.UniversalClient }
 
-// Client returns a client that sends together what Share says. A client of a cluster
-// is returned as it is: a master that does not answer would hold up all.
+// Client returns a client that combines pipelines as Share describes. It returns a cluster client
+// unchanged, because one master that does not answer would delay all pipelines.
 func Client(rdb redis.UniversalClient) redis.UniversalClient {
 	if _, cluster := rdb.(*redis.ClusterClient); cluster {
 		return rdb
@@ -84,12 +85,12 @@ func Client(rdb redis.UniversalClient) redis.UniversalClient {
 	return client{rdb}
 }
 
-// Pipeline see redis.Cmdable.
+// Pipeline implements redis.Cmdable.
 func (c client) Pipeline() redis.Pipeliner {
 	return &shared{c.UniversalClient.Pipeline(), c.UniversalClient}
 }
 
-// Pipelined see redis.Cmdable.
+// Pipelined implements redis.Cmdable.
 func (c client) Pipelined(ctx context.Context, fill func(redis.Pipeliner) error) ([]redis.Cmder, error) {
 	p := c.Pipeline()
 	if err := fill(p); err != nil {
@@ -98,13 +99,13 @@ func (c client) Pipelined(ctx context.Context, fill func(redis.Pipeliner) error)
 	return p.Exec(ctx)
 }
 
-// shared is a pipeline of a client that sends some together.
+// shared is a pipeline that may be combined with others.
 type shared struct {
 	redis.Pipeliner
 	client redis.UniversalClient
 }
 
-// Exec see redis.Pipeliner.
+// Exec implements redis.Pipeliner.
 func (s *shared) Exec(ctx context.Context) ([]redis.Cmder, error) {
 	of, _ := ctx.Value(key{}).(*sharer)
 	if of == nil || s.Len() == 0 || ctx.Err() != nil {
@@ -117,7 +118,7 @@ func (s *shared) Exec(ctx context.Context) ([]redis.Cmder, error) {
 	return mine.cmds, mine.err
 }
 
-// fail has the pipeline, and each of its commands, fail with an error.
+// fail sets err as the error of the pipeline and of each command.
 func (p *pipeline) fail(err error) {
 	p.err = err
 	for _, cmd := range p.cmds {
@@ -125,11 +126,11 @@ func (p *pipeline) fail(err error) {
 	}
 }
 
-// errNotSent is the error of a pipeline, and of its commands, until it has been sent.
+// errNotSent is the error of a pipeline and its commands until it has been sent.
 var errNotSent = errors.New("the pipeline was not sent")
 
-// send sends pipelines, those to the same client as one. One whose context has ended while
-// it waited is not sent, as it would not be alone.
+// send sends a batch, with one request per client. Pipelines whose context has ended while they
+// waited are not sent, as without a batch.
 func send(batch []*pipeline) {
 	batch = slices.DeleteFunc(slices.Clone(batch), func(p *pipeline) bool {
 		err := p.ctx.Err()
@@ -152,21 +153,21 @@ func send(batch []*pipeline) {
 	}
 }
 
-// sendOne sends the pipelines as one, and gives each its own error: the first of its
-// commands, or that of the connection.
+// sendOne sends the pipelines as one. Each gets its own error: the first error of its commands, or
+// the error of the connection.
 func sendOne(batch []*pipeline) {
 	var contexts []context.Context
 	one := batch[0].client.Pipeline()
 	for _, p := range batch {
 		contexts = append(contexts, p.ctx)
 		for _, cmd := range p.cmds {
-			cmd.SetErr(nil) // the client sets it where there is none
+			cmd.SetErr(nil) // the client sets an error only where there is none
 		}
-		_ = one.BatchProcess(p.ctx, p.cmds...) // it only appends
+		_ = one.BatchProcess(p.ctx, p.cmds...) // only appends the commands
 	}
 	defer func() {
 		for _, p := range batch {
-			if errors.Is(p.err, errNotSent) { // the client has panicked
+			if errors.Is(p.err, errNotSent) { // the client panicked
 				p.fail(errNotSent)
 			}
 		}
@@ -179,7 +180,7 @@ func sendOne(batch []*pipeline) {
 	_, err := one.Exec(ctx)
 	var reply redis.Error
 	if errors.As(err, &reply) {
-		err = nil // a command's own
+		err = nil // belongs to one command
 	}
 	for _, p := range batch {
 		p.err = err
@@ -192,8 +193,8 @@ func sendOne(batch []*pipeline) {
 	}
 }
 
-// Context returns a context for what is done for all: it has the values of the first, and
-// ends when the last has ended. Stop frees what it holds.
+// Context returns a context for work done for all contexts. It has the values of the first and ends
+// when the last has ended. The caller must call stop to free resources.
 func Context(all []context.Context) (_ context.Context, stop func()) {
 	if len(all) == 1 {
 		return all[0], func() {}
@@ -222,7 +223,7 @@ func Context(all []context.Context) (_ context.Context, stop func()) {
 	}
 }
 
-// lastDeadline returns the last of the deadlines, if all have one.
+// lastDeadline returns the latest deadline. ok is false if any context has none.
 func lastDeadline(all []context.Context) (last time.Time, ok bool) {
 	for _, one := range all {
 		deadline, ok := one.Deadline()

@@ -1,5 +1,4 @@
-// Package together sends the requests that several goroutines have for a server at the same
-// time as one request.
+// Package together combines concurrent requests of several goroutines to a server into one request.
 package together
 
 import (
@@ -8,28 +7,29 @@ import (
 	"time"
 )
 
-// Batcher lets one goroutine do what several ask for at the same time. Nobody waits for
-// company: what comes while one batch is being done is the next. The zero Batcher is ready.
+// Batcher combines items of concurrent callers into batches. It adds no delay: items that arrive
+// while a batch is processed form the next batch. The zero Batcher is ready to use.
 type Batcher[T any] struct {
-	// Patience is how long an item waits before it is done beside the batch that it waits
-	// for, together with the others that wait: a batch that hangs holds up its own items
-	// only. Zero: there is one batch at a time. It must not change when Do has been called.
+	// Patience is how long an item waits for the running batch. After that, it is processed at the
+	// same time as that batch, together with the other waiting items, so a batch that hangs delays
+	// only its own items. If Patience is 0, there is one batch at a time. It must not change after
+	// the first call of Do.
 	Patience time.Duration
 
 	mu      sync.Mutex
-	leader  *request[T] // of the batch whose end those that wait wait for; nil: there is none
+	leader  *request[T] // leads the batch that the waiting items wait for; nil if there is none
 	waiting []*request[T]
 }
 
-// request is an item that waits. Its turn is true when the item was in a batch, and false
-// when its goroutine is to lead the next.
+// request is an item of a caller. turn receives true when another goroutine has processed the item,
+// and false when the caller must lead the next batch.
 type request[T any] struct {
 	item T
 	turn chan bool
 }
 
-// Do returns when the item was in a batch of at most so many, which is done by this
-// goroutine or by another that called Do.
+// Do returns when item has been processed, in a batch of at most most items. This goroutine, or
+// another that called Do, calls work with the batch.
 func (b *Batcher[T]) Do(item T, most int, work func([]T)) {
 	mine := &request[T]{item, make(chan bool, 1)}
 	b.mu.Lock()
@@ -47,7 +47,7 @@ func (b *Batcher[T]) Do(item T, most int, work func([]T)) {
 	others := slices.Clone(b.waiting[:n])
 	b.waiting = slices.Delete(b.waiting, 0, n)
 	b.mu.Unlock()
-	// Whoever leads the next batch is called even if this one panics.
+	// The waiting callers must continue even if work panics.
 	defer func() {
 		for _, r := range others {
 			r.turn <- true
@@ -55,7 +55,7 @@ func (b *Batcher[T]) Do(item T, most int, work func([]T)) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		if b.leader != mine {
-			return // another batch was begun beside this one, and its end is waited for
+			return // the waiting items wait for a later batch
 		}
 		if b.leader = nil; len(b.waiting) > 0 {
 			b.leader = b.waiting[0]
@@ -70,8 +70,8 @@ func (b *Batcher[T]) Do(item T, most int, work func([]T)) {
 	work(items)
 }
 
-// wait waits for the request's turn. When its patience is over, it leads a batch beside
-// the one that it waited for.
+// wait waits until the item has been processed, and returns true. It returns false if this
+// goroutine must lead a batch, either because it is next, or because Patience has passed.
 func (b *Batcher[T]) wait(mine *request[T]) (done bool) {
 	if b.Patience <= 0 {
 		return <-mine.turn
@@ -85,7 +85,7 @@ func (b *Batcher[T]) wait(mine *request[T]) (done bool) {
 	}
 	b.mu.Lock()
 	at := slices.Index(b.waiting, mine)
-	if at < 0 { // it is in a batch, or leads one
+	if at < 0 { // the item is in a batch, or this goroutine leads the next one
 		b.mu.Unlock()
 		return <-mine.turn
 	}

@@ -46,7 +46,7 @@ func TestBatches(t *testing.T) {
 	require.Empty(t, b.waiting)
 }
 
-// A batch that panics holds nobody up.
+// A batch that panics does not block later batches.
 func TestBatchPanics(t *testing.T) {
 	t.Parallel()
 	var b Batcher[int]
@@ -56,7 +56,7 @@ func TestBatchPanics(t *testing.T) {
 	require.True(t, done)
 }
 
-// A batch that hangs holds up its own items only.
+// A batch that hangs delays only its own items.
 func TestHungBatch(t *testing.T) {
 	t.Parallel()
 	b := Batcher[int]{Patience: time.Millisecond}
@@ -83,7 +83,7 @@ func TestHungBatch(t *testing.T) {
 	require.Empty(t, b.waiting)
 }
 
-// Everything is done once, whoever's patience ends meanwhile.
+// Each item is processed exactly once, even if Patience ends meanwhile.
 func TestEachItemIsDoneOnce(t *testing.T) {
 	t.Parallel()
 	b := Batcher[*atomic.Int64]{Patience: 10 * time.Microsecond}
@@ -111,13 +111,13 @@ func TestEachItemIsDoneOnce(t *testing.T) {
 
 type ctxKey struct{}
 
-// wire is where a client's pipelines end. The commands are those of a test.
+// wire stands in for the connection of a client, and answers the commands of a test.
 type wire struct {
 	sizes         []int
 	sent          []context.Context
 	broken        error
-	refused       error // of the command "bad"
-	panics        bool  // after the first
+	refused       error // error of the command "bad"
+	panics        bool  // from the second call on
 	began, goesOn chan struct{}
 }
 
@@ -140,18 +140,18 @@ func (w *wire) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipel
 		if w.broken != nil {
 			return w.broken
 		}
-		return w.refused // go-redis returns the first of the errors
+		return w.refused // go-redis returns the first error
 	}
 }
 
-// reply is an error that Redis answers.
+// reply is an error reply of Redis.
 type reply string
 
 func (r reply) Error() string { return string(r) }
 func (reply) RedisError()     {}
 
-// Pipelines that come while one is under way go as one. Each has its own error, and a
-// caller that gives up ends nobody else's.
+// Pipelines that arrive while one is in flight are sent as one. Each has its own error, and a
+// caller that gives up does not end the others.
 func TestPipelinesGoTogether(t *testing.T) {
 	t.Parallel()
 	refused := reply("refused")
@@ -216,7 +216,7 @@ func TestPipelinesGoTogether(t *testing.T) {
 	require.Equal(t, 3, w.sizes[len(w.sizes)-1], "a transaction goes as it is")
 }
 
-// A client that panics leaves nobody with an answer that was never given.
+// If the client panics, no caller gets an answer that Redis never gave.
 func TestPanicIsNoAnswer(t *testing.T) {
 	t.Parallel()
 	single := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})

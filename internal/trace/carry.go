@@ -6,8 +6,8 @@ import (
 	"encoding/json"
 )
 
-// Carry returns the payload of a job, a JSON object, with the journey of ctx in a field of its own. It returns the payload
-// as it is when there is none, or when it has one already.
+// Carry returns the payload of a job, a JSON object, with the trace of ctx in an additional field.
+// It returns the payload unchanged if ctx is not traced or the payload has the field already.
 func Carry(ctx context.Context, payload json.RawMessage) json.RawMessage {
 	carried := Carried(ctx)
 	if carried == "" || len(payload) < 2 || payload[0] != '{' || bytes.Contains(payload, []byte(field)) {
@@ -21,10 +21,11 @@ func Carry(ctx context.Context, payload json.RawMessage) json.RawMessage {
 	return append(out, payload[1:]...)
 }
 
-// field is the name of the field as it is in a payload; in a text its quotes would be escaped.
+// field is the quoted field name as it appears in a payload. Inside a JSON string, its quotes would
+// be escaped.
 const field = `"` + traceparent + `"`
 
-// Job goes on with the journey in the payload of a job.
+// Job continues the trace in the payload of a job.
 func (t *Tracer) Job(ctx context.Context, kind string, payload json.RawMessage) (context.Context, *Span) {
 	if t == nil || !bytes.Contains(payload, []byte(field)) {
 		return ctx, nil

@@ -13,11 +13,12 @@ import (
 )
 
 const (
-	maxName      = 64  // bytes of a name that a client gives
+	maxName      = 64  // bytes of a name that a client chooses
 	maxStatement = 500 // bytes of a statement
 )
 
-// Statement begins the span of a statement in SQL, whose arguments are not part of it. The system is postgresql or sqlite.
+// Statement begins the span of a SQL statement, without its arguments. The system is postgresql or
+// sqlite.
 func Statement(ctx context.Context, system, statement string) (context.Context, *Span) {
 	if placeOf(ctx) == nil {
 		return ctx, nil
@@ -29,13 +30,13 @@ func Statement(ctx context.Context, system, statement string) (context.Context, 
 	return ctx, s
 }
 
-// Commands is a hook of go-redis: each command and pipeline on a journey has a span.
+// Commands is a go-redis hook that adds a span for each traced command and pipeline.
 type Commands struct{}
 
-// DialHook see redis.Hook.
+// DialHook implements redis.Hook.
 func (Commands) DialHook(next redis.DialHook) redis.DialHook { return next }
 
-// ProcessHook see redis.Hook.
+// ProcessHook implements redis.Hook.
 func (Commands) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		if placeOf(ctx) == nil {
@@ -49,7 +50,7 @@ func (Commands) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// ProcessPipelineHook see redis.Hook.
+// ProcessPipelineHook implements redis.Hook.
 func (Commands) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		if placeOf(ctx) == nil {
@@ -64,7 +65,7 @@ func (Commands) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 	}
 }
 
-// failure is err, unless that is Redis's answer that there is nothing.
+// failure returns err, or nil if err is redis.Nil, which is a normal reply.
 func failure(err error) error {
 	if errors.Is(err, redis.Nil) {
 		return nil
@@ -72,7 +73,8 @@ func failure(err error) error {
 	return err
 }
 
-// codeOf returns a code for an error that stays the same, whatever its text: that of the store where there is one.
+// codeOf returns a stable code for an error, independent of its text. It is the code of the store
+// if there is one.
 func codeOf(err error) string {
 	var state interface{ SQLState() string } // of PostgreSQL
 	var code interface{ Code() int }         // of SQLite
@@ -96,7 +98,7 @@ func codeOf(err error) string {
 	return "_OTHER" // OpenTelemetry's word for an error without a code
 }
 
-// clip is the beginning of a text that is too long.
+// clip cuts a text to at most most bytes, at a rune boundary.
 func clip(text string, most int) string {
 	if len(text) <= most {
 		return text

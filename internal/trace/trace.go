@@ -1,19 +1,21 @@
-// Package trace follows some of the operations on their way through all processes, as OpenTelemetry does.
+// Package trace follows sampled operations through all processes and exports them as OpenTelemetry
+// spans.
 //
-// A journey is one trace: the operation of a client, its statements in SQL, its job, the worker that does it, what that
-// publishes, and the sockets that are written to. The server that takes an operation decides whether it is sampled. What
-// belongs to a journey carries it along: contexts within a process, the payload of a job and the event on pub/sub between
-// processes.
+// One trace covers the operation of a client, its SQL statements, its job, the worker that runs the
+// job, the events that the job publishes, and the writes to sockets. The server that receives an
+// operation decides whether to sample it. Within a process, the context carries the trace. Between
+// processes, the payload of a job and the pub/sub message carry it.
 //
-// What holds:
+// Invariants:
 //
-//   - What is traced waits for nothing: spans go to the collector behind it, in bounded batches, and are dropped when
-//     that is away.
-//   - A stretch of a journey, which is what one process does for one operation, job or message, has at most maxSpans
-//     spans.
-//   - A span has no text of a user, no argument of a statement, and no key of Redis.
-//   - A client decides nothing: a trace that it brings is linked, whether it is sampled or not.
-//   - Without a Tracer nothing costs an allocation.
+//   - Traced work never waits for the collector. Spans are sent in the background in bounded
+//     batches, and dropped when the collector is unavailable.
+//   - A segment has at most maxSpans spans. A segment is the part of a trace that one process
+//     contributes for one operation, job or message.
+//   - A span contains no text of a user, no argument of a statement and no Redis key.
+//   - A client does not influence sampling. The trace of a client is linked, whether it is sampled
+//     or not.
+//   - Without a Tracer, nothing allocates.
 package trace
 
 import (
@@ -29,36 +31,38 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// maxSpans bounds the spans of a stretch. A fan-out to a million followers would have some thousands.
+// maxSpans bounds the spans of a segment. A fan-out to a million followers would otherwise have
+// some thousands.
 const maxSpans = 1000
 
-// on says that this process has, or had, a Tracer. Until then nobody looks into contexts.
+// on says that this process has, or had, a Tracer. Until then, contexts are not examined.
 var on atomic.Bool
 
 type (
-	stretchKey struct{} // of a *stretch
-	callerKey  struct{} // of the traceparent of a client, a string
+	stretchKey struct{} // context key of a *stretch
+	callerKey  struct{} // context key of the traceparent that a client sent, a string
 )
 
-// stretch is where the spans of a context belong.
+// stretch is the segment of a context: it holds the place at which new spans are added.
 type stretch struct{ at atomic.Pointer[Place] }
 
-// Place is a place in a journey, at which others may go on. It is nil outside of journeys.
+// Place is a position in a trace at which other work can continue. It is nil when nothing is
+// traced.
 type Place struct {
 	tracer trace.Tracer
 	span   trace.SpanContext
-	left   *atomic.Int64 // how many spans the stretch may still have
+	left   *atomic.Int64 // how many more spans the segment may have
 }
 
-// Span is something that takes time on a journey. A nil Span is that of something that is not traced: its methods do
-// nothing.
+// Span is a timed operation in a trace. The methods of a nil Span, which stands for work that is
+// not traced, do nothing.
 type Span struct {
 	span trace.Span
-	left *atomic.Int64 // of the first span of a stretch
+	left *atomic.Int64 // set in the first span of a segment
 }
 
-// Operation begins the journey of a client's operation, which was read at begun, if it is drawn. The name is the client's,
-// and the fields at its root are those of the schema.
+// Operation begins the trace of a client's operation that was read at begun, if the operation is
+// sampled. The client chooses name; kind and the first root field name the span.
 func (t *Tracer) Operation(ctx context.Context, begun time.Time, kind, name string, fields func() []string) (context.Context, *Span) {
 	if t == nil || rand.Float64() >= t.share {
 		return ctx, nil
@@ -81,7 +85,8 @@ func (t *Tracer) Operation(ctx context.Context, begun time.Time, kind, name stri
 	return ctx, s
 }
 
-// WithCaller returns a context that knows of the trace of the client which made the request. Operation links it.
+// WithCaller returns a context with the trace that a client sent in the header. Operation links to
+// it.
 func WithCaller(ctx context.Context, header http.Header) context.Context {
 	if !on.Load() {
 		return ctx
@@ -93,7 +98,8 @@ func WithCaller(ctx context.Context, header http.Header) context.Context {
 	return context.WithValue(ctx, callerKey{}, caller)
 }
 
-// Continue goes on with what Carried returned in another process, or before. The span is named by what is done to what.
+// Continue continues a trace from the text that Carried returned, perhaps in another process. The
+// span is named verb and what.
 func (t *Tracer) Continue(ctx context.Context, carried, verb, what string) (context.Context, *Span) {
 	if t == nil || carried == "" {
 		return ctx, nil
@@ -105,7 +111,7 @@ func (t *Tracer) Continue(ctx context.Context, carried, verb, what string) (cont
 	return t.enter(trace.ContextWithRemoteSpanContext(ctx, from), trace.SpanKindConsumer, verb+" "+what)
 }
 
-// enter begins a stretch.
+// enter begins a segment.
 func (t *Tracer) enter(ctx context.Context, kind trace.SpanKind, name string, options ...trace.SpanStartOption) (context.Context, *Span) {
 	ctx, span := t.tracer.Start(ctx, name, append(options, trace.WithSpanKind(kind))...)
 	place := &Place{t.tracer, span.SpanContext(), new(atomic.Int64)}
@@ -115,12 +121,13 @@ func (t *Tracer) enter(ctx context.Context, kind trace.SpanKind, name string, op
 	return context.WithValue(ctx, stretchKey{}, s), &Span{span, place.left}
 }
 
-// Begin begins a span below that of ctx, if ctx is on a journey.
+// Begin begins a span below the span of ctx, if ctx is traced.
 func Begin(ctx context.Context, name string) (context.Context, *Span) {
 	return begin(ctx, trace.SpanKindInternal, name, "")
 }
 
-// Send is Begin for what is to be done elsewhere: it is named by the verb and by what is sent.
+// Send begins a span for work that continues elsewhere, such as publishing an event. The span is
+// named verb and what.
 func Send(ctx context.Context, verb, what string) (context.Context, *Span) {
 	return begin(ctx, trace.SpanKindProducer, verb, what)
 }
@@ -130,7 +137,7 @@ func begin(ctx context.Context, kind trace.SpanKind, verb, what string) (context
 	if p == nil || p.left.Add(-1) < 0 {
 		return ctx, nil
 	}
-	if !trace.SpanContextFromContext(ctx).IsValid() { // it has joined
+	if !trace.SpanContextFromContext(ctx).IsValid() { // ctx joined the trace (see Join)
 		ctx = trace.ContextWithSpanContext(ctx, p.span)
 	}
 	if what != "" {
@@ -151,7 +158,7 @@ func placeOf(ctx context.Context) *Place {
 	return s.at.Load()
 }
 
-// Here returns the place of ctx, nil if it is on no journey.
+// Here returns the place of ctx, or nil if ctx is not traced.
 func Here(ctx context.Context) *Place {
 	p := placeOf(ctx)
 	if p == nil {
@@ -163,8 +170,8 @@ func Here(ctx context.Context) *Place {
 	return p
 }
 
-// Joinable returns a context that may join journeys, one after the other, and leave them: that of something that lasts
-// longer than any of them.
+// Joinable returns a context for long-lived work, such as a connection, that can join one trace
+// after another.
 func Joinable(ctx context.Context) context.Context {
 	if !on.Load() {
 		return ctx
@@ -172,7 +179,8 @@ func Joinable(ctx context.Context) context.Context {
 	return context.WithValue(ctx, stretchKey{}, new(stretch))
 }
 
-// Join has a context of Joinable, and those made of it, go on at the place; nil: it leaves the journey that it was on.
+// Join makes a context from Joinable, and all contexts derived from it, continue at the place. A
+// nil place leaves the current trace.
 func Join(ctx context.Context, p *Place) {
 	if !on.Load() {
 		return
@@ -182,8 +190,8 @@ func Join(ctx context.Context, p *Place) {
 	}
 }
 
-// Carried returns the text with which Continue goes on in another process: a traceparent, as the W3C has it. It is
-// "" if ctx is on none, or if the stretch has all its spans.
+// Carried returns the text from which Continue continues the trace in another process: a W3C
+// traceparent. It returns "" if ctx is not traced or the segment has used all its spans.
 func Carried(ctx context.Context) string {
 	p := placeOf(ctx)
 	if p == nil || p.left.Load() < 0 {
@@ -196,13 +204,13 @@ func Carried(ctx context.Context) string {
 
 const traceparent = "traceparent"
 
-// parse reads a traceparent. The result of a text that is none is not valid.
+// parse reads a traceparent. It returns an invalid span context if text is not a traceparent.
 func parse(ctx context.Context, text string) trace.SpanContext {
 	none := trace.ContextWithSpanContext(ctx, trace.SpanContext{})
 	return trace.SpanContextFromContext(propagation.TraceContext{}.Extract(none, propagation.MapCarrier{traceparent: text}))
 }
 
-// ID returns the id of the trace that ctx belongs to, "" if it is on no journey.
+// ID returns the id of the trace of ctx, or "" if ctx is not traced.
 func ID(ctx context.Context) string {
 	if p := Here(ctx); p != nil {
 		return p.span.TraceID().String()
@@ -210,21 +218,21 @@ func ID(ctx context.Context) string {
 	return ""
 }
 
-// Int says something of the span.
+// Int sets an attribute of the span.
 func (s *Span) Int(key string, value int64) {
 	if s != nil {
 		s.span.SetAttributes(attribute.Int64(key, value))
 	}
 }
 
-// Text says something of the span. It must be no text of a user.
+// Text sets an attribute of the span. The value must not be text of a user.
 func (s *Span) Text(key, value string) {
 	if s != nil {
 		s.span.SetAttributes(attribute.String(key, value))
 	}
 }
 
-// Fail says that the work of the span has failed, by a stable code.
+// Fail marks the span as failed with a stable code.
 func (s *Span) Fail(code string) {
 	if s != nil {
 		s.span.SetStatus(codes.Error, code)
@@ -232,7 +240,8 @@ func (s *Span) Fail(code string) {
 	}
 }
 
-// End ends the span. An error that is not nil has failed it, by the code of the store or the reason of the context.
+// End ends the span. If err is not nil, the span has failed, with the code of the store or the
+// reason of the context.
 func (s *Span) End(err error) {
 	if s == nil {
 		return

@@ -24,7 +24,7 @@ import (
 
 var discard = slog.New(slog.DiscardHandler)
 
-// kept is a Tracer whose spans stay in memory.
+// kept returns a Tracer and a function that returns its finished spans from memory.
 func kept(t *testing.T, share float64) (*Tracer, func() tracetest.SpanStubs) {
 	t.Helper()
 	memory := tracetest.NewInMemoryExporter()
@@ -58,7 +58,7 @@ func attributes(s tracetest.SpanStub) map[string]string {
 	return of
 }
 
-// The payload of a job and what Carried returns bring a journey to other processes.
+// The payload of a job, and the text from Carried, continue a trace in other processes.
 func TestJourneyGoesOnInOtherProcesses(t *testing.T) {
 	server, ofServer := kept(t, 1)
 	worker, ofWorker := kept(t, 0)
@@ -130,7 +130,7 @@ func TestCarry(t *testing.T) {
 	}
 }
 
-// A client can neither have its operation sampled nor put it into a trace of its own.
+// A client can neither force sampling nor make its own trace the parent.
 func TestClientsTraceIsLinkedOnly(t *testing.T) {
 	const caller = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 	none, _ := kept(t, 0)
@@ -170,7 +170,8 @@ func TestShareIsSampled(t *testing.T) {
 	}
 }
 
-// A stretch has a bounded number of spans, and carries nothing further when it has them.
+// A segment has a bounded number of spans. When it has them all, it does not continue in other
+// processes.
 func TestStretchIsBounded(t *testing.T) {
 	tracer, spans := kept(t, 1)
 	ctx, operation := tracer.Operation(t.Context(), time.Now(), "mutation", "", root("createPost"))
@@ -192,7 +193,7 @@ func TestStretchIsBounded(t *testing.T) {
 	require.Equal(t, "2", attributes(named(t, all, "mutation createPost"))["tideline.spans_left_out"])
 }
 
-// Something that lasts is on the journeys that it joins, and on none between them.
+// Long-lived work belongs to the traces that it joins, and to none between them.
 func TestJoin(t *testing.T) {
 	tracer, spans := kept(t, 1)
 	lasting := Joinable(t.Context())
@@ -209,7 +210,7 @@ func TestJoin(t *testing.T) {
 	Join(lasting, nil)
 	_, span = Begin(below, "between")
 	require.Nil(t, span)
-	Join(t.Context(), Here(ctx)) // which cannot join
+	Join(t.Context(), Here(ctx)) // t.Context() is not joinable
 	require.Empty(t, ID(t.Context()))
 	first.End(nil)
 	all := spans()
@@ -245,7 +246,7 @@ func TestSpansOfStores(t *testing.T) {
 	command(ctx, nil)
 	command(ctx, redis.Nil)
 	command(ctx, answer("NOSCRIPT no such script"))
-	command(t.Context(), nil) // on no journey
+	command(t.Context(), nil) // not traced
 	pipeline := Commands{}.ProcessPipelineHook(func(context.Context, []redis.Cmder) error { return nil })
 	require.NoError(t, pipeline(ctx, make([]redis.Cmder, 3)))
 	require.NoError(t, pipeline(t.Context(), nil))
@@ -264,7 +265,7 @@ func TestSpansOfStores(t *testing.T) {
 	}, got)
 }
 
-// Where nothing is traced, the doors cost no allocation, whether a Tracer runs or not.
+// Untraced calls do not allocate, whether a Tracer exists or not.
 func TestOffCostsNoAllocation(t *testing.T) {
 	payload := json.RawMessage(`{"post":1}`)
 	header := http.Header{"Accept": {"*/*"}}
@@ -339,7 +340,7 @@ func TestValidate(t *testing.T) {
 	off.Stop(t.Context())
 }
 
-// A collector that never answers holds up nobody, and one that refuses is told of once.
+// A collector that never answers delays nothing. A collector that rejects spans is logged once.
 func TestCollectorAway(t *testing.T) {
 	asked, hang := make(chan struct{}, 100), make(chan struct{})
 	collector := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -354,12 +355,12 @@ func TestCollectorAway(t *testing.T) {
 	var log bytes.Buffer
 	tracer, err := Start(t.Context(), Config{TracesEndpoint: collector.URL, TracesShare: 1, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	require.NoError(t, err)
-	for range 3 * maxWaiting { // more than may wait
+	for range 3 * maxWaiting { // more than the queue holds
 		_, span := tracer.Operation(t.Context(), time.Now(), "query", "", root("node"))
 		span.End(nil)
 	}
 	<-asked
-	tracer.Stop(t.Context()) // returns though nothing was answered
+	tracer.Stop(t.Context()) // returns although the collector never answered
 	require.Contains(t, log.String(), "the last spans are not sent")
 	require.Zero(t, tracer.Stats().Sent)
 }

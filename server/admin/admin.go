@@ -1,13 +1,14 @@
-// Package admin is the admin page: what operators see of the whole, with a hand on it.
+// Package admin serves the admin page: operators see the state of all processes and stores
+// there, and act on it.
 //
-// What holds:
+// # Invariants
 //
-//   - Nobody is shown anything, or does anything, without being an admin at that moment.
-//     The credential is a header, which no other site's page can send, and no cookie.
-//   - What is done is in the audit log, under the name of who did it.
-//   - Nothing is computed while nobody looks. All who look share one snapshot, of at most
-//     one a second, and at most a tenth of the time goes into making them.
-//   - No post's text is shown, and no password, token, or URL of a store.
+//   - Every read and every action requires that the caller is an admin at that moment. The credential is
+//     a header and never a cookie, so the page of another site cannot send it.
+//   - Every action is in the audit log, under the name of the admin.
+//   - Nothing is computed while nobody looks. All viewers share one snapshot. It is made at most once a
+//     second, and making it takes at most a tenth of the time.
+//   - The page shows no post's text, no password, no token and no URL of a store.
 package admin
 
 import (
@@ -33,7 +34,7 @@ import (
 	"tideline/storage"
 )
 
-// Config has what the page shows and acts on. Fields without a default are required.
+// Config has the sources that the page shows and the parts it acts on. Fields without a default are required.
 type Config struct {
 	Accounts   *account.Accounts
 	Directory  *account.Directory
@@ -42,39 +43,39 @@ type Config struct {
 	Fleet      *fleet.Fleet
 	Queue      *queue.Queue
 	Stores     *storage.Stores
-	Limits     *limit.Limits // of log-ins, with those of the API
+	Limits     *limit.Limits // limits log-ins, together with the log-ins of the API
 	Webhooks   func(context.Context) (webhook.Stats, error)
-	// Ready has the states of the parts of this process, as /readyz has them.
+	// Ready returns the states of the parts of this process, as /readyz shows them.
 	Ready func() map[string]string
-	// Metrics are those of this process.
+	// Metrics gathers the metrics of this process.
 	Metrics prometheus.Gatherer
-	// Process is this process's id in the fleet, Version that of the program.
+	// Process is this process's id in the fleet. Version is the program's version.
 	Process int64
 	Version string
-	// PostID reads the id that the API gives a post.
+	// PostID parses a post's id of the API.
 	PostID func(string) (int64, error)
-	// Every is how often a snapshot is made, at most. Defaults to a second.
+	// Every is the shortest time between two snapshots. Defaults to a second.
 	Every time.Duration
 	// Logger defaults to discarding.
 	Logger *slog.Logger
 }
 
-// Page answers for the page. It is safe for concurrent use.
+// Page serves the API of the admin page. It is safe for concurrent use.
 type Page struct {
 	cfg    Config
 	shared snapshots
-	seats  chan struct{}   // of streams
-	ended  <-chan struct{} // closed when the streams are to end
+	seats  chan struct{}   // a token for each open stream
+	ended  <-chan struct{} // closed when the streams must end
 }
 
 const (
-	// maxStreams is how many may look at once; the others are told to come back.
+	// maxStreams bounds the streams open at once. Further ones are refused with 503.
 	maxStreams = 16
-	// logInFor bounds a log-in, which hashes a password, and callFor every other call.
+	// logInFor bounds a log-in, which hashes a password. callFor bounds every other call.
 	logInFor, callFor = 20 * time.Second, 10 * time.Second
 	// maxBody bounds the bytes of a request.
 	maxBody = 16 << 10
-	// maxName bounds the bytes of a handle or an id in an address.
+	// maxName bounds the bytes of a handle or an id in a URL.
 	maxName = 200
 )
 
@@ -89,7 +90,7 @@ func New(ctx context.Context, c Config) *Page {
 	return &Page{cfg: c, seats: make(chan struct{}, maxStreams), ended: ctx.Done()}
 }
 
-// Register adds what the page asks for to the mux, below /api/.
+// Register adds the handlers of the page to the mux, below /api/.
 func (p *Page) Register(mux *http.ServeMux) {
 	mux.HandleFunc("POST /api/session", p.logIn)
 	mux.HandleFunc("GET /api/session", p.forAdmins(p.whoami))
@@ -107,10 +108,10 @@ func (p *Page) Register(mux *http.ServeMux) {
 	})
 }
 
-// call is what an admin asks for. Its result is answered as JSON.
+// call handles one request of an admin. Its result is sent as JSON.
 type call func(r *http.Request, admin account.Viewer) (result any, err error)
 
-// forAdmins makes a call for admins alone.
+// forAdmins wraps a call so that only admins can make it.
 func (p *Page) forAdmins(do call) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), callFor)
@@ -125,7 +126,7 @@ func (p *Page) forAdmins(do call) http.HandlerFunc {
 	}
 }
 
-// failure is an error that is told as it is, beside those of package refusal.
+// failure is an error whose message is sent to the client as it is, as a refusal.Error is.
 type failure struct {
 	status        int
 	code, message string
@@ -140,7 +141,7 @@ var statuses = map[refusal.Code]int{
 	refusal.BadInput: http.StatusBadRequest, refusal.Conflict: http.StatusConflict,
 }
 
-// answer writes a result, or an error in the words that are meant for clients.
+// answer writes a result, or an error with a message that is safe for clients.
 func (p *Page) answer(w http.ResponseWriter, r *http.Request, result any, err error) {
 	status := http.StatusOK
 	var told *failure
@@ -159,7 +160,7 @@ func (p *Page) answer(w http.ResponseWriter, r *http.Request, result any, err er
 		status, result = http.StatusGatewayTimeout, inError("It took too long.", map[string]any{"code": "TIMEOUT"})
 	default:
 		status, result = http.StatusInternalServerError, inError("Something failed; the log says what.", map[string]any{"code": "INTERNAL"})
-		p.cfg.Logger.ErrorContext(r.Context(), "admin page", "path", r.URL.Path, "err", err)
+		p.cfg.Logger.ErrorContext(r.Context(), "admin page", "path", r.URL.Path, "error", err)
 	}
 	h := w.Header()
 	h.Set("Content-Type", "application/json")

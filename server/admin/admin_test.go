@@ -39,11 +39,11 @@ func TestMain(m *testing.M) { storagetest.Main(m, func() error { return goleak.F
 
 const password = "correct horse"
 
-// desk is the page of a world, and who is there.
+// desk is an admin page on a test fixture, with its users.
 type desk struct {
 	*feedtest.World
 	url    string
-	looked *atomic.Int64 // snapshots that were made
+	looked *atomic.Int64 // snapshots made so far
 	root   account.Viewer
 	token  map[string]string // by handle: root is an admin, mod a moderator
 }
@@ -84,19 +84,19 @@ func open(w *feedtest.World, change func(*admin.Config)) *desk {
 	admin.New(ctx, c).Register(mux)
 	server := httptest.NewServer(mux)
 	w.Cleanup(server.Close)
-	w.Cleanup(cancel) // streams end
+	w.Cleanup(cancel) // ends the streams
 	d.url = server.URL
 	return d
 }
 
-// reply is an answer, whose body is closed when the test ends.
+// reply is an answer. Its body is closed when the test ends.
 type reply struct {
 	status int
 	header http.Header
 	body   io.Reader
 }
 
-// send sends a request with a credential.
+// send sends a request with a token.
 func (d *desk) send(method, path, token, body string) reply {
 	d.Helper()
 	r, err := http.NewRequestWithContext(d.Ctx, method, d.url+path, strings.NewReader(body))
@@ -113,7 +113,7 @@ func (d *desk) send(method, path, token, body string) reply {
 	return reply{response.StatusCode, response.Header, response.Body}
 }
 
-// ask sends a request, and returns its answer.
+// ask sends a request and returns its status and decoded answer.
 func (d *desk) ask(method, path, token, body string) (status int, answer map[string]any) {
 	d.Helper()
 	response := d.send(method, path, token, body)
@@ -124,7 +124,7 @@ func (d *desk) ask(method, path, token, body string) (status int, answer map[str
 	return response.status, answer
 }
 
-// does is ask of the admin, which must succeed.
+// does is ask as the admin root; the request must succeed.
 func (d *desk) does(method, path, body string) map[string]any {
 	d.Helper()
 	status, answer := d.ask(method, path, d.token["root"], body)
@@ -140,7 +140,7 @@ func (d *desk) refused(status int, code, method, path, token, body string) {
 	require.NotEmpty(d, answer["error"].(map[string]any)["message"])
 }
 
-// Every address is closed to all but admins, whatever they ask.
+// Every path refuses everyone except admins, for every request.
 func TestNobodyElseIsAnswered(t *testing.T) {
 	d := open(feedtest.Idle(t, storagetest.Embedded(t), feedtest.Options{}), nil)
 	_, key, err := d.Keys.Create(d.Ctx, nil, "robot", "", []apikey.Scope{apikey.Write})
@@ -198,7 +198,7 @@ func TestLogIn(t *testing.T) {
 	d.refused(401, "UNAUTHENTICATED", "GET", "/api/session", token, "")
 }
 
-// Log-ins here take from the same bucket as those of the API.
+// Log-ins here take from the same bucket as log-ins of the API.
 func TestLogInsAreBounded(t *testing.T) {
 	w := feedtest.Idle(t, storagetest.Embedded(t), feedtest.Options{})
 	limits, err := limit.New(w.Stores.Redis, limit.Config{
@@ -212,7 +212,7 @@ func TestLogInsAreBounded(t *testing.T) {
 	d.refused(429, "RATE_LIMITED", "POST", "/api/session", "", `{"handle":"root","password":"`+password+`"}`)
 }
 
-// dead makes a job that was given up, of a post.
+// dead creates a dead job of a post.
 func (d *desk) dead(post int64) int64 { return d.deadOf(job.PostCreated, post) }
 
 func (d *desk) deadOf(kind string, post int64) int64 {
@@ -225,7 +225,7 @@ func (d *desk) deadOf(kind string, post int64) int64 {
 	return row.ID
 }
 
-// member is a process with workers in the fleet.
+// member adds a process with workers to the fleet.
 func (d *desk) member() *fleet.Member {
 	d.Helper()
 	m, err := fleet.NewMember(fleet.Config{DB: d.Stores.DB, Version: "v1", Server: true, Subscriptions: func() int { return 5 }, Workers: d.Queue})
@@ -239,7 +239,7 @@ func TestSnapshot(t *testing.T) {
 		d := open(w, nil)
 		m := d.member()
 		dead := d.dead(42)
-		w.Post(w.User("ben"), schema.Public) // its fan-out waits: nobody works
+		w.Post(w.User("ben"), schema.Public) // its fan-out waits, since no worker runs
 		now := d.does("GET", "/api/snapshot", "")
 		require.Empty(w, now["failed"])
 		require.Equal(w, map[string]any{"sql": "ok"}, now["checks"])
@@ -269,7 +269,7 @@ func TestSnapshot(t *testing.T) {
 	})
 }
 
-// A part that cannot be asked is named, and the others are there.
+// A part that does not answer is named, and the others are complete.
 func TestSnapshotWithoutAPart(t *testing.T) {
 	d := open(feedtest.Idle(t, storagetest.Embedded(t), feedtest.Options{}), func(c *admin.Config) {
 		c.Webhooks = func(context.Context) (webhook.Stats, error) { return webhook.Stats{}, errors.New("password=secret") }
@@ -283,7 +283,7 @@ func TestSnapshotWithoutAPart(t *testing.T) {
 	require.NotContains(t, string(text), "secret")
 }
 
-// stream opens a stream, and returns the next event of it.
+// stream opens a stream and returns a function that reads its next event.
 func (d *desk) stream(token string) func() (event, data string) {
 	d.Helper()
 	response := d.send("GET", "/api/stream", token, "")
@@ -307,7 +307,7 @@ func (d *desk) stream(token string) func() (event, data string) {
 	}
 }
 
-// Nothing is computed while nobody looks, and all who look share what is.
+// Nothing is computed while nobody looks, and all viewers share one snapshot.
 func TestAllShareASnapshot(t *testing.T) {
 	d := open(feedtest.Idle(t, storagetest.Embedded(t), feedtest.Options{}), func(c *admin.Config) { c.Every = time.Hour })
 	var first string
@@ -332,7 +332,7 @@ func TestStreamsAreBounded(t *testing.T) {
 	d.refused(503, "RATE_LIMITED", "GET", "/api/stream", d.token["root"], "")
 }
 
-// Who is no admin any more sees nothing further.
+// A user who is no longer an admin receives nothing more.
 func TestStreamEndsWithTheRole(t *testing.T) {
 	for name, end := range map[string]func(d *desk){
 		"role": func(d *desk) {
@@ -354,7 +354,7 @@ func TestStreamEndsWithTheRole(t *testing.T) {
 	}
 }
 
-// logged is the newest entry of the audit log.
+// logged checks the newest entry of the audit log.
 func (d *desk) logged(action auditentry.Action, subject int64, note string) {
 	d.Helper()
 	entry, err := d.Stores.DB.AuditEntry.Query().Order(auditentry.ByID()).All(d.Ctx)
@@ -457,7 +457,7 @@ func TestTimeline(t *testing.T) {
 
 		root := d.token["root"]
 		d.refused(404, "NOT_FOUND", "GET", "/api/timeline?user=nobody", root, "")
-		w.User(strconv.FormatInt(ben.ID, 10)) // a handle that is ben's number
+		w.User(strconv.FormatInt(ben.ID, 10)) // a handle that equals ben's number
 		d.refused(400, "BAD_USER_INPUT", "GET", "/api/timeline?user="+strconv.FormatInt(ben.ID, 10), root, "")
 		d.refused(400, "BAD_USER_INPUT", "POST", "/api/timelines/rebuild", root, `{"user":"`+strconv.FormatInt(ben.ID, 10)+`"}`)
 		d.refused(400, "BAD_USER_INPUT", "GET", "/api/timeline", root, "")

@@ -11,11 +11,11 @@ import (
 	"tideline/server/limit"
 )
 
-// errKey refuses API keys: they act within scopes, and none is for this.
+// errKey refuses API keys: they act within scopes, and no scope covers the admin page.
 var errKey = refusal.New(refusal.NotByKey, "An API key does not open the admin page.")
 
-// admin finds out who makes the request. Errors: Unauthenticated;
-// Forbidden for who is no admin now.
+// admin returns the admin who makes the request. Errors: Unauthenticated; Forbidden if the
+// user is not an admin now.
 func (p *Page) admin(r *http.Request) (v account.Viewer, err error) {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if token = strings.TrimSpace(token); !strings.EqualFold(scheme, "Bearer") || token == "" {
@@ -30,8 +30,8 @@ func (p *Page) admin(r *http.Request) (v account.Viewer, err error) {
 	return v, p.cfg.Moderation.DemandAdmin(r.Context(), moderation.By(v))
 }
 
-// identify finds out whose token it is. An address that has shown too many wrong ones is refused,
-// as at the API.
+// identify returns the user of a token. It refuses an address that has shown too many wrong tokens,
+// under the same limit as the API.
 func (p *Page) identify(r *http.Request, token string) (v account.Viewer, err error) {
 	v, _, known := p.cfg.Accounts.Recall(token)
 	if known {
@@ -46,8 +46,8 @@ func (p *Page) identify(r *http.Request, token string) (v account.Viewer, err er
 	return v, err
 }
 
-// logIn starts a session as the API does, and under its rates. One of who is no admin is
-// ended at once.
+// logIn starts a session as the API does, under the same rate limits. It ends the session at once
+// if the user is not an admin.
 func (p *Page) logIn(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), logInFor)
 	defer cancel()
@@ -76,7 +76,7 @@ func (p *Page) begin(r *http.Request) (any, error) {
 		return nil, err
 	}
 	if err := p.cfg.Moderation.DemandAdmin(ctx, moderation.By(v)); err != nil {
-		_ = p.cfg.Accounts.LogOut(ctx, v) // it ends by itself
+		_ = p.cfg.Accounts.LogOut(ctx, v) // if this fails, the session expires by itself
 		return nil, err
 	}
 	return map[string]any{"token": auth.Token, "expiresAt": auth.ExpiresAt, "handle": auth.User.Handle}, nil
@@ -84,7 +84,10 @@ func (p *Page) begin(r *http.Request) (any, error) {
 
 func (p *Page) whoami(r *http.Request, v account.Viewer) (any, error) {
 	users, err := p.cfg.Directory.Users(r.Context(), []int64{v.ID})
-	if err != nil || users[0] == nil {
+	if err != nil {
+		return nil, err
+	}
+	if users[0] == nil {
 		return nil, refusal.ErrSignIn
 	}
 	return map[string]any{"handle": users[0].Handle}, nil

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"tideline/ent"
-	"tideline/ent/schema"
 	"tideline/feed/account"
 	"tideline/feed/refusal"
 	"tideline/internal/fleet"
@@ -18,30 +17,30 @@ import (
 	"tideline/storage"
 )
 
-// The bounds of a snapshot.
+// Bounds of a snapshot.
 const (
 	maxProcesses = 200
-	maxDead      = 50 // jobs that are listed; the others are counted
+	maxDead      = 50 // jobs that are listed; all others are only counted
 	snapshotFor  = 5 * time.Second
-	writeFor     = 10 * time.Second // a reader that takes no snapshot loses its stream
-	rest         = 10               // a snapshot is good for so many times the time that it took
+	writeFor     = 10 * time.Second // a client that does not take a snapshot in this time loses its stream
+	rest         = 10               // a snapshot is reused for this many times the time it took to make
 )
 
-// snapshot is what all who look see at a moment. Durations are seconds.
+// snapshot is the state that all viewers of the page share. Durations are in seconds.
 type snapshot struct {
 	At        time.Time          `json:"at"`
 	Version   string             `json:"version"`
-	Process   int64              `json:"process"` // who tells
-	Failed    []string           `json:"failed"`  // parts that could not be asked: theirs are missing
+	Process   int64              `json:"process"` // the process that made the snapshot
+	Failed    []string           `json:"failed"`  // parts that did not answer and are missing below
 	Checks    map[string]string  `json:"checks"`
 	Processes []listedProcess    `json:"processes"`
 	Pools     []pool             `json:"pools"`
 	Kinds     []kind             `json:"kinds"`
 	Dead      int                `json:"dead"`
-	DeadJobs  []listedJob        `json:"deadJobs"` // the first of them
+	DeadJobs  []listedJob        `json:"deadJobs"` // the first maxDead of them
 	Webhooks  *webhooks          `json:"webhooks"`
 	Stores    stores             `json:"stores"`
-	Metrics   map[string]float64 `json:"metrics"` // of this process: see shown
+	Metrics   map[string]float64 `json:"metrics"` // of this process; see shown
 }
 
 type listedProcess struct {
@@ -56,8 +55,6 @@ type listedProcess struct {
 	Jobs          int         `json:"jobs"`
 	State         fleet.State `json:"state"`
 	Workers       bool        `json:"workers"`
-	// Sizes are those that can be changed while it runs.
-	Sizes map[fleet.Size]schema.Sizing `json:"sizes"`
 }
 
 type pool struct {
@@ -104,7 +101,7 @@ type sqlStore struct {
 	Bytes   int64   `json:"bytes"`
 	Open    int     `json:"open"`
 	InUse   int     `json:"inUse"`
-	Most    int     `json:"most"` // 0: no bound
+	Most    int     `json:"most"` // 0: no limit
 	Waited  int64   `json:"waited"`
 }
 
@@ -127,18 +124,18 @@ type master struct {
 	Eviction    string  `json:"eviction"`
 	Clients     int     `json:"clients"`
 	Replicas    int     `json:"replicas"`
-	Commands    int     `json:"commands"` // a second
+	Commands    int     `json:"commands"` // per second
 	Evicted     int64   `json:"evicted"`
 }
 
-// shown are the metrics of this process that the page shows.
+// shown is the set of this process's metrics that the page shows.
 var shown = map[string]bool{
 	"tideline_sockets": true, "tideline_live_subscriptions": true, "tideline_live_events_total": true, "tideline_live_lagged_total": true,
 	"tideline_live_resyncs_total": true, "tideline_live_connects_total": true, "tideline_canary_seconds": true,
 	"process_resident_memory_bytes": true, "go_goroutines": true,
 }
 
-// snapshots is the one that all who look share.
+// snapshots caches the latest snapshot for all viewers.
 type snapshots struct {
 	mu   sync.Mutex
 	text []byte
@@ -146,13 +143,13 @@ type snapshots struct {
 	took time.Duration
 }
 
-// latest returns the snapshot, as JSON, and makes a new one when that is due.
+// latest returns the snapshot as JSON. It makes a new one if the cached one is too old.
 func (p *Page) latest(ctx context.Context) []byte {
 	s := &p.shared
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if now := time.Now(); s.text == nil || now.Sub(s.made) >= max(p.cfg.Every, rest*s.took) {
-		// Others wait for it, too: it does not end with the request.
+		// Other callers wait for this snapshot too, so it does not end with the request.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), snapshotFor)
 		defer cancel()
 		s.text, _ = json.Marshal(p.look(ctx)) // numbers and strings always marshal
@@ -161,7 +158,7 @@ func (p *Page) latest(ctx context.Context) []byte {
 	return s.text
 }
 
-// look asks all parts at once. One that does not answer is named, and logged.
+// look queries all parts at once. It lists and logs the parts that do not answer.
 func (p *Page) look(ctx context.Context) *snapshot {
 	now := &snapshot{
 		At: time.Now().UTC(), Version: p.cfg.Version, Process: p.cfg.Process,
@@ -181,7 +178,7 @@ func (p *Page) look(ctx context.Context) *snapshot {
 	for i, err := range errs {
 		if err != nil {
 			now.Failed = append(now.Failed, parts[i].name)
-			p.cfg.Logger.WarnContext(ctx, "the admin page lacks a part", "part", parts[i].name, "err", err)
+			p.cfg.Logger.WarnContext(ctx, "the admin page lacks a part", "part", parts[i].name, "error", err)
 		}
 	}
 	return now
@@ -191,7 +188,7 @@ func (p *Page) processes(ctx context.Context, now *snapshot) error {
 	list, err := p.cfg.Fleet.List(ctx)
 	for _, one := range list[:min(len(list), maxProcesses)] {
 		now.Processes = append(now.Processes, listedProcess{
-			one.ID, one.Host, one.Pid, one.Version, one.Roles, one.StartedAt, one.SeenAt, one.Subscriptions, one.Jobs, p.cfg.Fleet.State(one), fleet.HasWorkers(one), one.Sizes,
+			one.ID, one.Host, one.Pid, one.Version, one.Roles, one.StartedAt, one.SeenAt, one.Subscriptions, one.Jobs, p.cfg.Fleet.State(one), fleet.HasWorkers(one),
 		})
 	}
 	return err
@@ -221,7 +218,10 @@ func (p *Page) queue(ctx context.Context, now *snapshot) error {
 func listed(jobs []*ent.Job) []listedJob {
 	list := []listedJob{}
 	for _, j := range jobs {
-		list = append(list, listedJob{j.ID, j.Kind, j.Pool, j.Dead, j.Attempts, j.LastError, j.Payload, j.CreatedAt})
+		list = append(list, listedJob{
+			ID: j.ID, Kind: j.Kind, Pool: j.Pool, Dead: j.Dead,
+			Attempts: j.Attempts, Error: j.LastError, Payload: j.Payload, CreatedAt: j.CreatedAt,
+		})
 	}
 	return list
 }
@@ -241,7 +241,10 @@ func (p *Page) stores(ctx context.Context, now *snapshot) error {
 			p.cfg.Stores.Dialect, s.SQL.Up, s.SQL.Version, seconds(s.SQL.Took), s.SQL.Bytes,
 			s.SQL.Pool.OpenConnections, s.SQL.Pool.InUse, s.SQL.Pool.MaxOpenConnections, s.SQL.Pool.WaitCount,
 		},
-		Redis: redisStore{p.cfg.Stores.Embedded, s.RedisUp, s.RedisPool.Open, s.RedisPool.Idle, s.RedisPool.Timeouts, masters(s.Masters)},
+		Redis: redisStore{
+			Embedded: p.cfg.Stores.Embedded, Up: s.RedisUp, Open: s.RedisPool.Open, Idle: s.RedisPool.Idle,
+			Timeouts: s.RedisPool.Timeouts, Masters: masters(s.Masters),
+		},
 	}
 	return err
 }
@@ -249,12 +252,16 @@ func (p *Page) stores(ctx context.Context, now *snapshot) error {
 func masters(list []storage.MasterState) []master {
 	all := []master{}
 	for _, m := range list {
-		all = append(all, master{m.Addr, m.Version, m.Incarnation, seconds(m.Up), m.Used, m.Most, m.Eviction, m.Clients, m.Replicas, m.CommandsPerSecond, m.EvictedKeys})
+		all = append(all, master{
+			Addr: m.Addr, Version: m.Version, Incarnation: m.Incarnation, Up: seconds(m.Up),
+			Used: m.Used, Most: m.Most, Eviction: m.Eviction, Clients: m.Clients,
+			Replicas: m.Replicas, Commands: m.CommandsPerSecond, Evicted: m.EvictedKeys,
+		})
 	}
 	return all
 }
 
-// metrics reads those that are shown; a label's value follows the name after a dot.
+// metrics collects the metrics in shown. The values of labels follow the name, each after a dot.
 func (p *Page) metrics(_ context.Context, now *snapshot) error {
 	families, err := p.cfg.Metrics.Gather()
 	for _, family := range families {
@@ -278,13 +285,13 @@ func (p *Page) metrics(_ context.Context, now *snapshot) error {
 
 func seconds(d time.Duration) float64 { return math.Round(d.Seconds()*1e4) / 1e4 }
 
-// snapshot answers once.
+// snapshot answers with one snapshot.
 func (p *Page) snapshot(r *http.Request, _ account.Viewer) (any, error) {
 	return json.RawMessage(p.latest(r.Context())), nil
 }
 
-// stream answers by events, a snapshot each, until the client leaves, is no admin any
-// more, or cannot be known to be one.
+// stream sends server-sent events, one snapshot each, until the client leaves, is no longer an admin, or
+// its session cannot be checked.
 func (p *Page) stream(w http.ResponseWriter, r *http.Request) {
 	if _, err := p.admin(r); err != nil {
 		p.answer(w, r, nil, err)
@@ -299,7 +306,7 @@ func (p *Page) stream(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	control := http.NewResponseController(w)
-	_ = control.SetReadDeadline(time.Time{}) // not every writer can: then the server's own deadline holds
+	_ = control.SetReadDeadline(time.Time{}) // a writer without this method keeps the server's deadline
 	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Accel-Buffering", "no")

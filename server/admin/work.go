@@ -21,7 +21,7 @@ import (
 	"tideline/timeline"
 )
 
-// moment is a post's id with its time.
+// moment is a post's id with the time it encodes.
 type moment struct {
 	Post int64     `json:"post"`
 	At   time.Time `json:"at"`
@@ -34,8 +34,8 @@ func momentOf(post int64) *moment {
 	return &moment{post, ids.TimeOf(post)}
 }
 
-// post tells the journey of a post: its receipt, the jobs that name it and are not done,
-// and, for a viewer, why it is in their timeline or not, and what rankings make of it.
+// post reports on one post: its delivery receipt and its outstanding jobs. With a viewer it also reports why
+// the post is or is not in the viewer's timeline, and its scores in the rankings.
 func (p *Page) post(r *http.Request, _ account.Viewer) (any, error) {
 	ctx, of := r.Context(), strings.TrimSpace(r.FormValue("id"))
 	viewer := strings.TrimSpace(r.FormValue("viewer"))
@@ -49,7 +49,7 @@ func (p *Page) post(r *http.Request, _ account.Viewer) (any, error) {
 		}
 	}
 	answer := map[string]any{"post": id}
-	if viewer != "" { // also for a post that is gone
+	if viewer != "" { // works for a deleted post too
 		u, err := p.cfg.Directory.Named(ctx, viewer)
 		if err != nil {
 			return nil, err
@@ -71,7 +71,7 @@ func (p *Page) post(r *http.Request, _ account.Viewer) (any, error) {
 	answer["jobs"] = listed(jobs)
 	journey, err := p.cfg.Audit.Journey(ctx, id)
 	if refusal.CodeOf(err) == refusal.NotFound && (viewer != "" || len(jobs) > 0) {
-		return answer, nil // what there is to say of a post that is gone
+		return answer, nil // all that is known about a deleted post
 	}
 	if err != nil {
 		return nil, err
@@ -94,11 +94,10 @@ func (p *Page) post(r *http.Request, _ account.Viewer) (any, error) {
 	return answer, nil
 }
 
-// verifyGrace is how old a post is before its absence from an inbox counts.
+// verifyGrace is the age from which a post that is absent from an inbox counts as missing.
 const verifyGrace = 30 * time.Second
 
-// timeline tells the state of a user's home timeline, and with verify, where it differs
-// from SQL.
+// timeline reports the state of a user's home timeline. With verify it also counts the differences from SQL.
 func (p *Page) timeline(r *http.Request, _ account.Viewer) (any, error) {
 	ctx, name := r.Context(), strings.TrimSpace(r.FormValue("user"))
 	if name == "" || len(name) > maxName {
@@ -125,7 +124,7 @@ func (p *Page) timeline(r *http.Request, _ account.Viewer) (any, error) {
 	return answer, err
 }
 
-// rebuild makes a user's timeline in Redis anew.
+// rebuild builds a user's timeline in Redis again.
 func (p *Page) rebuild(r *http.Request, admin account.Viewer) (any, error) {
 	var asked struct{ User, Note string }
 	if err := read(r, &asked); err != nil {
@@ -144,8 +143,7 @@ func (p *Page) rebuild(r *http.Request, admin account.Viewer) (any, error) {
 	return map[string]any{"built": built}, err
 }
 
-// retry gives jobs that were given up another full set of attempts: those of the ids, or
-// all.
+// retry gives dead jobs another full set of attempts: the jobs with the given ids, or all.
 func (p *Page) retry(r *http.Request, admin account.Viewer) (any, error) {
 	var asked struct {
 		IDs  []int64
@@ -180,7 +178,7 @@ func (p *Page) retry(r *http.Request, admin account.Viewer) (any, error) {
 	return map[string]any{"retried": len(found)}, err
 }
 
-// discard deletes jobs that were given up, all of those named or none.
+// discard deletes dead jobs: all the named ones, or none.
 func (p *Page) discard(r *http.Request, admin account.Viewer) (any, error) {
 	var asked struct {
 		IDs  []int64
@@ -209,7 +207,7 @@ func (p *Page) discard(r *http.Request, admin account.Viewer) (any, error) {
 	return map[string]any{"discarded": len(asked.IDs), "feedsStale": len(enqueued) > 0}, err
 }
 
-// workers pauses the workers of a process, or resumes them.
+// workers pauses or resumes the workers of a process.
 func (p *Page) workers(r *http.Request, admin account.Viewer) (any, error) {
 	var asked struct {
 		ID     int64

@@ -9,22 +9,20 @@ import (
 	"strings"
 )
 
-// The headers in which proxies name the client that they ask for, as
-// Config.ProxyHeader has them.
+// The headers in which proxies name the client, as values of Config.ProxyHeader.
 const (
 	headerForwardedFor = "x-forwarded-for"
 	headerForwarded    = "forwarded"
 )
 
-// proxies are the trusted ones, whose claim about a client's address is taken.
-// Only the one header that they write is read: the other would come from the
-// client unchanged.
+// proxies are the trusted proxies, which may set a client's address. Only the one header that they write is
+// read: a client could set the other one itself.
 type proxies struct {
 	networks []netip.Prefix
 	header   string
 }
 
-// newProxies reads the proxies of a Config. Its error is as that of Validate.
+// newProxies reads the proxies of a Config. Its error has the form of Validate's.
 func newProxies(networks []string, header string) (proxies, error) {
 	p := proxies{header: cmp.Or(header, headerForwardedFor)}
 	var errs []error
@@ -51,9 +49,8 @@ func (p proxies) trust(addr netip.Addr) bool {
 	return false
 }
 
-// ResolveAddress makes the RemoteAddr of each request the client's own address,
-// however many trusted proxies are in between. It ignores what an untrusted one
-// claims.
+// ResolveAddress sets the RemoteAddr of each request to the client's own address, behind any number of
+// trusted proxies. It ignores the headers of an untrusted peer.
 func (l *Limits) ResolveAddress(next http.Handler) http.Handler {
 	p := l.proxies
 	if len(p.networks) == 0 {
@@ -67,9 +64,8 @@ func (l *Limits) ResolveAddress(next http.Handler) http.Handler {
 	})
 }
 
-// client is the last address of the chain that is no trusted proxy's. When all
-// are, it is the first one; before a hop that cannot be read, it is the one behind
-// that hop.
+// client returns the last address of the chain that is not a trusted proxy. If all are trusted, it returns
+// the first address. It stops at an entry that it cannot parse, and returns the address after it.
 func (p proxies) client(peer netip.Addr, h http.Header) netip.Addr {
 	hops := strings.Split(strings.Join(h.Values(p.header), ","), ",")
 	for i := len(hops) - 1; i >= 0 && p.trust(peer); i-- {
@@ -82,7 +78,7 @@ func (p proxies) client(peer netip.Addr, h http.Header) netip.Addr {
 	return peer
 }
 
-// hop reads one element of the header; ok is false when it has no address.
+// hop parses one element of the header. ok is false if it has no address.
 func (p proxies) hop(text string) (addr netip.Addr, ok bool) {
 	if p.header == headerForwarded {
 		text = forwardedFor(text)
@@ -94,7 +90,7 @@ func (p proxies) hop(text string) (addr netip.Addr, ok bool) {
 	return addr, err == nil
 }
 
-// forwardedFor is the value of "for" in an element of a Forwarded header.
+// forwardedFor returns the value of "for" in an element of a Forwarded header.
 func forwardedFor(element string) string {
 	for _, pair := range strings.Split(element, ";") {
 		name, value, _ := strings.Cut(strings.TrimSpace(pair), "=")
@@ -105,9 +101,8 @@ func forwardedFor(element string) string {
 	return ""
 }
 
-// AddressOf returns the address under which the limits count a RemoteAddr: the IP
-// address itself, or for IPv6 its network of 64 bits, in which one customer can
-// choose addresses freely.
+// AddressOf returns the address under which the limits count a RemoteAddr. That is an IPv4 address itself,
+// and the /64 network of an IPv6 address, since a customer can choose addresses freely within it.
 func AddressOf(remote string) string {
 	from, err := netip.ParseAddrPort(remote)
 	if err != nil {
@@ -124,7 +119,7 @@ func AddressOf(remote string) string {
 	return fmt.Sprint(prefix)
 }
 
-// parseNetwork reads an address or a network in CIDR notation.
+// parseNetwork parses an address or a network in CIDR notation.
 func parseNetwork(text string) (netip.Prefix, error) {
 	if addr, err := netip.ParseAddr(text); err == nil {
 		addr = addr.Unmap()

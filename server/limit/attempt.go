@@ -9,33 +9,33 @@ import (
 )
 
 const (
-	// attemptsAtOnce is how many credentials of one address a process looks up at a time; the
-	// others wait. It bounds what an address can begin before its first wrong one is counted.
+	// attemptsAtOnce is how many credentials of one address a process looks up at a time. Further ones wait.
+	// It bounds the look-ups that an address can start before its first wrong one is counted.
 	attemptsAtOnce = 64
-	// suspectFor is how long after its last refusal an address stays suspect.
+	// suspectFor is how long an address stays suspect after its last refusal ends.
 	suspectFor = time.Minute
-	// maxSuspects is how many suspect addresses a process remembers. When there are more, it
-	// forgets them all.
+	// maxSuspects is how many suspect addresses a process remembers. Beyond that it forgets them all.
 	maxSuspects = 10_000
 )
 
 // suspect is an address that has shown too many wrong credentials.
 type suspect struct {
-	barred time.Time // until then nothing is looked up for it
-	until  time.Time // until then a credential counts before it is looked up
+	barred time.Time // until then all its credentials are refused
+	until  time.Time // until then each credential counts before the look-up
 }
 
-// Attempt asks whether a credential that the address shows may be looked up. The caller calls
-// done once, after the look-up, and says whether the credential was wrong. Only wrong ones count.
-// Once an address has shown too many, it is suspect: it is refused before any work is done, and
-// while it is not, each of its credentials counts before the look-up, right or wrong. Credentials
-// that are known to be good without a look-up need no Attempt, so other clients at that address
-// go on.
+// Attempt asks whether a credential from the address may be looked up. The caller calls done once after the
+// look-up, and says whether the credential was wrong. Only wrong credentials count.
 //
-// Attempt waits while the address has too many look-ups under way, at most until ctx ends.
+// An address that has shown too many wrong ones becomes suspect. It is refused without any look-up for a
+// while. After that each of its credentials counts before the look-up, right or wrong, until the address
+// is no longer suspect. Credentials known to be good need no look-up and no Attempt, so other clients at
+// the address are not affected.
 //
-// Cost: none for most addresses, and a round trip to Redis for a wrong credential; the round trip
-// comes first for a suspect address. At most a quarter of a second while Redis does not answer.
+// Attempt waits while the address has too many look-ups in progress, at most until ctx ends.
+//
+// Cost: none for most addresses. A wrong credential costs a round trip to Redis, and every credential of a
+// suspect address does. It takes at most a quarter of a second while Redis does not answer.
 func (l *Limits) Attempt(ctx context.Context, address string) (done func(wrong bool), refusal *Refusal) {
 	if l.rates == nil {
 		return func(bool) {}, nil
@@ -57,7 +57,7 @@ func (l *Limits) Attempt(ctx context.Context, address string) (done func(wrong b
 	}, nil
 }
 
-// lines has a line for each client that does something, or waits to. The zero lines has none.
+// lines has a weighted semaphore for each client that is active or waiting. The zero value is empty.
 type lines struct {
 	mu       sync.Mutex
 	byClient map[string]*line
@@ -65,11 +65,11 @@ type lines struct {
 
 type line struct {
 	room  *semaphore.Weighted
-	users int // that have room, or wait for it
+	users int // callers that hold the semaphore or wait for it
 }
 
-// enter takes so much of the client's room, at most all of it. ok is false when ctx ended before
-// there was as much. The room of a client is always the same. The caller calls leave once.
+// enter acquires weight of the client's room, at most all of it. ok is false if ctx ends first. room must be
+// the same in every call for a client. The caller calls leave once.
 func (l *lines) enter(ctx context.Context, client string, room, weight int64) (leave func(), ok bool) {
 	weight = min(weight, room)
 	l.mu.Lock()
@@ -100,8 +100,8 @@ func (l *lines) enter(ctx context.Context, client string, room, weight int64) (l
 	return leave, ok
 }
 
-// admitSuspect counts the credential of a suspect address before it is looked up. For any other
-// address it does nothing.
+// admitSuspect counts the credential of a suspect address before the look-up. It does
+// nothing for other addresses.
 func (l *rateLimiter) admitSuspect(ctx context.Context, address string) (counted bool, refusal *Refusal) {
 	now := l.now()
 	l.mu.Lock()
@@ -120,9 +120,9 @@ func (l *rateLimiter) admitSuspect(ctx context.Context, address string) (counted
 	return true, l.countCredential(ctx, address)
 }
 
-// countCredential counts a credential of the address, at all processes together. If that is one
-// too many, the address is suspect at this process; the others find out by the next wrong
-// credential that they look up.
+// countCredential counts a credential of the address across all processes. If the rate refuses
+// it, the address becomes suspect in this process. Other processes learn that with the next
+// wrong credential that they count.
 func (l *rateLimiter) countCredential(ctx context.Context, address string) *Refusal {
 	ctx, cancel := context.WithTimeout(ctx, rateTimeout)
 	defer cancel()

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// attempt shows a credential, and reports whether it was looked up.
+// attempt shows a credential, and reports whether it may be looked up.
 func attempt(t *testing.T, l *Limits, address string, wrong bool) (lookedUp bool) {
 	t.Helper()
 	done, refusal := l.Attempt(t.Context(), address)
@@ -20,8 +20,7 @@ func attempt(t *testing.T, l *Limits, address string, wrong bool) (lookedUp bool
 	return true
 }
 
-// Wrong credentials are looked up as often as the rate of the address allows, whatever right ones
-// it shows beside them.
+// Wrong credentials of an address are looked up at the configured rate, regardless of right ones.
 func TestWrongCredentialsOfAnAddress(t *testing.T) {
 	l, server, now := limited(t)
 	clock := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -30,7 +29,7 @@ func TestWrongCredentialsOfAnAddress(t *testing.T) {
 		now, clock = now.Add(d), clock.Add(d)
 		server.SetTime(now)
 	}
-	for range testRates.wrong.burst + 1 { // the last one is found to be too many when it is counted
+	for range testRates.wrong.burst + 1 { // the last one is counted as too many only after its look-up
 		require.True(t, attempt(t, l, "a", false))
 		require.True(t, attempt(t, l, "a", true))
 	}
@@ -42,7 +41,7 @@ func TestWrongCredentialsOfAnAddress(t *testing.T) {
 	require.Equal(t, before, server.CommandCount(), "a refusal costs nothing")
 	require.True(t, attempt(t, l, "b", true))
 
-	// One a second comes back. A suspect address gets no second attempt before the first is counted.
+	// One token comes back each second. A suspect address gets no second attempt before the first is counted.
 	advance(time.Second)
 	done, refusal := l.Attempt(t.Context(), "a")
 	require.Nil(t, refusal)
@@ -50,7 +49,7 @@ func TestWrongCredentialsOfAnAddress(t *testing.T) {
 	done(true)
 	require.False(t, attempt(t, l, "a", true))
 
-	// After a quiet while the address is like any other.
+	// After a quiet period the address is like any other.
 	advance(suspectFor + 2*time.Second)
 	for range testRates.wrong.burst {
 		require.True(t, attempt(t, l, "a", true))
@@ -58,8 +57,8 @@ func TestWrongCredentialsOfAnAddress(t *testing.T) {
 	require.Empty(t, l.rates.suspects)
 }
 
-// An address that begins many look-ups at once waits, so that no more than a few are under way
-// when the first wrong credential is counted.
+// An address that starts many look-ups at once must wait, so that only a few are in progress when the
+// first wrong credential is counted.
 func TestAttemptsAtOnce(t *testing.T) {
 	l, _, _ := limited(t)
 	under := make([]func(bool), attemptsAtOnce)

@@ -9,15 +9,14 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// ErrBusy refuses a large message while there are too many of them.
+// ErrBusy refuses a large message while others use up the budget.
 var ErrBusy = errors.New("too many large requests at once")
 
-// ReadAll reads to the end, beginning with a buffer of size bytes. The first free
-// bytes are read at no charge. What the buffer needs beyond them is taken from the
-// budget, which all large messages of a process share, until release is called. The
-// caller calls release, once or more, when it no longer needs what it read. Nobody
-// waits for the budget. Errors: ErrBusy when it has no room, or the reader's own;
-// nothing is taken then.
+// ReadAll reads to the end of r, beginning with a buffer of size bytes. The first free bytes of the
+// buffer are not charged. Larger buffers are charged to the budget, which all large messages of a process
+// share, until release is called. The caller calls release, once or more, when it no longer needs the
+// data. ReadAll never waits for the budget. Errors: ErrBusy if the budget is used up, or the reader's
+// error; nothing stays charged then.
 func ReadAll(r io.Reader, budget *semaphore.Weighted, size, free int) (data []byte, release func(), err error) {
 	taken := int64(0)
 	defer func() {
@@ -55,8 +54,7 @@ func ReadAll(r io.Reader, budget *semaphore.Weighted, size, free int) (data []by
 	}
 }
 
-// InTurn calls do when the line has room for its weight; ok is false when ctx ends
-// before.
+// InTurn acquires the weight from line and calls do. ok is false if ctx ends first.
 func InTurn(ctx context.Context, line *semaphore.Weighted, weight int64, do func()) (ok bool) {
 	if line.Acquire(ctx, weight) != nil {
 		return false

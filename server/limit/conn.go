@@ -9,20 +9,20 @@ import (
 	"syscall"
 )
 
-// conn is a connection that the listener has accepted. When it closes it gives
-// back everything that was counted for it.
+// conn is a connection that the listener has accepted. Closing it releases everything that
+// was counted for it.
 type conn struct {
 	net.Conn
 
 	mu       sync.Mutex
 	closed   bool
-	giveBack []func() // for each quota that counts it
-	slot     func()   // gives back its slot of the listener; nil once it is free
-	address  string   // whose socket it is, "" when it is no socket
-	user     int64    // whose socket it is, 0 before a user is known
+	giveBack []func() // one for each quota that counts the connection
+	slot     func()   // releases its slot of the listener; nil afterwards
+	address  string   // the address that it counts for as a socket; "" if it is not a socket
+	user     int64    // the user that it counts for as a socket; 0 before a user is known
 }
 
-// Close see net.Conn.
+// Close implements net.Conn.
 func (c *conn) Close() error {
 	c.mu.Lock()
 	giveBack := c.giveBack
@@ -35,8 +35,8 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-// freeSlot gives the slot of the listener to another connection: this one carries
-// no more requests, and is counted elsewhere.
+// freeSlot releases the slot of the listener. The connection carries no more requests,
+// and is counted elsewhere.
 func (c *conn) freeSlot() {
 	c.mu.Lock()
 	slot := c.slot
@@ -47,8 +47,8 @@ func (c *conn) freeSlot() {
 	}
 }
 
-// CloseWrite closes the sending half of a TCP connection. Libraries look for it by
-// a type assertion, as they do for SetWriteBuffer.
+// CloseWrite closes the sending half of a TCP connection. Libraries find this method, and
+// SetWriteBuffer, with a type assertion.
 func (c *conn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
@@ -56,7 +56,7 @@ func (c *conn) CloseWrite() error {
 	return nil
 }
 
-// SetWriteBuffer bounds what the kernel buffers of a TCP connection.
+// SetWriteBuffer bounds the kernel's send buffer of a TCP connection.
 func (c *conn) SetWriteBuffer(bytes int) error {
 	if tuned, ok := c.Conn.(interface{ SetWriteBuffer(int) error }); ok {
 		return tuned.SetWriteBuffer(bytes)
@@ -64,7 +64,7 @@ func (c *conn) SetWriteBuffer(bytes int) error {
 	return nil
 }
 
-// SyscallConn gives access to what the kernel knows of the connection.
+// SyscallConn gives access to the underlying connection of the kernel.
 func (c *conn) SyscallConn() (syscall.RawConn, error) {
 	if raw, ok := c.Conn.(syscall.Conn); ok {
 		return raw.SyscallConn()
@@ -72,8 +72,8 @@ func (c *conn) SyscallConn() (syscall.RawConn, error) {
 	return nil, errors.ErrUnsupported
 }
 
-// attributeTo counts the connection for the user if it is a socket and does not
-// count for that user already; ok is false when the user has too many.
+// attributeTo counts the connection for the user if it is a socket and does not count for that user yet. ok
+// is false if the user has too many.
 func (c *conn) attributeTo(user int64, q *quota) (ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -87,8 +87,7 @@ func (c *conn) attributeTo(user int64, q *quota) (ok bool) {
 	return ok
 }
 
-// markSocket counts the connection, which becomes a socket, for the address; ok is
-// false when the address has too many.
+// markSocket counts the connection as a socket of the address. ok is false if the address has too many.
 func (c *conn) markSocket(address string, q *quota) (ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -104,8 +103,8 @@ func (c *conn) markSocket(address string, q *quota) (ok bool) {
 
 type connKey struct{}
 
-// WithConn is the ConnContext of an http.Server behind [Limits.Listener]: by it,
-// the methods of Limits find the connection that a request came by.
+// WithConn is the ConnContext of an http.Server behind [Limits.Listener]. It lets the methods of Limits find
+// the connection of a request.
 func WithConn(ctx context.Context, c net.Conn) context.Context {
 	if wrapped, ok := c.(*tls.Conn); ok {
 		c = wrapped.NetConn()
@@ -113,16 +112,14 @@ func WithConn(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, c)
 }
 
-// connOf is the connection that a request came by, nil when the listener did not
-// accept it.
+// connOf returns the connection of a request, or nil if the listener did not accept it.
 func connOf(ctx context.Context) *conn {
 	c, _ := ctx.Value(connKey{}).(*conn)
 	return c
 }
 
-// FreeSlot tells the listener that the connection of a request carries no more
-// requests, so that another one may come in; ok is false when the listener did not
-// accept the connection.
+// FreeSlot tells the listener that the connection of a request carries no more requests, so that another one
+// can be accepted. ok is false if the listener did not accept the connection.
 func FreeSlot(ctx context.Context) (ok bool) {
 	c := connOf(ctx)
 	if c == nil {

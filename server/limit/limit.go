@@ -1,16 +1,15 @@
 // Package limit refuses clients that take too much.
 //
-// What holds:
+// # Invariants
 //
-//   - The rates of a user and of an address are shared by all processes, which
-//     count in Redis. Without Redis nothing is refused for its rate, and the log
-//     says so.
-//   - The quotas of a user and of an address are those of one process: each counts
-//     the connections, sockets and subscriptions that are open at itself.
-//   - A claim about a client's address counts only when a trusted proxy makes it.
+//   - The rates of a user and of an address are shared by all processes, which count in Redis. While
+//     Redis does not answer, no rate refuses anything, and the log says so.
+//   - The quotas of a user and of an address apply to one process: each process counts its own open
+//     connections, sockets and subscriptions.
+//   - A header about a client's address counts only if a trusted proxy sent it.
 //
-// The package knows no protocol and no product. Its caller says what an operation
-// costs, and puts a [Refusal] into the words of its protocol.
+// The package knows no protocol and no product. Its caller says what an operation costs, and renders
+// a [Refusal] in its protocol.
 package limit
 
 import (
@@ -28,63 +27,59 @@ const MaxNewAccountFor = 2160 * time.Hour
 
 // Config says how much a client may take. Fields without a default are required.
 type Config struct {
-	// Off lifts every limit of a user and of an address. The bound on all
-	// connections of the process together stays.
+	// Off lifts every limit of a user and of an address. The bound on all connections of the process stays.
 	Off bool
 
-	// RateAccounts is how many sign-ups and log-ins a minute one address may make in
-	// the long run, 1 to 60,000. It may make twice as many at once.
+	// RateAccounts is how many sign-ups and log-ins one address may make per minute in the long run, 1 to
+	// 60,000. The burst is twice as many.
 	RateAccounts int
-	// RateCredentials is how many wrong credentials a minute one address may show in the
-	// long run, 1 to 60,000. It may show twice as many at once.
+	// RateCredentials is how many wrong credentials one address may show per minute in the long run, 1 to
+	// 60,000. The burst is twice as many.
 	RateCredentials int
-	// RateMutations is how many other mutations a minute one user may make in the
-	// long run, 1 to 60,000: a fifth of them at once. Clients that are not signed in
-	// share the rate of one user per address.
+	// RateMutations is how many other mutations one user may make per minute in the long run, 1 to 60,000.
+	// The burst is a fifth of it. Clients that are not signed in share one user's rate per address.
 	RateMutations int
-	// RateCost is the cost a minute of one user's operations in the long run, 1,000
-	// to 10,000,000: a third of it at once. Clients that are not signed in share
-	// the rate of one user per address.
+	// RateCost is the cost per minute of one user's operations in the long run, 1,000 to 10,000,000. The
+	// burst is a third of it. Clients that are not signed in share one user's rate per address.
 	RateCost int
-	// RateKeyMutations and RateKeyCost are as RateMutations and RateCost for one API
-	// key, whomever it acts for and from whatever address: 1 to 60,000 mutations, sign-ups
-	// and log-ins among them, and a cost of 1,000 to 60,000,000 a minute.
+	// RateKeyMutations and RateKeyCost are the same rates for one API key, regardless of the user it acts for
+	// and of its address: 1 to 60,000 mutations per minute, including sign-ups and log-ins, and a cost of
+	// 1,000 to 60,000,000 per minute.
 	RateKeyMutations int
 	RateKeyCost      int
-	// NewAccountFor is how long an account is new, 0 to MaxNewAccountFor. RateNewAccount is
-	// how many mutations an hour a new one may make, 1 to 60,000, a fifth of them at once,
-	// whatever RateMutations allows. 0: no account is new.
+	// NewAccountFor is how long an account is new, 0 to MaxNewAccountFor; 0: no account is new.
+	// RateNewAccount is how many mutations a new account may make per hour, 1 to 60,000, regardless of
+	// RateMutations. The burst is a fifth of it.
 	NewAccountFor  time.Duration
 	RateNewAccount int
-	// MaxCost is the cost of the dearest operation that is ever asked for, 0 or
-	// more. It may always be asked for at once, whatever RateCost is.
+	// MaxCost is the cost of the most expensive operation that callers admit, 0 or more. Such an operation
+	// always fits into the burst, regardless of RateCost.
 	MaxCost int
 
-	// How many sockets and streams of events a user and an address may have open at
-	// once in this process, and how many subscriptions. 1 to 1,000,000.
+	// MaxSocketsPerUser and its siblings bound the sockets and event streams, and the subscriptions, that a
+	// user and an address may have open at once in this process. 1 to 1,000,000.
 	MaxSocketsPerUser          int
 	MaxSocketsPerAddress       int
 	MaxSubscriptionsPerUser    int
 	MaxSubscriptionsPerAddress int
-	// MaxConnections is how many connections that are no sockets or streams this
-	// process has open at once; an address may have three quarters of them. Defaults
-	// to 4,096: with a header, a small body and buffers each, they take a few hundred
-	// megabytes.
+	// MaxConnections is how many connections this process may have open at once, besides sockets and streams.
+	// One address may have three quarters of them. Defaults to 4,096: with a header, a small body and buffers
+	// each, they take a few hundred megabytes.
 	MaxConnections int
 
-	// TrustedProxies are the addresses and networks of the proxies whose claim about
-	// a client's address is taken. Defaults to none.
+	// TrustedProxies are the addresses and networks of the proxies that may set a client's
+	// address. Defaults to none.
 	TrustedProxies []string
-	// ProxyHeader is the header in which these proxies make it: x-forwarded-for or
-	// forwarded. Defaults to x-forwarded-for.
+	// ProxyHeader is the header in which these proxies set it: x-forwarded-for or forwarded.
+	// Defaults to x-forwarded-for.
 	ProxyHeader string
 
 	// Logger defaults to discarding.
 	Logger *slog.Logger
 }
 
-// Validate says which fields are not allowed, and what is. Each line of the error
-// begins with the name of the field.
+// Validate names the fields that are not allowed, and says which values are. Each line of the error
+// begins with the name of a field.
 func (c Config) Validate() error {
 	var errs []error
 	for _, field := range []struct {
@@ -114,10 +109,9 @@ func (c Config) Validate() error {
 	return errors.Join(append(errs, err)...)
 }
 
-// Limits hold clients to a Config. The zero Limits refuse no client; they are safe
-// for concurrent use.
+// Limits hold clients to a Config. The zero Limits refuse no client. They are safe for concurrent use.
 type Limits struct {
-	rates   *rateLimiter // nil: any rate
+	rates   *rateLimiter // nil: rates are not limited
 	proxies proxies
 	// maxConnections bounds the listener; 0: the default.
 	maxConnections int
@@ -128,8 +122,8 @@ type Limits struct {
 	addressConnections                      *quota
 }
 
-// New returns the limits of a process that shares the Redis with the others. Its
-// error is that of [Config.Validate].
+// New returns the limits of a process that shares the Redis with the others. It returns
+// the error of [Config.Validate].
 func New(rdb redis.UniversalClient, c Config) (*Limits, error) {
 	if err := c.Validate(); err != nil {
 		return nil, fmt.Errorf("limit: %w", err)
@@ -149,26 +143,26 @@ func New(rdb redis.UniversalClient, c Config) (*Limits, error) {
 	return l, nil
 }
 
-// Client is the client that asks for something.
+// Client identifies who asks for something.
 type Client struct {
-	Key  int64 // the API key by which it comes, 0: none
+	Key  int64 // the API key it uses, 0: none
 	User int64 // 0: not signed in
-	// Since is when the user's account was made.
+	// Since is when the user's account was created.
 	Since   time.Time
-	Address string // as of [AddressOf]
+	Address string // as returned by [AddressOf]
 }
 
-// Busy refuses what the process has no room for.
-var Busy = &Refusal{Message: "The server is busy. Try again in 1 seconds.", RetryAfter: 1}
+// Busy refuses a request for which the process has no capacity.
+var Busy = &Refusal{Message: "The server is busy. Try again in a second.", RetryAfter: 1}
 
-// Refusal says why a client does not get what it asks for.
+// Refusal says why a request is refused.
 type Refusal struct {
 	Message string
-	// RetryAfter is in how many seconds the same would be allowed, 0 when waiting
+	// RetryAfter is the number of seconds after which the same request would be allowed. It is 0 if waiting
 	// does not help.
 	RetryAfter int
-	// Limit is the quota that is used up: "sockets" or "subscriptions". Allowed is
-	// its size. They are zero for a refusal because of a rate.
+	// Limit is the quota that is used up: "sockets" or "subscriptions". Allowed is its size. They are zero
+	// if a rate refuses the request.
 	Limit   string
 	Allowed int
 }

@@ -10,14 +10,13 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// defaultConnections is Config.MaxConnections by default.
+// defaultConnections is the default of Config.MaxConnections.
 const defaultConnections = 4096
 
-// Listener returns l with a bound on the connections that it lets in, beside those
-// that [FreeSlot] was called for. While it is full, new ones wait to be accepted:
-// those inside have deadlines. A single address cannot fill it, unless the address
-// is a trusted proxy's, which stands for many clients. It works until it is
-// closed, also after ctx ends.
+// Listener returns a listener that bounds the connections it accepts from inner. Connections for which
+// [FreeSlot] was called do not count. While it is full, new connections wait to be accepted, since the open
+// ones have deadlines. A single address cannot fill it, except a trusted proxy's, which stands for many
+// clients. The listener works until it is closed, also after ctx ends.
 func (l *Limits) Listener(ctx context.Context, inner net.Listener) net.Listener {
 	return newListener(ctx, inner, int64(cmp.Or(l.maxConnections, defaultConnections)), l.addressConnections, l.proxies)
 }
@@ -25,7 +24,7 @@ func (l *Limits) Listener(ctx context.Context, inner net.Listener) net.Listener 
 type limitListener struct {
 	net.Listener
 	slots   *semaphore.Weighted
-	address *quota // nil: an address may fill it
+	address *quota // nil: no bound on an address
 	proxies proxies
 	open    context.Context // ends when the listener is closed, and with it an Accept that waits for a slot
 	close   func() error
@@ -42,10 +41,10 @@ func newListener(ctx context.Context, inner net.Listener, slots int64, address *
 	}
 }
 
-// Close see net.Listener.
+// Close implements net.Listener.
 func (l *limitListener) Close() error { return l.close() }
 
-// Accept see net.Listener. It also waits for a slot.
+// Accept implements net.Listener. It also waits for a slot.
 func (l *limitListener) Accept() (net.Conn, error) {
 	if l.slots.Acquire(l.open, 1) != nil {
 		return nil, net.ErrClosed

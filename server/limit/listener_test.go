@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// An address may fill a part of the listener only.
+// An address may use only a part of the listener's connections.
 func TestListenerBoundsAnAddress(t *testing.T) {
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	server.Listener = newListener(t.Context(), server.Listener, 3, newQuota(2), proxies{})
@@ -40,7 +40,7 @@ func TestListenerBoundsAnAddress(t *testing.T) {
 	require.Eventually(t, func() bool { return served(dial()) }, 30*time.Second, time.Millisecond)
 }
 
-// A full listener makes new connections wait; a closed one lets nobody wait.
+// A full listener makes new connections wait. Closing it ends the wait.
 func TestListenerIsFull(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

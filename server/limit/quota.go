@@ -7,19 +7,19 @@ import (
 	"sync"
 )
 
-// quota bounds how much each client may have at once in this process. A nil quota
-// bounds nothing. Nobody waits for it: a client that has too much is refused.
+// quota bounds how much each client may hold at once in this process. A nil quota bounds nothing. A client
+// over its quota is refused and never waits.
 type quota struct {
 	most int
 
 	mu    sync.Mutex
-	taken map[string]int // by client; no entry for a client that has nothing
+	taken map[string]int // by client; no entry for a client that holds nothing
 }
 
 func newQuota(most int) *quota { return &quota{most: most, taken: make(map[string]int)} }
 
-// take counts one more for the client; ok is false when that would be too many.
-// The caller calls giveBack once.
+// take counts one more for the client. ok is false if that would exceed the quota. The caller
+// calls giveBack once.
 func (q *quota) take(client string) (giveBack func(), ok bool) {
 	if q == nil {
 		return func() {}, true
@@ -39,15 +39,15 @@ func (q *quota) take(client string) (giveBack func(), ok bool) {
 	}, true
 }
 
-// refuse is the refusal of more than the quota. Only giving something back can
-// help. The message has a verb for the size of the quota.
+// refuse returns the refusal of a client over its quota. It has no RetryAfter, since only giving something
+// back helps. The message has a %d for the size of the quota.
 func (q *quota) refuse(limit, message string) *Refusal {
 	return &Refusal{Message: fmt.Sprintf(message, q.most), Limit: limit, Allowed: q.most}
 }
 
 func userKey(user int64) string { return "user:" + strconv.FormatInt(user, 10) }
 
-// Stream counts a stream of events as a socket of the client until ctx ends.
+// Stream counts an event stream as a socket of the client until ctx ends.
 //
 // Cost: constant, no round trip.
 func (l *Limits) Stream(ctx context.Context, c Client) *Refusal {
@@ -85,8 +85,7 @@ func (l *Limits) Subscribe(ctx context.Context, c Client) *Refusal {
 	return nil
 }
 
-// MarkSocket counts the connection of a request, which becomes a socket, for its
-// address until the connection closes.
+// MarkSocket counts the connection of a request, which becomes a socket, for its address until it closes.
 func (l *Limits) MarkSocket(ctx context.Context, address string) *Refusal {
 	if c := connOf(ctx); c != nil && !c.markSocket(address, l.addressSockets) {
 		return l.addressSockets.refuse("sockets", "An address may have %d sockets open at once.")
@@ -94,8 +93,8 @@ func (l *Limits) MarkSocket(ctx context.Context, address string) *Refusal {
 	return nil
 }
 
-// AttributeTo counts the socket that ctx belongs to for the user, once, until it
-// closes. It does nothing for user 0, and for a request that no socket brought.
+// AttributeTo counts the socket that ctx belongs to for the user, once, until it closes. It does nothing for
+// user 0, or if ctx does not belong to a socket.
 func (l *Limits) AttributeTo(ctx context.Context, user int64) *Refusal {
 	if c := connOf(ctx); c != nil && user != 0 && !c.attributeTo(user, l.userSockets) {
 		return l.userSockets.refuse("sockets", "A user may have %d sockets open at once. Close another one first.")

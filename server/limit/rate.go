@@ -21,17 +21,17 @@ var gcra = redis.NewScript(gcraSource)
 // rate allows burst units at once and perMinute in the long run.
 type rate struct{ burst, perMinute int }
 
-// rates are those of one user or of one address.
+// rates are the rates of a user, an address, an API key and a new account.
 type rates struct {
 	accounts  rate // per address
-	wrong     rate // credentials, per address
+	wrong     rate // wrong credentials, per address
 	mutations rate // per user, or per address for clients that are not signed in
-	cost      rate // the same; in addition, all users at one address share sharedCost times as much
+	cost      rate // as mutations; in addition, all users at one address share sharedCost times as much
 
-	keyMutations, keyCost rate // per API key; nothing of the above is taken
+	keyMutations, keyCost rate // per API key, instead of all the above
 
 	newFor  time.Duration // how long an account is new
-	newHour int           // mutations an hour of a new one
+	newHour int           // mutations per hour of a new account
 }
 
 func (c Config) rates() rates {
@@ -48,44 +48,41 @@ func (c Config) rates() rates {
 	}
 }
 
-// LeastCost is what an operation costs at least, also one that is refused: it had
-// to be read, checked and answered.
+// LeastCost is the least cost of an operation, even of a refused one: it had to be
+// read, checked and answered.
 const LeastCost = 100
 
 const (
-	// sharedCost is how many users at full speed one address may have.
+	// sharedCost is how many users at full speed one address can have.
 	sharedCost = 5
-	// leases is into how many parts a bucket of cost is divided. A process takes a
-	// part at a time, so that it need not ask Redis for most operations. A user can
-	// lose one part for each process that serves them, and no more.
+	// leases is the number of parts into which a bucket of cost is divided. A process takes one part
+	// at a time, so most operations need no request to Redis. A user can lose at most one part for
+	// each process that serves them.
 	leases = 40
-	// maxLeased is of how many buckets a process keeps a part. When there are more
-	// it forgets them all.
+	// maxLeased is how many buckets a process keeps a part of. Beyond that it forgets them all.
 	maxLeased = 10_000
-	// costAtOnce is the cost of what a user, or an address without a user, has executed
-	// at a time by a process: one of the largest operations, or about twenty pages. The
-	// rest waits, for a budget saved up over a minute must not take all connections to
-	// SQL in one second.
+	// costAtOnce bounds the cost that a process executes at a time for one user, or for one address without a
+	// user: one of the largest operations, or about twenty pages. Further operations wait. Otherwise a budget
+	// saved up over a minute could take all SQL connections within a second.
 	costAtOnce = 10_000
-	// keyCostAtOnce is the same for an API key, by which one server acts for many users.
+	// keyCostAtOnce is the same bound for an API key, with which one server acts for many users.
 	keyCostAtOnce = 150_000
-	// rateTimeout is how long an operation waits in all for a Redis that does not
-	// answer.
+	// rateTimeout is how long an operation waits in total for a Redis that does not answer.
 	rateTimeout = 250 * time.Millisecond
 )
 
-// rateLimiter holds what all processes together let a user or an address do.
+// rateLimiter enforces the rates, which all processes share through Redis.
 type rateLimiter struct {
 	rdb   redis.UniversalClient
 	log   *slog.Logger
 	rates rates
 	now   func() time.Time
 
-	attempts lines // to look credentials up
-	turns    lines // to have operations executed
+	attempts lines // look-ups of credentials, by address
+	turns    lines // executions of operations, by client
 
 	mu       sync.Mutex
-	leased   map[string]int     // cost taken from Redis and not yet used, by bucket
+	leased   map[string]int     // cost taken from Redis and not used yet, by bucket
 	suspects map[string]suspect // by address
 }
 
@@ -93,14 +90,14 @@ func newRateLimiter(rdb redis.UniversalClient, log *slog.Logger, r rates) *rateL
 	return &rateLimiter{rdb: rdb, log: log, rates: r, leased: make(map[string]int), suspects: make(map[string]suspect), now: time.Now}
 }
 
-// Demand is what one operation takes: how many accounts it makes or logs in to,
-// how many other mutations it has, and its cost, which is LeastCost or more.
+// Demand is what one operation takes: the accounts it creates or logs in to, its other mutations, and its
+// cost, which is at least LeastCost.
 type Demand struct{ Accounts, Mutations, Cost int }
 
-// Spend takes the cost of an event of the client's subscriptions from what the user, or the
-// API key, may spend, on whatever connection and process.
+// Spend charges the cost of one subscription event to the user or the API key, across all
+// connections and processes.
 //
-// Cost: as Allow without accounts and mutations.
+// Cost: the cost of Allow without accounts and mutations.
 func (l *Limits) Spend(ctx context.Context, c Client, cost int) *Refusal {
 	if l.rates == nil {
 		return nil
@@ -111,7 +108,7 @@ func (l *Limits) Spend(ctx context.Context, c Client, cost int) *Refusal {
 	return l.rates.spend(ctx, "cost:"+bucket, r, cost)
 }
 
-// spends names the client, and says at which rate it may spend cost.
+// spends returns the client's name in bucket names, and its rate of cost.
 func (l *rateLimiter) spends(c Client) (string, rate) {
 	switch {
 	case c.Key != 0:
@@ -122,12 +119,10 @@ func (l *rateLimiter) spends(c Client) (string, rate) {
 	return "address:{" + c.Address + "}", l.rates.cost
 }
 
-// Allow takes what an operation of the client demands. Where several rates are
-// demanded and a later one refuses, the earlier ones stay taken.
+// Allow takes what an operation of the client demands. If a later rate refuses, the earlier ones stay taken.
 //
-// Cost: a round trip to Redis for each of accounts and mutations that is demanded,
-// and now and then two for cost. Up to a quarter of a second while Redis does not
-// answer.
+// Cost: one round trip to Redis each for accounts and for mutations, if they are demanded, and occasionally
+// two for cost. At most a quarter of a second while Redis does not answer.
 func (l *Limits) Allow(ctx context.Context, c Client, d Demand) *Refusal {
 	if l.rates == nil {
 		return nil
@@ -165,9 +160,9 @@ func (l *rateLimiter) allow(ctx context.Context, c Client, d Demand) *Refusal {
 	return l.spend(ctx, "cost:"+client, costs, d.Cost)
 }
 
-// InTurn waits until the client has room for an operation of the cost, and calls do. It bounds
-// the cost that this process executes for one client at the same time; other clients do not wait
-// for it. ok is false when ctx ends first.
+// InTurn waits until the client has room for an operation of the cost, then calls do. It bounds
+// the cost that this process executes at once for one client. Other clients do not wait for it.
+// ok is false if ctx ends first.
 //
 // Cost: constant, no round trip.
 func (l *Limits) InTurn(ctx context.Context, c Client, cost int, do func()) (ok bool) {
@@ -189,8 +184,8 @@ func (l *Limits) InTurn(ctx context.Context, c Client, cost int, do func()) (ok 
 	return true
 }
 
-// spend is take for a bucket that is asked often: it takes a part of the bucket at
-// once, and later calls use that up.
+// spend is take for a bucket that is used often. It takes a part of the bucket from Redis, and
+// later calls use up the part.
 func (l *rateLimiter) spend(ctx context.Context, bucket string, r rate, n int) *Refusal {
 	l.mu.Lock()
 	left := l.leased[bucket]
@@ -205,7 +200,7 @@ func (l *rateLimiter) spend(ctx context.Context, bucket string, r rate, n int) *
 		if part == n {
 			return refusal
 		}
-		return l.take(ctx, bucket, r, n) // the bucket has less than a part left
+		return l.take(ctx, bucket, r, n) // less than a part is left in the bucket
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -216,13 +211,12 @@ func (l *rateLimiter) spend(ctx context.Context, bucket string, r rate, n int) *
 	return nil
 }
 
-// take takes n units out of the bucket. It takes none, and refuses nothing, when
-// Redis does not answer.
+// take takes n units from the bucket. While Redis does not answer, it takes nothing and allows everything.
 func (l *rateLimiter) take(ctx context.Context, bucket string, r rate, n int) *Refusal {
 	return l.takeEvery(ctx, bucket, max(time.Minute/time.Duration(r.perMinute), time.Microsecond), r.burst, n)
 }
 
-// takeEvery is take for a bucket into which a unit comes back after each interval.
+// takeEvery is take for a bucket that regains one unit after each interval.
 func (l *rateLimiter) takeEvery(ctx context.Context, bucket string, interval time.Duration, burst, n int) *Refusal {
 	if n == 0 {
 		return nil
@@ -231,11 +225,11 @@ func (l *rateLimiter) takeEvery(ctx context.Context, bucket string, interval tim
 		return &Refusal{Message: fmt.Sprintf("One request may not do this %d times; %d is the most.", n, burst)}
 	}
 	if ctx.Err() != nil {
-		return nil // Redis has not answered the question before
+		return nil // an earlier request to Redis has timed out
 	}
 	wait, err := gcra.Run(ctx, l.rdb, []string{"limit:" + bucket}, interval.Microseconds(), burst, n).Int64()
 	if err != nil {
-		l.log.WarnContext(ctx, "rate limit not checked", "err", err)
+		l.log.WarnContext(ctx, "rate limit not checked", "error", err)
 		return nil
 	}
 	if wait == 0 {
@@ -244,8 +238,12 @@ func (l *rateLimiter) takeEvery(ctx context.Context, bucket string, interval tim
 	return tooMany(time.Duration(wait) * time.Microsecond)
 }
 
-// tooMany refuses what is allowed again after the wait.
+// tooMany returns the refusal of a request that would be allowed after the wait.
 func tooMany(wait time.Duration) *Refusal {
 	seconds := int(math.Ceil(wait.Seconds()))
-	return &Refusal{Message: fmt.Sprintf("Too many requests. Try again in %d seconds.", seconds), RetryAfter: seconds}
+	again := "a second"
+	if seconds > 1 {
+		again = fmt.Sprintf("%d seconds", seconds)
+	}
+	return &Refusal{Message: "Too many requests. Try again in " + again + ".", RetryAfter: seconds}
 }

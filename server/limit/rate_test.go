@@ -34,7 +34,7 @@ func newLimits(rdb redis.UniversalClient) *Limits {
 	return &Limits{rates: newRateLimiter(rdb, slog.New(slog.DiscardHandler), testRates)}
 }
 
-// limited returns limits whose Redis has a clock that stands still.
+// limited returns limits on a Redis whose clock stands still, with that Redis and its time.
 func limited(t *testing.T) (*Limits, *miniredis.Miniredis, time.Time) {
 	server := miniredis.RunT(t)
 	rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), MaxRetries: -1})
@@ -53,18 +53,18 @@ func TestMutationsOfAUser(t *testing.T) {
 	}
 	refusal := l.Allow(t.Context(), Client{User: alice, Address: "b"}, post)
 	require.NotNil(t, refusal)
-	require.Equal(t, &Refusal{Message: "Too many requests. Try again in 1 seconds.", RetryAfter: 1}, refusal)
+	require.Equal(t, &Refusal{Message: "Too many requests. Try again in a second.", RetryAfter: 1}, refusal)
 	require.Nil(t, l.Allow(t.Context(), Client{User: bob, Address: "a"}, post))
 	require.Nil(t, l.Allow(t.Context(), Client{User: alice, Address: "a"}, Demand{Cost: 1000}), "reading goes on")
 
-	// One token comes back each tenth of a second, and no more.
+	// One token comes back each tenth of a second.
 	server.SetTime(now.Add(100 * time.Millisecond))
 	require.Nil(t, l.Allow(t.Context(), Client{User: alice, Address: "a"}, post))
 	require.NotNil(t, l.Allow(t.Context(), Client{User: alice, Address: "a"}, post))
 }
 
-// A new account makes fewer mutations than an old one, also by another address, and reads
-// as much. A server that acts for it by a key has decided for itself.
+// A new account may make fewer mutations than an old one, also from another address, and may read as much. A
+// server that acts for it with a key is not limited by that.
 func TestNewAccounts(t *testing.T) {
 	l, server, now := limited(t)
 	newcomer := Client{User: 1, Address: "a", Since: time.Now().Add(-23 * time.Hour)}
@@ -86,8 +86,7 @@ func TestNewAccounts(t *testing.T) {
 	require.NotNil(t, l.Allow(t.Context(), newcomer, post))
 }
 
-// A key has rates of its own, whomever it acts for and wherever it is, and takes nothing
-// from anybody else's.
+// A key has its own rates, regardless of the user and the address, and takes nothing from other rates.
 func TestRatesOfAKey(t *testing.T) {
 	l, _, _ := limited(t)
 	for i := range testRates.keyMutations.burst / 2 {
@@ -131,8 +130,8 @@ func TestCostOfAUser(t *testing.T) {
 	server.SetTime(now.Add(3 * time.Second))
 	require.InDelta(t, 3000, spend(alice, "a"), 1000)
 
-	// All users who are signed in at an address share the cost of a few users, and
-	// all other clients there share the cost of one.
+	// All signed-in users at an address share the cost of a few users. All other clients
+	// there share the cost of one user.
 	all := 0
 	for id := range int64(20) {
 		all += spend(10+id, "b")
@@ -148,7 +147,7 @@ func TestCostAsksRedisSeldom(t *testing.T) {
 	for range 100 {
 		require.Nil(t, l.Allow(t.Context(), Client{User: 0, Address: "a"}, Demand{Cost: 100}))
 	}
-	require.Less(t, server.CommandCount()-before, 60) // the script's own commands count
+	require.Less(t, server.CommandCount()-before, 60) // the commands inside the script count too
 	for i := range maxLeased + 10 {
 		l.rates.leased[fmt.Sprint(i)] = 0
 	}
@@ -156,7 +155,7 @@ func TestCostAsksRedisSeldom(t *testing.T) {
 	require.Len(t, l.rates.leased, 1, "forgotten")
 }
 
-// The script works the same on every kind of Redis.
+// The script works on every kind of Redis.
 func TestLimitOnEveryRedis(t *testing.T) {
 	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, _ bool) {
 		l := newLimits(rdb)
@@ -186,7 +185,7 @@ func TestBucketsExpire(t *testing.T) {
 	require.Empty(t, server.Keys())
 }
 
-// Events and requests are paid for out of one budget, whatever the address.
+// Events and requests are charged to the same budget, regardless of the address.
 func TestEventsTakeFromTheBudgetOfRequests(t *testing.T) {
 	l, _, _ := limited(t)
 	alice := Client{User: 1, Address: "a"}
@@ -203,8 +202,8 @@ func TestEventsTakeFromTheBudgetOfRequests(t *testing.T) {
 	require.Nil(t, l.Spend(t.Context(), Client{Key: 1, User: 1, Address: "a"}, 1000), "an API key")
 }
 
-// What a client has executed at a time is bounded by its cost; others need not wait for it, and
-// one that waits too long is told so.
+// The cost that a client executes at a time is bounded. Other clients need not wait for it, and an
+// operation that waits too long is refused.
 func TestTurnsOfAClient(t *testing.T) {
 	l, _, _ := limited(t)
 	begun, end := make(chan struct{}), make(chan struct{})

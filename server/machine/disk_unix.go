@@ -4,7 +4,7 @@ package machine
 
 import "syscall"
 
-// DiskSpace is how much a file system has, and has left for this process, in bytes.
+// DiskSpace returns the size of the file system that contains dir, and the bytes free for this process.
 func DiskSpace(dir string) (size, free uint64, known bool) {
 	var disk syscall.Statfs_t
 	if syscall.Statfs(dir, &disk) != nil {

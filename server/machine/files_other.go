@@ -2,5 +2,5 @@
 
 package machine
 
-// OpenFiles is not known here.
+// OpenFiles is not known on this system.
 func OpenFiles() (most uint64, known bool) { return 0, false }

@@ -4,8 +4,8 @@ package machine
 
 import "syscall"
 
-// OpenFiles is how many files this process may have open. Go raises the bound as far
-// as it may when a program starts.
+// OpenFiles returns how many files this process may have open. Go raises the soft limit to the hard
+// limit when a program starts.
 func OpenFiles() (most uint64, known bool) {
 	var limit syscall.Rlimit
 	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) != nil {

@@ -8,18 +8,17 @@ import (
 	"sync"
 )
 
-// leastGarbage is how many bytes of garbage come together before the collector runs. Of
-// a process with few connections some ten megabytes are live: by its default the
-// collector would run after every ten of garbage, which took a fifth of the processor
-// time of a page.
+// leastGarbage is the least garbage, in bytes, before the collector runs. A process with few connections has
+// about ten megabytes of live data. With the default GOGC the collector would run after every ten megabytes
+// of garbage, which took a fifth of the processor time of a page.
 const leastGarbage = 56 << 20
 
-// defaultGOGC is the garbage that Go allows, in percent of what is live.
+// defaultGOGC is Go's default GOGC: garbage in percent of live data.
 const defaultGOGC = 100
 
-// CollectLess keeps the garbage at leastGarbage or at Go's default, whichever is more,
-// until restore is called. A process with much live data has no more garbage than by
-// the default. An operator who sets GOGC decides otherwise.
+// CollectLess sets GOGC so that the collector runs after leastGarbage or Go's default, whichever is more,
+// until restore is called. A process with much live data has no more garbage than with the default. It does
+// nothing if the environment sets GOGC.
 func CollectLess() (restore func()) {
 	if os.Getenv("GOGC") != "" {
 		return func() {}
@@ -37,7 +36,7 @@ func CollectLess() (restore func()) {
 			debug.SetGCPercent(next)
 			percent = next
 		}
-		// The next collection finds that nothing refers to this one.
+		// The cleanup runs after the next collection, since nothing refers to the object.
 		runtime.AddCleanup(new([64]byte), afterCollection, percent)
 	}
 	afterCollection(defaultGOGC)
@@ -49,13 +48,13 @@ func CollectLess() (restore func()) {
 	}
 }
 
-// garbagePercent is the GOGC of a process in which the collector scans so many bytes.
+// garbagePercent returns the GOGC for a process in which the collector scans that many bytes.
 func garbagePercent(scanned uint64) int {
 	return int(max(leastGarbage*100/max(scanned, 1<<20), defaultGOGC))
 }
 
-// scanned is the memory that GOGC is a percentage of: what was live at the last
-// collection, the stacks, and the global variables.
+// scanned returns the memory that GOGC is a percentage of: the live heap after the last collection, the
+// stacks and the global variables.
 func scanned() (bytes uint64) {
 	samples := []runtimemetrics.Sample{
 		{Name: "/gc/heap/live:bytes"}, {Name: "/gc/scan/stack:bytes"}, {Name: "/gc/scan/globals:bytes"},

@@ -1,3 +1,3 @@
-// Package machine tells how much the machine lets this process have: open files, room on disks, garbage in memory. What it cannot
-// know on a system it says is not known.
+// Package machine tells which resources the machine grants this process: open files, disk space, garbage in
+// memory. It says if a system does not tell.
 package machine

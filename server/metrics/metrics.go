@@ -21,8 +21,8 @@ import (
 	"tideline/workers"
 )
 
-// Metrics are the counters of this process, for Prometheus. The values of their
-// labels come from fixed sets: no client can add one.
+// Metrics are the Prometheus metrics of this process. The values of their labels come from fixed
+// sets, so no client can add one.
 type Metrics struct {
 	registry *prometheus.Registry
 
@@ -53,7 +53,7 @@ type Metrics struct {
 	stores          stores
 }
 
-// New counts for a process of this version, built from this commit.
+// New returns the metrics of a process with this version and commit.
 func New(version, commit string) *Metrics {
 	// From a tenth of a millisecond to nearly two minutes, doubling.
 	seconds := prometheus.ExponentialBuckets(0.0001, 2, 21)
@@ -148,19 +148,19 @@ func New(version, commit string) *Metrics {
 	return m
 }
 
-// Health is workers.Config.ObserveHealth.
+// Health implements workers.Config.ObserveHealth.
 func (m *Metrics) Health(h workers.Health) {
 	m.audited.WithLabelValues("timelines").Add(float64(h.Sampled))
 	m.audited.WithLabelValues("missing").Add(float64(h.Missing))
 	m.audited.WithLabelValues("extra").Add(float64(h.Extra))
 }
 
-// Canary is workers.Config.ObserveCanary, and workers.Canary.Observe.
+// Canary returns a function for workers.Config.ObserveCanary and workers.Canary.Observe.
 func (m *Metrics) Canary(to string) func(time.Duration) {
 	return func(took time.Duration) { m.canarySeconds.WithLabelValues(to).Set(took.Seconds()) }
 }
 
-// Checked notes whether a part of /readyz is in a state now.
+// Checked records whether a part of /readyz is in the state now.
 func (m *Metrics) Checked(check, state string, is bool) {
 	value := 0.0
 	if is {
@@ -169,7 +169,7 @@ func (m *Metrics) Checked(check, state string, is bool) {
 	m.checks.WithLabelValues(check, state).Set(value)
 }
 
-// Certificate adds when the certificate of the address ends.
+// Certificate adds the time at which the certificate of the address expires.
 func (m *Metrics) Certificate(end time.Time) {
 	g := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "tideline_tls_certificate_end_timestamp_seconds", Help: "When the certificate that this process serves ends, in seconds since 1970.",
@@ -178,8 +178,8 @@ func (m *Metrics) Certificate(end time.Time) {
 	m.registry.MustRegister(g)
 }
 
-// MeasureDisk adds how full the disk of a directory is, which each scrape asks for, where
-// the system tells it.
+// MeasureDisk adds the size and the free space of the disk that contains dir, if the system tells
+// them. Each scrape reads them.
 func (m *Metrics) MeasureDisk(dir string) {
 	if _, _, known := machine.DiskSpace(dir); !known {
 		return
@@ -196,12 +196,12 @@ func (m *Metrics) MeasureDisk(dir string) {
 	)
 }
 
-// CountSockets adds the number of open sockets, which each scrape asks for.
+// CountSockets adds the number of open sockets. Each scrape calls count.
 func (m *Metrics) CountSockets(count func() int) {
 	m.registry.MustRegister(gaugeOf("tideline_sockets", "WebSocket connections open.", count))
 }
 
-// CountWorkers adds what the workers of this process do, which each scrape asks for.
+// CountWorkers adds the jobs in progress and the pause of this process's workers. Each scrape reads them.
 func (m *Metrics) CountWorkers(w fleet.Workers) {
 	m.registry.MustRegister(
 		gaugeOf("tideline_worker_jobs", "Jobs under way in this process.", w.UnderWay),
@@ -214,18 +214,8 @@ func (m *Metrics) CountWorkers(w fleet.Workers) {
 	)
 }
 
-// CountSizes adds the sizes of this process that can be changed while it runs.
-func (m *Metrics) CountSizes(sizes map[fleet.Size]fleet.Adjuster) {
-	for name, size := range sizes {
-		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "tideline_size", Help: "Sizes of this process as they are now; an operator may change them while it runs.",
-			ConstLabels: prometheus.Labels{"size": string(name)},
-		}, func() float64 { return float64(size.Now()) }))
-	}
-}
-
-// CountStreams adds the streams that do not have yet what there is for them, and the clients
-// that were told to read their timeline again.
+// CountStreams adds the streams that are still catching up or waiting to, and the clients that were told
+// to read their timeline again.
 func (m *Metrics) CountStreams(stats func() stream.Stats) {
 	for state, value := range map[string]func(stream.Stats) int{
 		"waiting":     func(s stream.Stats) int { return s.Waiting },
@@ -244,7 +234,7 @@ func (m *Metrics) CountStreams(stats func() stream.Stats) {
 	}
 }
 
-// CountSpans adds what became of the spans of traces.
+// CountSpans adds the trace spans that were sent or lost.
 func (m *Metrics) CountSpans(stats func() trace.Stats) {
 	for outcome, value := range map[string]func(trace.Stats) uint64{
 		"sent": func(s trace.Stats) uint64 { return s.Sent },
@@ -257,12 +247,12 @@ func (m *Metrics) CountSpans(stats func() trace.Stats) {
 	}
 }
 
-// gaugeOf is a gauge whose value each scrape asks for.
+// gaugeOf returns a gauge whose value is read by each scrape.
 func gaugeOf(name, help string, value func() int) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return float64(value()) })
 }
 
-// CountIDs adds what a generator of ids says, which each scrape asks for.
+// CountIDs adds the state of an id generator. Each scrape reads it.
 func (m *Metrics) CountIDs(stats func() ids.Stats) {
 	m.registry.MustRegister(
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
@@ -279,7 +269,7 @@ func (m *Metrics) CountIDs(stats func() ids.Stats) {
 	)
 }
 
-// CountHub adds what a hub counts, which each scrape asks for.
+// CountHub adds the counters of a hub. Each scrape reads them.
 func (m *Metrics) CountHub(stats func() live.Stats) {
 	for name, counter := range map[string]struct {
 		help  string
@@ -298,13 +288,13 @@ func (m *Metrics) CountHub(stats func() live.Stats) {
 	}
 }
 
-// SlowSocket is transport.Config.ObserveSlowSocket.
+// SlowSocket implements transport.Config.ObserveSlowSocket.
 func (m *Metrics) SlowSocket() { m.slowSockets.Inc() }
 
-// Registry is where all of them are.
+// Registry returns the registry of all metrics.
 func (m *Metrics) Registry() *prometheus.Registry { return m.registry }
 
-// Request is transport.Config.ObserveRequest.
+// Request implements transport.Config.ObserveRequest.
 func (m *Metrics) Request(kind, code string, d time.Duration) {
 	m.requests.WithLabelValues(kind, code).Inc()
 	if d > 0 {
@@ -312,13 +302,13 @@ func (m *Metrics) Request(kind, code string, d time.Duration) {
 	}
 }
 
-// Subscribed is transport.Config.ObserveSubscriptions.
+// Subscribed implements transport.Config.ObserveSubscriptions.
 func (m *Metrics) Subscribed(change int) { m.subscriptions.Add(int64(change)) }
 
-// Serving is how many subscriptions are under way.
+// Serving returns the number of subscriptions in progress.
 func (m *Metrics) Serving() int { return int(m.subscriptions.Load()) }
 
-// TimelineRead is feed.Config.Observe.
+// TimelineRead implements home.Config.Observe.
 func (m *Metrics) TimelineRead(hit bool) {
 	label := "miss"
 	if hit {
@@ -327,7 +317,7 @@ func (m *Metrics) TimelineRead(hit bool) {
 	m.timelineReads.WithLabelValues(label).Inc()
 }
 
-// Attempt is queue.Config.Observe.
+// Attempt implements queue.Config.Observe.
 func (m *Metrics) Attempt(r queue.Result) {
 	m.jobs.WithLabelValues(r.Kind, string(r.Pool), string(r.Outcome)).Inc()
 	m.jobSeconds.WithLabelValues(r.Kind).Observe(r.Duration.Seconds())
@@ -336,13 +326,13 @@ func (m *Metrics) Attempt(r queue.Result) {
 	}
 }
 
-// Webhook is webhook.Config.Observe.
+// Webhook implements webhook.Config.Observe.
 func (m *Metrics) Webhook(outcome webhook.Outcome, took time.Duration) {
 	m.webhooks.WithLabelValues(string(outcome)).Inc()
 	m.webhookSeconds.Observe(took.Seconds())
 }
 
-// FanOut is workers.Config.Observe.
+// FanOut implements workers.Config.Observe.
 func (m *Metrics) FanOut(f workers.FanOutReport) {
 	if f.Part == 0 {
 		m.fanOutFollowers.Observe(float64(f.Followers))
@@ -350,7 +340,7 @@ func (m *Metrics) FanOut(f workers.FanOutReport) {
 	m.fanOutTook.WithLabelValues("inbox").Add(float64(f.Pushed))
 	m.fanOutTook.WithLabelValues("connection").Add(float64(f.Live))
 	m.fanOutSeconds.Observe(f.Duration.Seconds())
-	if f.Kind != job.PostCreated { // the age of a post that changed later is no lag
+	if f.Kind != job.PostCreated { // the age of a post that changed later is not a lag
 		return
 	}
 	if f.Part == 0 {

@@ -16,7 +16,6 @@ import (
 
 	"tideline/feed/stream"
 	"tideline/feed/webhook"
-	"tideline/internal/fleet"
 	"tideline/internal/trace"
 	"tideline/live"
 	"tideline/queue"
@@ -24,7 +23,7 @@ import (
 	"tideline/workers"
 )
 
-// answers are those of an Asked whose parts have nothing to tell.
+// answers returns an Asked whose parts report nothing.
 func answers() Asked {
 	return Asked{
 		Queue:    func(context.Context) (queue.Stats, error) { return queue.Stats{}, nil },
@@ -33,7 +32,7 @@ func answers() Asked {
 	}
 }
 
-// scrape asks once.
+// scrape makes one scrape.
 func scrape(h http.Handler) string {
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
@@ -54,7 +53,6 @@ func TestMetrics(t *testing.T) {
 	m.Attempt(queue.Result{Kind: "post.created", Pool: queue.Small, Attempt: 1, Outcome: queue.Done})
 	m.FanOut(workers.FanOutReport{Kind: "post.created", Followers: 10, Pushed: 4, Live: 2})
 	m.Webhook(webhook.Failed, time.Second)
-	m.CountSizes(map[fleet.Size]fleet.Adjuster{fleet.FanOutPage: {Now: func() int { return 500 }}})
 	m.CountStreams(func() stream.Stats {
 		return stream.Stats{CatchingUp: 16, Waiting: 9, Invalidated: map[stream.Cause]uint64{stream.TooManyPosts: 3}}
 	})
@@ -83,7 +81,7 @@ func TestMetrics(t *testing.T) {
 		`tideline_jobs_dead 2`, `tideline_sockets 3`, `tideline_live_subscriptions 1`, `tideline_slow_sockets_total 1`,
 		`tideline_webhooks_total{outcome="failed"} 1`, `tideline_webhook_seconds_count 1`, `tideline_webhooks_pending 3`, `tideline_webhooks_dead 4`,
 		`tideline_webhooks_oldest_seconds 60`, `tideline_live_messages_total 4`, `tideline_live_lagged_total 5`, `tideline_live_connects_total 0`, `go_goroutines `,
-		`tideline_size{size="fanOutPage"} 500`, `tideline_streams{state="catching_up"} 16`, `tideline_streams{state="waiting"} 9`,
+		`tideline_streams{state="catching_up"} 16`, `tideline_streams{state="waiting"} 9`,
 		`tideline_streams_invalidated_total{reason="too_many_posts"} 3`,
 		`tideline_trace_spans_total{outcome="sent"} 8`, `tideline_trace_spans_total{outcome="lost"} 7`,
 	} {
@@ -91,7 +89,7 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// Whatever a hub counts is exported.
+// Every count of a hub is exported.
 func TestAllThatAHubCountsIsExported(t *testing.T) {
 	for i := range reflect.TypeFor[live.Stats]().NumField() {
 		var stats live.Stats
@@ -108,8 +106,7 @@ func TestAllThatAHubCountsIsExported(t *testing.T) {
 	}
 }
 
-// The alarm works without a worker in the process. When the queue cannot be counted
-// the alarm stays as it is.
+// The alarm works without a worker in the process. If the queue cannot be counted, the alarm does not change.
 func TestLagAlarm(t *testing.T) {
 	m := New("1.2.3", "abc")
 	var oldest time.Duration
@@ -137,7 +134,7 @@ func TestLagAlarm(t *testing.T) {
 	require.Equal(t, "0", alarm())
 }
 
-// How the stores are is told. Of one that does not answer, what is known of it stays.
+// The state of the stores is exported. If a store does not answer, its last known state stays.
 func TestStores(t *testing.T) {
 	m := New("1.2.3", "abc")
 	var now storage.State

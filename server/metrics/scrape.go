@@ -16,20 +16,20 @@ import (
 )
 
 const (
-	askEvery = time.Second     // at most, however often one scrapes
-	askFor   = 2 * time.Second // at most
+	askEvery = time.Second     // least time between queries, however often the metrics are scraped
+	askFor   = 2 * time.Second // most time for one round of queries
 )
 
-// Asked are what all processes share, which a scrape asks for.
+// Asked has the sources of the metrics that all processes share.
 type Asked struct {
 	Queue    func(context.Context) (queue.Stats, error)
 	Webhooks func(context.Context) (webhook.Stats, error)
 	Stores   func(context.Context) (storage.State, error)
 }
 
-// Handler serves /metrics. It asks SQL and Redis, at most once a second however often it is
-// scraped. Servers do so, too: with no worker left, they alone can tell that jobs wait. What
-// cannot be asked stays as it was.
+// Handler serves /metrics. It queries SQL and Redis at most once a second, however often it is scraped.
+// Servers query them too: if no worker is left, only servers can report that jobs wait. Values that
+// cannot be read stay as they were.
 func (m *Metrics) Handler(a Asked, log *slog.Logger) http.Handler {
 	var mu sync.Mutex
 	var asked time.Time
@@ -63,14 +63,14 @@ func (m *Metrics) Handler(a Asked, log *slog.Logger) http.Handler {
 			return
 		}
 		asked = time.Now()
-		// Others wait for the answers, too: they do not end with the request.
+		// Other scrapes wait for the answers too, so they do not end with the request.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askFor)
 		defer cancel()
 		var all sync.WaitGroup
 		for name, part := range parts {
 			all.Go(func() {
 				if err := part(ctx); err != nil {
-					log.WarnContext(ctx, "metrics are as they were", "part", name, "err", err)
+					log.WarnContext(ctx, "metrics are as they were", "part", name, "error", err)
 				}
 			})
 		}

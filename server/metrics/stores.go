@@ -8,14 +8,14 @@ import (
 	"tideline/storage"
 )
 
-// stores collects how SQL and Redis were when they were asked last.
+// stores collects the last known state of SQL and Redis.
 type stores struct {
 	mu  sync.Mutex
 	now storage.State
 }
 
-// set notes an answer. Of a part that did not answer, what is known stays, but for the pools,
-// which are of this process.
+// set records an answer. It keeps the last known values of a store that did not answer, except the connection
+// pools, which belong to this process.
 func (s *stores) set(now storage.State) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -30,7 +30,7 @@ func (s *stores) set(now storage.State) {
 	s.now = now
 }
 
-// desc describes a metric of a part of the stores.
+// desc returns the description of a metric of the stores.
 func desc(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc(name, help, labels, nil)
 }
@@ -62,8 +62,8 @@ func (s *stores) Describe(to chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements [prometheus.Collector]. What there is none of, such as masters of a Redis
-// inside the process, it leaves out.
+// Collect implements [prometheus.Collector]. It omits metrics that do not exist, such as the masters
+// of a Redis inside the process.
 func (s *stores) Collect(to chan<- prometheus.Metric) {
 	s.mu.Lock()
 	now := s.now

@@ -8,25 +8,23 @@ import (
 	"tideline/server/wire"
 )
 
-// writeAnswer answers with the status. Whether anybody may keep the answer says the
-// Cache-Control that is set already.
+// writeAnswer writes an answer with the status. The caller has set its Cache-Control.
 func writeAnswer(w http.ResponseWriter, mediaType string, status int, response exec.Response) {
 	if body, ok := encodeAnswer(w, response); ok {
 		sendAnswer(w, mediaType, status, body)
 	}
 }
 
-// writeSharedAnswer answers a query that nobody signed, with 200 or 304. No other answer of
-// the API may be kept by a cache. A cache asks each time whether it has changed: what
-// is deleted or hidden is not shown again.
+// writeSharedAnswer answers a query without Authorization, with 200 or 304. It is the only answer of the API
+// that caches may keep. A cache must ask each time whether the answer has changed, so nothing that was
+// deleted or hidden is shown again.
 func writeSharedAnswer(w http.ResponseWriter, r *http.Request, mediaType string, response exec.Response) {
 	if body, ok := encodeAnswer(w, response); ok && !wire.Share(w, r, body) {
 		sendAnswer(w, mediaType, http.StatusOK, body)
 	}
 }
 
-// encodeAnswer is the body of an answer; when ok is false it has told the client that there
-// is none.
+// encodeAnswer returns the body of an answer. If ok is false, it has answered with an internal error.
 func encodeAnswer(w http.ResponseWriter, response exec.Response) (body []byte, ok bool) {
 	body, err := response.AppendJSON(nil)
 	if err != nil { // Data is JSON that exec wrote: this does not happen

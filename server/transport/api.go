@@ -19,40 +19,39 @@ import (
 )
 
 const (
-	// costInFlight bounds the cost of all operations that execute at once: some
-	// hundred megabytes at the worst.
+	// costInFlight bounds the cost of all operations that execute at once: some hundred
+	// megabytes in the worst case.
 	costInFlight = 500_000
-	// beginAtOnce is how many subscriptions begin at once: well below the
-	// connections that a process has to Redis and to SQLite. Subscriptions come in
-	// crowds, as after a restart, and each asks Redis and SQL several times: they
-	// wait in a line of their own, where they hold up nobody else.
+	// beginAtOnce is how many subscriptions begin at once, well below the number of connections to Redis and
+	// SQLite. Subscriptions arrive in large numbers, for example after a restart, and each queries Redis and
+	// SQL several times. They wait in a queue of their own and delay nobody else.
 	beginAtOnce = 4
 )
 
-// api does what all transports do with a request once they have read it.
+// api implements the steps that all transports share once they have read a request.
 type api struct {
 	config    Config
 	documents *documents
 	bodies    *semaphore.Weighted // the bytes of all large bodies and messages
 	inFlight  *semaphore.Weighted // the cost of the operations that execute
-	beginning *semaphore.Weighted // the subscriptions that begin
-	// answerWithin is how long a stream of events waits for its turn to begin: nothing
-	// of the answer is sent before, and proxies give up a server that says nothing.
+	beginning *semaphore.Weighted // the subscriptions that are beginning
+	// answerWithin is how long an event stream waits for its turn to begin. Nothing of the answer is sent
+	// before, and proxies give up a server that sends nothing.
 	answerWithin time.Duration
 }
 
 // accountFields are the mutations that hash a password.
 var accountFields = []string{"signUp", "logIn", "changePassword", "deleteAccount", "exportAccount"}
 
-// errForbidden refuses what cannot be a credential.
+// errForbidden refuses a malformed credential.
 var errForbidden = refusal.New(refusal.SessionEnded, "The session has ended. Log in again.")
 
 // isForbidden reports whether a credential is malformed, unknown, expired or revoked.
 func isForbidden(err error) bool { return refusal.CodeOf(err) == refusal.Unauthenticated }
 
-// identify finds out whose credential it is; "" is the anonymous viewer. Errors: one
-// that isForbidden, a *limit.Refusal for an address that has shown too many wrong ones, or the
-// reason why it could not find out.
+// identify returns the viewer of a credential. The credential "" is the anonymous viewer. Errors: an error
+// for which isForbidden is true; a *limit.Refusal of an address that has shown too many wrong credentials; or
+// the reason why the look-up failed.
 func (a *api) identify(ctx context.Context, credential, address string) (v account.Viewer, expires time.Time, err error) {
 	if credential == "" {
 		return v, expires, nil
@@ -70,7 +69,8 @@ func (a *api) identify(ctx context.Context, credential, address string) (v accou
 	return a.config.Authenticate(ctx, credential)
 }
 
-// unidentified is the answer when identify failed with err at what.
+// unidentified returns the errors to answer with when identify failed with err. what
+// names the failed step in the log.
 func (a *api) unidentified(ctx context.Context, what string, err error) gqlerror.List {
 	if errs := told(err); len(errs) > 0 {
 		return errs
@@ -78,7 +78,7 @@ func (a *api) unidentified(ctx context.Context, what string, err error) gqlerror
 	return a.internal(ctx, what, err)
 }
 
-// clientOf is the client in whose name the limits count what a viewer does.
+// clientOf returns the client that the limits charge for what a viewer does.
 func clientOf(v account.Viewer, address string) limit.Client {
 	if v.Key != nil {
 		return limit.Client{Key: v.Key.ID, User: v.ID, Address: address}
@@ -86,8 +86,8 @@ func clientOf(v account.Viewer, address string) limit.Client {
 	return limit.Client{User: v.ID, Address: address, Since: v.Since()}
 }
 
-// prepare checks a request of the viewer up to the point where it could be
-// executed. Errors are request errors: nothing was done.
+// prepare checks a request of the viewer until it is ready to execute. Its errors are request
+// errors: nothing was executed.
 func (a *api) prepare(ctx context.Context, v account.Viewer, address string, r exec.Request) (*exec.Operation, gqlerror.List) {
 	limits, client := a.config.Limits, clientOf(v, address)
 	r, register, errs := a.documents.resolve(r)
@@ -117,8 +117,8 @@ func (a *api) prepare(ctx context.Context, v account.Viewer, address string, r e
 	return operation, nil
 }
 
-// demandOf counts the root fields of a mutation one by one: a document full of
-// log-ins is no way around the rate.
+// demandOf counts each root field of a mutation, so that a document with many
+// log-ins does not evade the rate.
 func demandOf(o *exec.Operation) limit.Demand {
 	d := limit.Demand{Cost: max(o.Cost(), limit.LeastCost)}
 	if o.Kind() != ast.Mutation {
@@ -134,7 +134,7 @@ func demandOf(o *exec.Operation) limit.Demand {
 	return d
 }
 
-// timeout is how long an operation may take.
+// timeout returns how long an operation may take.
 func (a *api) timeout(operation *exec.Operation) time.Duration {
 	long := func(field string) bool {
 		return slices.Contains(accountFields, field) || strings.HasPrefix(field, "upsert") || field == "deleteUsers"
@@ -145,8 +145,7 @@ func (a *api) timeout(operation *exec.Operation) time.Duration {
 	return a.config.RequestTimeout
 }
 
-// execute runs a query or mutation as the viewer. Its deadline counts from begun,
-// the time at which the request was read.
+// execute runs a query or mutation as the viewer. The deadline counts from begun, when the request was read.
 func (a *api) execute(ctx context.Context, begun time.Time, v account.Viewer, address string, operation *exec.Operation) exec.Response {
 	start := time.Now()
 	ctx, cancel := context.WithDeadline(graph.WithViewer(ctx, v), begun.Add(a.timeout(operation)))
@@ -173,8 +172,8 @@ func (a *api) execute(ctx context.Context, begun time.Time, v account.Viewer, ad
 	return response
 }
 
-// subscribe begins a subscription of the viewer, which lasts as long as ctx. It waits
-// for its turn until waiting ends.
+// subscribe begins a subscription of the viewer, which lasts until ctx ends. It waits for
+// its turn until waiting ends.
 func (a *api) subscribe(ctx, waiting context.Context, v account.Viewer, address string, operation *exec.Operation, wake func()) (*exec.Subscription, gqlerror.List) {
 	if refusal := a.config.Limits.Subscribe(ctx, clientOf(v, address)); refusal != nil {
 		a.config.ObserveRequest(string(ast.Subscription), codeRateLimited, 0)
@@ -184,7 +183,7 @@ func (a *api) subscribe(ctx, waiting context.Context, v account.Viewer, address 
 	var errs gqlerror.List
 	if !limit.InTurn(waiting, a.beginning, 1, func() { subscription, errs = a.config.Engine.Subscribe(ctx, operation, wake) }) {
 		a.config.ObserveRequest(string(ast.Subscription), codeRateLimited, 0)
-		return nil, requestError(codeInternal, "The server is busy.") // by this code the client is told to come back
+		return nil, requestError(codeInternal, "The server is busy.") // clients retry on this code
 	}
 	stamp(ctx, errs)
 	a.config.ObserveRequest(string(ast.Subscription), codeOf(errs), 0)
@@ -203,10 +202,10 @@ func (a *api) subscribe(ctx, waiting context.Context, v account.Viewer, address 
 	return subscription, errs
 }
 
-// internal is the answer when something went wrong on our side. It logs the cause.
+// internal logs the cause of an internal error and returns the error for the client.
 func (a *api) internal(ctx context.Context, what string, err error) gqlerror.List {
-	if !errors.Is(ctx.Err(), context.Canceled) { // else the client has left
-		a.config.Logger.ErrorContext(ctx, what, "err", err)
+	if !errors.Is(ctx.Err(), context.Canceled) { // unless the client has left
+		a.config.Logger.ErrorContext(ctx, what, "error", err)
 	}
 	errs := requestError(codeInternal, "Something went wrong on our side.")
 	stamp(ctx, errs)

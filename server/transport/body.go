@@ -13,21 +13,19 @@ import (
 )
 
 const (
-	// freeBody is how many bytes of a body are read at no charge, freeMessage how many
-	// of a message on a socket, of which there can be more at once. Larger ones draw
-	// on the budget that all share.
+	// freeBody is how many bytes of a body are read without charge. freeMessage is the same for a message on
+	// a socket; it is smaller because there can be more of them. Larger ones are charged to bodyBudget.
 	freeBody    = 16 << 10
 	freeMessage = 4 << 10
-	// bodyBudget is how many bytes of large bodies and messages a process has in
-	// memory at once: clients that send them slowly cannot fill the memory.
+	// bodyBudget bounds the bytes of large bodies and messages that a process holds at once, so that clients
+	// that send them slowly cannot fill the memory.
 	bodyBudget = 32 << 20
-	// maxLasting bounds the document and the variables of a subscription, in bytes:
-	// they live as long as it does.
+	// maxLasting bounds the document and the variables of a subscription, in bytes, since they stay in
+	// memory as long as the subscription.
 	maxLasting = 16 << 10
 )
 
-// tooLarge refuses a subscription that would keep too much in memory. Variables
-// count by the bytes of their JSON.
+// tooLarge refuses a subscription that would keep too much in memory. Variables are measured as JSON.
 func tooLarge(r exec.Request) gqlerror.List {
 	variables, err := json.Marshal(r.Variables)
 	if err == nil && len(r.Query)+len(variables) <= maxLasting {
@@ -38,8 +36,8 @@ func tooLarge(r exec.Request) gqlerror.List {
 	return errs
 }
 
-// readBody reads the body of a request; release as of [limit.ReadAll]. A body whose length is
-// declared as too large is refused before any of it is read.
+// readBody reads the body of a request. release is as in [limit.ReadAll]. A body with a declared length that
+// is too large is refused before any of it is read.
 func (a *api) readBody(w http.ResponseWriter, r *http.Request) (request exec.Request, release func(), err error) {
 	if most := int64(a.config.MaxBody); r.ContentLength > most {
 		return request, func() {}, &http.MaxBytesError{Limit: most}

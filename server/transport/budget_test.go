@@ -33,7 +33,7 @@ func TestLargeBodiesShareABudget(t *testing.T) {
 	require.True(t, isFree(f.handler.api.bodies, bodyBudget))
 }
 
-// isFree reports whether so much of the line is free, and no more.
+// isFree reports whether exactly this weight is free.
 func isFree(line *semaphore.Weighted, weight int64) bool {
 	if !line.TryAcquire(weight) {
 		return false
@@ -46,7 +46,7 @@ func isFree(line *semaphore.Weighted, weight int64) bool {
 	return true
 }
 
-// becomesFree waits until so much of the line is free.
+// becomesFree waits until exactly this weight is free.
 func becomesFree(t *testing.T, line *semaphore.Weighted, weight int64) {
 	t.Helper()
 	require.Eventually(t, func() bool { return isFree(line, weight) }, 30*time.Second, time.Millisecond)
@@ -71,7 +71,7 @@ func TestLargeMessagesShareTheBudget(t *testing.T) {
 	becomesFree(t, bodies, 100_000)
 
 	require.True(t, bodies.TryAcquire(90_000))
-	asked(hello(freeMessage / 2)) // small ones are read at no charge
+	asked(hello(freeMessage / 2)) // small messages are not charged
 	require.True(t, isFree(bodies, 10_000))
 	p.Send(hello(60_000))
 	p.ExpectClose(websocket.CloseTryAgainLater)
@@ -79,7 +79,7 @@ func TestLargeMessagesShareTheBudget(t *testing.T) {
 	f.gone(t)
 	becomesFree(t, bodies, 100_000)
 
-	// A subscription that has begun takes nothing of the budget.
+	// A subscription that has begun is not charged to the budget.
 	p = f.connect(t, modern, "")
 	p.Send(`{"id":"1","type":"subscribe","payload":{"query":"subscription{news}"}` + strings.Repeat(" ", 40_000) + `}`)
 	f.news <- 1
@@ -106,13 +106,13 @@ func TestMaxBodyHoldsForMessages(t *testing.T) {
 	f.gone(t)
 }
 
-// Signs of life do not extend the time that a message has.
+// Pings do not extend the time limit of a message.
 func TestSlowMessageIsCutOff(t *testing.T) {
 	f := newFixture(t, func(c *Config) { c.MessageTimeout = 300 * time.Millisecond })
 	p := f.connect(t, modern, "")
 	slow, err := p.Conn.NextWriter(websocket.TextMessage)
 	require.NoError(t, err)
-	_, err = io.WriteString(slow, strings.Repeat(" ", 50_000)) // more than its buffer: fragments leave
+	_, err = io.WriteString(slow, strings.Repeat(" ", 50_000)) // more than the buffer, so that fragments are sent
 	require.NoError(t, err)
 	require.Eventually(t, func() bool {
 		_ = p.Conn.WriteControl(websocket.PingMessage, nil, time.Now().Add(time.Second))

@@ -21,8 +21,8 @@ import (
 	"tideline/server/limit"
 )
 
-// limits refuse as little as they can, but for what the test sets. Time stands
-// still for their rates.
+// limits returns limits that refuse as little as possible, except for what the test sets. The
+// clock of their rates stands still.
 func limits(t *testing.T, set func(*limit.Config)) *limit.Limits {
 	server := miniredis.RunT(t)
 	server.SetTime(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
@@ -39,7 +39,7 @@ func limits(t *testing.T, set func(*limit.Config)) *limit.Limits {
 	return l
 }
 
-// serveWith serves the fixture anew, with the limits and behind their listener.
+// serveWith restarts the fixture's server with the limits and their listener.
 func (f *fixture) serveWith(t *testing.T, l *limit.Limits) {
 	f.handler.api.config.Limits = l
 	server := httptest.NewUnstartedServer(IdentifyRequests(f.handler))
@@ -51,8 +51,8 @@ func (f *fixture) serveWith(t *testing.T, l *limit.Limits) {
 	f.server = server
 }
 
-// expectRoomFor says that the listener has room for so many connections at once,
-// as soon as those that were closed are gone.
+// expectRoomFor checks that the listener accepts exactly that many connections,
+// once the closed ones are gone.
 func (f *fixture) expectRoomFor(t *testing.T, connections int) {
 	t.Helper()
 	for range connections {
@@ -86,7 +86,7 @@ func TestSocketsOfAnAddress(t *testing.T) {
 	f.connect(t, modern, "")
 	status, _ := servertest.Ask(t, http.MethodPost, f.server.URL, `{"query":"{hello}"}`)
 	require.Equal(t, http.StatusOK, status, "other requests are no sockets")
-	f.expectRoomFor(t, 7) // as many as an address may have: the sockets are not among them
+	f.expectRoomFor(t, 7) // the limit of an address, in which sockets do not count
 }
 
 func TestSocketsOfAUser(t *testing.T) {
@@ -121,7 +121,7 @@ func TestSubscriptionsOfAUserAndAnAddress(t *testing.T) {
 	start := func(p *servertest.Peer, id string) {
 		p.Send(`{"id":"` + id + `","type":"subscribe","payload":{"query":"subscription{news}"}}`)
 	}
-	news := func(p *servertest.Peer) string { // only a subscription that was begun can take it
+	news := func(p *servertest.Peer) string { // only a running subscription can take the value
 		f.news <- 1
 		return p.Receive()
 	}
@@ -154,11 +154,11 @@ func TestTurns(t *testing.T) {
 	require.Equal(t, http.StatusTooManyRequests, busy.Code)
 	require.Equal(t, "1", busy.Header().Get("Retry-After"))
 	f.handler.api.inFlight.Release(5)
-	f.handler.api.config.RequestTimeout = 30 * time.Second // time enough on a busy machine
+	f.handler.api.config.RequestTimeout = 30 * time.Second // enough time on a busy machine
 	require.Equal(t, http.StatusOK, f.post(`{"query":"{hello}"}`).Code)
 }
 
-// Subscriptions that wait for their turn to begin hold up nobody else.
+// Subscriptions that wait for their turn do not delay other requests.
 func TestSubscriptionsBeginInTurn(t *testing.T) {
 	f := newFixture(t, nil)
 	f.handler.api.beginning = semaphore.NewWeighted(1)
@@ -171,11 +171,11 @@ func TestSubscriptionsBeginInTurn(t *testing.T) {
 	f.handler.api.beginning.Release(1)
 	p.Expect(`{"id":"1","type":"next","payload":{"data":{"count":1}}}`)
 	p.Expect(`{"id":"1","type":"complete"}`)
-	becomesFree(t, f.handler.api.beginning, 1) // the subscription has begun
+	becomesFree(t, f.handler.api.beginning, 1) // when the subscription has begun
 }
 
-// A stream of events is refused before proxies give it up. A subscription over a socket
-// keeps its place.
+// A waiting event stream is refused before proxies give it up. A waiting subscription on a
+// socket keeps its place in the queue.
 func TestSubscriptionsOverSocketsKeepTheirPlace(t *testing.T) {
 	f := newFixture(t, nil)
 	f.handler.api.beginning = semaphore.NewWeighted(1)
@@ -188,7 +188,7 @@ func TestSubscriptionsOverSocketsKeepTheirPlace(t *testing.T) {
 	busy := f.ask(t, http.MethodPost, "", "subscription{count(to:1)}").response
 	require.Equal(t, http.StatusServiceUnavailable, busy.StatusCode)
 	require.Equal(t, "5", busy.Header.Get("Retry-After"))
-	p.Send(`{"id":"2","type":"complete"}`) // one that the client has stopped leaves
+	p.Send(`{"id":"2","type":"complete"}`) // a subscription that the client stops leaves the queue
 	require.Eventually(t, func() bool { return f.underWay() == 1 }, 30*time.Second, time.Millisecond)
 	f.handler.api.beginning.Release(1)
 	p.Expect(`{"id":"1","type":"next","payload":{"data":{"count":1}}}`)
@@ -227,20 +227,19 @@ func TestRateLimitedAnswer(t *testing.T) {
 	require.Equal(t, http.StatusOK, f.post(`{"query":"mutation{a:logIn b:logIn c:logIn d:logIn e:logIn f:logIn}"}`).Code)
 	refused := f.post(`{"query":"mutation{a:logIn b:logIn c:logIn d:logIn e:logIn f:logIn}"}`)
 	require.Equal(t, http.StatusTooManyRequests, refused.Code, refused.Body)
-	require.Equal(t, "24", refused.Header().Get("Retry-After")) // two of the ten are missing, at one in twelve seconds
+	require.Equal(t, "24", refused.Header().Get("Retry-After")) // two of the ten tokens are missing, and one comes back in twelve seconds
 	require.Contains(t, refused.Body.String(), `"RATE_LIMITED"`)
 	require.Contains(t, refused.Body.String(), `"retryAfter":24`)
 
-	// A request that is refused for another reason counts as well.
+	// A request that is refused for another reason counts too.
 	for f.post(`{"query":"{"}`).Code != http.StatusTooManyRequests {
 	}
 	require.Equal(t, http.StatusTooManyRequests, f.post(`{"query":"{hello}"}`).Code)
 }
 
-// Streams of events share the quotas of sockets and subscriptions, and take no
-// connections from requests.
+// Event streams share the quotas of sockets and subscriptions, and take no connections from requests.
 func TestStreamsCountAsSockets(t *testing.T) {
-	f := newFixture(t, func(c *Config) { c.WriteTimeout = time.Minute }) // the streams are not read to their end
+	f := newFixture(t, func(c *Config) { c.WriteTimeout = time.Minute }) // the test does not read the streams to their end
 	f.serveWith(t, limits(t, func(c *limit.Config) {
 		c.MaxSocketsPerUser, c.MaxSocketsPerAddress, c.MaxConnections = 1, 2, 13
 	}))
@@ -264,7 +263,7 @@ func TestStreamsCountAsSockets(t *testing.T) {
 	anonymous.response.Body.Close()
 	dialer := websocket.Dialer{Subprotocols: []string{modern}}
 	var conn *websocket.Conn
-	require.Eventually(t, func() bool { // until the server knows that the stream was left
+	require.Eventually(t, func() bool { // until the server has noticed that the client left the stream
 		var response *http.Response
 		var err error
 		conn, response, err = dialer.Dial("ws"+strings.TrimPrefix(f.server.URL, "http"), nil)
@@ -284,6 +283,6 @@ func TestStreamsCountAsSockets(t *testing.T) {
 	socket.Send(`{"id":"1","type":"subscribe","payload":{"query":"subscription{news}"}}`)
 	require.Contains(t, socket.Receive(), "An address may have 1 subscriptions")
 	http.DefaultClient.CloseIdleConnections()
-	f.expectRoomFor(t, 9) // as many as an address may have: neither the socket nor the stream is among them
+	f.expectRoomFor(t, 9) // the limit of an address, in which neither the socket nor the stream counts
 	stream.response.Body.Close()
 }

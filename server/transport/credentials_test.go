@@ -14,8 +14,8 @@ import (
 	"tideline/server/limit"
 )
 
-// An address that has shown too many wrong credentials is refused on every transport before
-// anything is looked up. What is known to be good goes on, and so do anonymous clients.
+// An address that has shown too many wrong credentials is refused on every transport without a look-up. Known
+// credentials and anonymous clients at the address are not affected.
 func TestWrongCredentialsAreNotLookedUpForEver(t *testing.T) {
 	var lookUps atomic.Int64
 	f := newFixture(t, func(c *Config) {
@@ -27,10 +27,10 @@ func TestWrongCredentialsAreNotLookedUpForEver(t *testing.T) {
 		c.Recall = func(token string) (account.Viewer, time.Time, bool) {
 			return account.Viewer{ID: 3, Session: 30}, time.Now().Add(time.Hour), token == "known"
 		}
-		c.Limits = limits(t, func(c *limit.Config) { c.RateCredentials = 5 }) // ten at once
+		c.Limits = limits(t, func(c *limit.Config) { c.RateCredentials = 5 }) // a burst of ten
 	})
 	const hello = `{"query":"{hello}"}`
-	for range 11 { // the last one is found to be too many when it is counted
+	for range 11 { // the last one is counted as too many only after its look-up
 		require.Equal(t, http.StatusUnauthorized, f.ask(t, http.MethodPost, "mallory", "{hello}").response.StatusCode)
 	}
 	before := lookUps.Load()
@@ -51,7 +51,7 @@ func TestWrongCredentialsAreNotLookedUpForEver(t *testing.T) {
 	require.Equal(t, before, lookUps.Load())
 }
 
-// A server whose key is right does not count as wrong when it names a user who is not there.
+// If a server's key is valid but names a missing user to act for, the credential does not count as wrong.
 func TestNobodyToActForIsNoWrongCredential(t *testing.T) {
 	f := newFixture(t, func(c *Config) {
 		c.Authenticate = func(context.Context, string) (v account.Viewer, expires time.Time, err error) {

@@ -27,8 +27,8 @@ func (c counted) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// offering connects a client that offers to compress, or not, up to its
-// connection_ack; read is how many bytes have come.
+// offering connects a client that offers compression or not, up to connection_ack.
+// read counts the bytes received.
 func (f *fixture) offering(t *testing.T, protocol string, offers bool) (p *servertest.Peer, read *atomic.Int64) {
 	read = new(atomic.Int64)
 	p = servertest.Dial(t, &websocket.Dialer{EnableCompression: offers, NetDialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -40,13 +40,13 @@ func (f *fixture) offering(t *testing.T, protocol string, offers bool) (p *serve
 	return p, read
 }
 
-// ping is a message of so many bytes, which is answered by one of as many.
+// ping returns a message of size bytes, whose answer has the same size.
 func ping(size int) string {
 	const text = `{"type":"ping","payload":{"x":""}}`
 	return text[:len(text)-3] + strings.Repeat("x", size-len(text)) + text[len(text)-3:]
 }
 
-// Messages are compressed where both sides have agreed to it, and only large ones.
+// Messages are compressed only if both sides have agreed to it and the message is large.
 func TestSocketsDeflate(t *testing.T) {
 	t.Parallel()
 	for _, agrees := range []bool{false, true} {
@@ -67,9 +67,8 @@ func TestSocketsDeflate(t *testing.T) {
 	}
 }
 
-// What a client sends compressed is bounded as it is inflated: by the bound before
-// connection_init, and by that of messages then. What was taken of the budget is given
-// back.
+// Compressed messages are bounded by their decompressed size: before connection_init by maxInit, and
+// afterwards by MaxBody. Their share of the budget is released.
 func TestInflatedMessagesAreBounded(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, func(c *Config) { c.Deflate, c.MaxBody, c.InitTimeout = true, 100_000, time.Minute })
@@ -82,8 +81,8 @@ func TestInflatedMessagesAreBounded(t *testing.T) {
 				p.Send(`{"type":"connection_init"}`)
 				p.Expect(`{"type":"connection_ack"}`)
 			}
-			// All of it is compressed, to less than a thousandth, before the first byte is
-			// sent: a client that is still sending when its socket is closed hears no reason.
+			// The message is compressed to less than a thousandth before its first byte is sent. A client
+			// that is still sending when its socket is closed would not read the reason.
 			message, err := websocket.NewPreparedMessage(websocket.TextMessage, []byte(ping(size)))
 			require.NoError(t, err)
 			require.NoError(t, p.Conn.WritePreparedMessage(message))
@@ -98,7 +97,7 @@ func TestInflatedMessagesAreBounded(t *testing.T) {
 	f.gone(t)
 	becomesFree(t, bodies, 300_000)
 
-	// Another client's messages have room, and a message counts as it is inflated.
+	// Another client's messages fit into the budget, and a message is charged with its decompressed size.
 	require.True(t, bodies.TryAcquire(290_000))
 	p, _ := f.offering(t, modern, true)
 	p.Send(ping(60_000))
@@ -106,7 +105,7 @@ func TestInflatedMessagesAreBounded(t *testing.T) {
 	bodies.Release(290_000)
 }
 
-// A message that says it is compressed, and is not, ends its socket and no other.
+// A message that is marked as compressed but is not ends its own socket and no other.
 func TestMessageThatCannotBeInflated(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, func(c *Config) { c.Deflate = true })

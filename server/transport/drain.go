@@ -8,30 +8,30 @@ import (
 	"time"
 )
 
-// A server that stops sends its clients to the other servers, where each has its session looked
-// up and its subscriptions begun: about 0.4 ms of processor time for a socket. If all came at
-// once, 20,000 sockets would take the others ten seconds, and everybody else there would wait.
-// So the clients leave one after the other, and come back at a rate of at most comeBackRate. If
-// the grace period is too short for that, they leave sooner, and each is told to wait before it
-// reconnects: by the reason of the close frame, or by the field retry of a stream.
+// A stopping server sends its clients to the other servers. These look up each session and begin its
+// subscriptions again, which takes about 0.4 ms of processor time for a socket. If 20,000 sockets moved
+// at once, the other servers would need ten seconds, and delay their own clients. So clients leave one
+// after the other, and return at a rate of at most comeBackRate. If the grace period is too short for
+// that rate, they leave sooner, and each is told to wait before it reconnects: in the reason of the close
+// frame, or in the field retry of a stream.
 
 const (
-	// comeBackRate is how many clients a second are sent to the other servers: a fifth of one
-	// processor there.
+	// comeBackRate is how many clients per second move to the other servers. They take a
+	// fifth of one processor there.
 	comeBackRate = 500
-	// longestAway bounds the time until the last client comes back; the rate is higher when
-	// there are more clients than that.
+	// longestAway bounds the time until the last client returns. With more clients
+	// than fit, the rate is higher.
 	longestAway = time.Minute
 )
 
-// departures is when the clients of a server that stops leave, and when they come back.
+// departures plans when the clients of a stopping server leave and return.
 type departures struct {
 	clients  int
-	leaveIn  time.Duration // all have left
-	returnIn time.Duration // all are told to be back
+	leaveIn  time.Duration // time in which all leave
+	returnIn time.Duration // time in which all return
 }
 
-// newDepartures plans for so many clients. They may take the given time to leave; 0 is any time.
+// newDepartures plans for a number of clients that must leave within the given time. 0 means no limit.
 func newDepartures(clients int, within time.Duration) departures {
 	d := departures{clients: clients, returnIn: min(time.Duration(clients)*time.Second/comeBackRate, longestAway)}
 	d.leaveIn = d.returnIn
@@ -41,8 +41,7 @@ func newDepartures(clients int, within time.Duration) departures {
 	return d
 }
 
-// of is when the client with the index leaves, counted from the beginning, and how long it waits
-// before it comes back.
+// of returns when client i leaves, counted from the beginning, and how long it waits before it returns.
 func (d departures) of(i int) (leaves, waits time.Duration) {
 	share := func(all time.Duration) time.Duration {
 		return time.Duration(float64(all) * float64(i) / float64(d.clients))
@@ -50,8 +49,8 @@ func (d departures) of(i int) (leaves, waits time.Duration) {
 	return share(d.leaveIn), share(d.returnIn - d.leaveIn)
 }
 
-// reconnectIn is the reason of a close frame that tells a client when to reconnect. Clients parse
-// it: docs/live.md has its form.
+// reconnectIn returns the reason of a close frame that tells a client when to reconnect. Clients parse it;
+// docs/live.md documents the format.
 func reconnectIn(wait time.Duration) string {
 	return fmt.Sprintf("reconnect in %dms", wait.Milliseconds())
 }
@@ -60,16 +59,16 @@ func reconnectIn(wait time.Duration) string {
 type client interface {
 	// activity orders clients: the least active ones leave first.
 	activity() int
-	// leave ends the connection as soon as what it executes is answered, and tells the client
-	// how long to wait. It returns at once.
+	// leave ends the connection once its queries and mutations are answered, and tells the client how
+	// long to wait. It returns at once.
 	leave(wait time.Duration)
 }
 
-// The activities of clients.
+// Activities of clients.
 const (
-	idle       = iota // nothing is under way
+	idle       = iota // no operation in progress
 	subscribed        // subscriptions only
-	executing         // a query or mutation too
+	executing         // a query or mutation in progress
 )
 
 // shutdown implements Handler.Shutdown.
@@ -108,7 +107,8 @@ func (s *sockets) shutdown(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// sendAway has the clients leave, until all are gone.
+// sendAway makes the clients leave one after the other, the least active ones
+// first. It does not wait for them.
 func (s *sockets) sendAway(ctx context.Context, clients []client, gone <-chan struct{}) {
 	activity := make(map[client]int, len(clients))
 	for _, c := range clients {
@@ -129,7 +129,7 @@ func (s *sockets) sendAway(ctx context.Context, clients []client, gone <-chan st
 	}
 }
 
-// sleep waits until the time has passed, or one of the others ends.
+// sleep waits until d has passed, ctx has ended or done is closed.
 func sleep(ctx context.Context, d time.Duration, done <-chan struct{}) {
 	if d <= 0 {
 		return

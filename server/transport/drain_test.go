@@ -47,7 +47,7 @@ func TestDepartures(t *testing.T) {
 	}
 }
 
-// waitOf is the time that a close reason tells its client to wait, in the form of docs/live.md.
+// waitOf parses the wait in a close reason, in the format of docs/live.md.
 func waitOf(t *testing.T, reason string) time.Duration {
 	t.Helper()
 	var ms int
@@ -57,8 +57,8 @@ func waitOf(t *testing.T, reason string) time.Duration {
 	return time.Duration(ms) * time.Millisecond
 }
 
-// A server that stops sends its clients away one after the other, idle ones first, and tells each
-// how long to wait. Until its turn comes a client is served.
+// A stopping server sends its clients away one after the other, idle ones first, and tells each how long to
+// wait. Until its turn comes, a client is served.
 func TestStoppingServerSendsClientsAwayOneByOne(t *testing.T) {
 	f := newFixture(t, nil)
 	paused, goOn := make(chan struct{}), make(chan struct{})
@@ -98,7 +98,7 @@ func TestStoppingServerSendsClientsAwayOneByOne(t *testing.T) {
 	require.NoError(t, <-stopped)
 }
 
-// When the time is too short for the pace, clients are told to wait: sockets and streams alike.
+// If there is too little time for the pace, sockets and streams are told to wait.
 func TestStoppingServerTellsClientsToWait(t *testing.T) {
 	f := newFixture(t, nil)
 	f.sockets.sleep = func(context.Context, time.Duration, <-chan struct{}) {}
@@ -138,8 +138,8 @@ func TestStoppingServerTellsClientsToWait(t *testing.T) {
 	require.NoError(t, f.sockets.shutdown(t.Context()))
 }
 
-// A page of another site is told why it is refused, and so is the operator: a proxy that changes
-// the host looks the same.
+// A page of another site is told why it is refused. The refusal is also logged, since a proxy that
+// changes the host causes the same.
 func TestRefusedOriginIsToldAndLogged(t *testing.T) {
 	var log bytes.Buffer
 	f := newFixture(t, func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })

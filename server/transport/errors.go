@@ -13,28 +13,27 @@ import (
 	"tideline/server/transport/incoming"
 )
 
-// The codes that the transports give; graph and exec give the others.
+// The error codes that the transports use. Packages graph and exec use the others.
 const (
 	codeBadInput        = string(refusal.BadInput)
 	codeUnauthenticated = string(refusal.Unauthenticated)
 	codeRateLimited     = "RATE_LIMITED"
 	codeInternal        = exec.CodeInternal
 	codeUnavailable     = string(refusal.Unavailable)
-	// The codes of persisted queries. Clients answer codeNotPersisted by sending the
-	// document as well.
+	// The codes of persisted queries. On codeNotPersisted, clients send the request again with the document.
 	codeNotPersisted        = "PERSISTED_QUERY_NOT_FOUND"
 	codePersistNotSupported = exec.CodePersistedNotSupported
 	codeUntrusted           = "DOCUMENT_NOT_TRUSTED"
 )
 
-// requestError is an error of a request that was not executed.
+// requestError returns the error of a request that was not executed.
 func requestError(code, format string, args ...any) gqlerror.List {
 	err := gqlerror.Errorf(format, args...)
 	err.Extensions = map[string]any{"code": code}
 	return gqlerror.List{err}
 }
 
-// refused is the error of a request that the limits refuse.
+// refused returns the error of a request that the limits refuse.
 func refused(r *limit.Refusal) gqlerror.List {
 	errs := requestError(codeRateLimited, "%s", r.Message)
 	if r.RetryAfter > 0 {
@@ -46,9 +45,9 @@ func refused(r *limit.Refusal) gqlerror.List {
 	return errs
 }
 
-// Refuse answers a request outside GraphQL that was refused, in the form of GraphQL answers:
-// errors with a message, a code and a reason. It writes nothing and returns false for an error
-// that is neither a *refusal.Error nor a *limit.Refusal.
+// Refuse answers a refused request outside GraphQL in the form of GraphQL answers: errors with a
+// message, a code and a reason. It writes nothing and returns false if err is neither a
+// *refusal.Error nor a *limit.Refusal.
 func Refuse(w http.ResponseWriter, err error) bool {
 	errs := told(err)
 	if len(errs) == 0 {
@@ -59,7 +58,7 @@ func Refuse(w http.ResponseWriter, err error) bool {
 	return true
 }
 
-// told is what a client is told of an error; none for one that is our own.
+// told returns the errors for the client if err is a refusal, and nil if err is internal.
 func told(err error) gqlerror.List {
 	var wrong *refusal.Error
 	var tooMany *limit.Refusal
@@ -72,7 +71,7 @@ func told(err error) gqlerror.List {
 	return nil
 }
 
-// codeOf is the code of the first error, "OK" without one.
+// codeOf returns the code of the first error, or "OK" if there is none.
 func codeOf(errs gqlerror.List) string {
 	if len(errs) == 0 {
 		return "OK"
@@ -83,8 +82,8 @@ func codeOf(errs gqlerror.List) string {
 	return codeInternal
 }
 
-// retryAfter is in how many seconds the same would be allowed; ok is false when
-// the errors do not say so.
+// retryAfter returns the seconds after which the same request would be allowed. ok is
+// false if the errors do not say.
 func retryAfter(errs gqlerror.List) (seconds int, ok bool) {
 	if len(errs) == 0 {
 		return 0, false
@@ -93,7 +92,7 @@ func retryAfter(errs gqlerror.List) (seconds int, ok bool) {
 	return seconds, ok
 }
 
-// stamp gives internal errors the id under which the log has their cause.
+// stamp adds the request id to internal errors. The log has their cause under this id.
 func stamp(ctx context.Context, errs gqlerror.List) {
 	for _, err := range errs {
 		if err.Extensions["code"] == codeInternal {

@@ -22,7 +22,7 @@ func (f *fixture) dialAs(t *testing.T, authorization string) *servertest.Peer {
 	return &servertest.Peer{T: t, Conn: conn}
 }
 
-// The token of the handshake is that of a connection_init without one.
+// A connection_init without a token uses the token of the handshake.
 func TestTokenOfTheHandshake(t *testing.T) {
 	f := newFixture(t, nil)
 	f.logIn("bob", time.Now().Add(time.Hour))
@@ -52,8 +52,8 @@ func TestTokenOfTheHandshake(t *testing.T) {
 	}
 }
 
-// A socket ends with its token, by a code on which clients come back with a new one, and
-// a stream of events without "complete".
+// When its token expires, a socket is closed with a code on which clients return with a new one. An
+// event stream ends without "complete".
 func TestConnectionsEndWithTheirToken(t *testing.T) {
 	f := newFixture(t, nil)
 	f.logIn("bob", time.Now().Add(2*time.Second))

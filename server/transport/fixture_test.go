@@ -54,23 +54,22 @@ type Subscription {
 }
 `
 
-// fixture is a handler on a real engine and a real listener, with a schema and
-// sessions made for the test.
+// fixture is a handler on a real engine and a real listener, with a schema and sessions for tests.
 type fixture struct {
 	t       *testing.T
 	handler *Handler
 	sockets *sockets
 	server  *httptest.Server
 
-	subscriptions, slowSockets atomic.Int64 // as observed
+	subscriptions, slowSockets atomic.Int64 // values of the Observe functions
 
-	news  chan any      // what the subscription news brings
-	begun chan struct{} // receives when what waits has begun
-	free  chan struct{} // closed to let hold go on
+	news  chan any      // the values of the subscription news
+	begun chan struct{} // receives when a waiting operation has begun
+	free  chan struct{} // closed to end the mutation hold
 
 	mu       sync.Mutex
 	sessions map[string]session
-	broken   bool // the database
+	broken   bool // the database does not answer
 }
 
 type session struct {
@@ -78,11 +77,10 @@ type session struct {
 	expires time.Time
 }
 
-// maxBody is the fixture's bound.
+// maxBody is the fixture's MaxBody.
 const maxBody = 1 << 20
 
-// newFixture serves without limits; tweak may change the configuration, and may be
-// nil.
+// newFixture serves without limits. tweak may change the configuration; it may be nil.
 func newFixture(t *testing.T, tweak func(*Config)) *fixture {
 	f := &fixture{
 		t: t, news: make(chan any), begun: make(chan struct{}, 1), free: make(chan struct{}),
@@ -117,7 +115,7 @@ func newFixture(t *testing.T, tweak func(*Config)) *fixture {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Nanosecond)
 		defer cancel()
-		_ = f.sockets.shutdown(ctx) // cuts off what the test has left open
+		_ = f.sockets.shutdown(ctx) // ends what the test has left open
 		f.server.Close()
 	})
 	return f
@@ -170,7 +168,7 @@ func (f *fixture) fields() map[string]exectest.Resolver {
 	}
 }
 
-// from is a subscription to the values that a channel brings.
+// from returns a subscription to the values of a channel.
 func from(ctx context.Context, events func() <-chan any) (any, error) {
 	return exec.Open(ctx, func(ctx context.Context, wake func()) (exec.Source[any], error) {
 		return exectest.From(ctx, events(), wake), nil
@@ -229,15 +227,12 @@ func (f *fixture) dial(t *testing.T, protocols ...string) *servertest.Peer {
 	return servertest.Dial(t, nil, f.server.URL, protocols...)
 }
 
-// connect dials and says who it is; the payload is JSON, or "" for none.
+// connect dials and sends connection_init. The payload is JSON, or "" for none.
 func (f *fixture) connect(t *testing.T, protocol, payload string) *servertest.Peer {
 	t.Helper()
 	p := f.dial(t, protocol)
 	p.Send(messageOf("connection_init", payload))
 	p.Expect(`{"type":"connection_ack"}`)
-	if protocol == legacy {
-		p.Expect(`{"type":"ka"}`)
-	}
 	return p
 }
 
@@ -248,7 +243,7 @@ func messageOf(kind, payload string) string {
 	return `{"type":"` + kind + `","payload":` + payload + `}`
 }
 
-// underWay is how many operations of sockets have not stopped.
+// underWay returns how many operations on sockets have not stopped.
 func (f *fixture) underWay() (n int) {
 	f.sockets.mu.Lock()
 	defer f.sockets.mu.Unlock()
@@ -260,7 +255,7 @@ func (f *fixture) underWay() (n int) {
 	return n
 }
 
-// gone waits until the server holds no socket any more.
+// gone waits until the server has no open socket.
 func (f *fixture) gone(t *testing.T) {
 	t.Helper()
 	require.Eventually(t, func() bool { return f.sockets.count() == 0 }, 30*time.Second, time.Millisecond)

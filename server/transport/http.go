@@ -17,8 +17,7 @@ import (
 	"tideline/server/transport/incoming"
 )
 
-// answer serves a request as GraphQL over HTTP says, and hands WebSocket handshakes
-// on.
+// answer serves a request according to GraphQL over HTTP, and passes WebSocket handshakes to upgrade.
 func (h *Handler) answer(w http.ResponseWriter, r *http.Request) {
 	if websocket.IsWebSocketUpgrade(r) {
 		h.upgrade(w, r)
@@ -72,17 +71,16 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request) {
 	h.serve(w, r, mediaType, request, release)
 }
 
-// leaveUnread prepares an answer that does not wait for the rest of the request's body. The
-// connection closes after it. [Linger] keeps it open until the client has read the answer.
+// leaveUnread prepares an answer that does not wait for the rest of the request's body. The connection closes
+// after the answer. [Linger] keeps it open until the client has read the answer.
 func leaveUnread(w http.ResponseWriter, r *http.Request) {
-	if r.ProtoMajor == 1 { // HTTP/2 always answers at once, and has other requests on the connection
+	if r.ProtoMajor == 1 { // HTTP/2 answers at once anyway, and shares the connection with other requests
 		w.Header().Set("Connection", "close")
-		_ = http.NewResponseController(w).EnableFullDuplex() // a writer that cannot waits for 256 KB more
+		_ = http.NewResponseController(w).EnableFullDuplex() // if the writer does not support it, the answer waits for up to 256 KB
 	}
 }
 
-// serve answers a request that was read. It releases the body of a subscription
-// early.
+// serve answers a request that was read. It releases the body of a subscription early.
 func (h *Handler) serve(w http.ResponseWriter, r *http.Request, mediaType string, request exec.Request, release func()) {
 	ctx, begun := trace.WithCaller(r.Context(), r.Header), time.Now()
 	viewer, expires, err := h.viewer(r)
@@ -100,7 +98,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, mediaType string
 	}
 	operation, errs := h.api.prepare(ctx, viewer, limit.AddressOf(r.RemoteAddr), request)
 	if len(errs) == 0 && operation.Kind() == ast.Subscription {
-		release() // it lasts, and keeps little of the body
+		release() // a subscription lasts, and keeps little of the body
 	}
 	if wantsEvents(r) && (len(errs) > 0 || operation.Kind() != ast.Mutation || r.Method == http.MethodPost) {
 		h.stream(w, r, begun, viewer, expires, operation, errs)
@@ -112,7 +110,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, mediaType string
 	}
 	switch kind := operation.Kind(); {
 	case kind == ast.Subscription:
-		refuse(w, mediaType, http.StatusBadRequest, "Subscriptions are served over WebSocket, with the subprotocol %s, or as %s.", transportWS.protocol, typeEvents)
+		refuse(w, mediaType, http.StatusBadRequest, "Subscriptions are served over WebSocket, with the subprotocol %s, or as %s.", subprotocol, typeEvents)
 	case kind == ast.Mutation && r.Method == http.MethodGet:
 		w.Header().Set("Allow", "POST")
 		refuse(w, mediaType, http.StatusMethodNotAllowed, "Use POST for a mutation.")
@@ -126,7 +124,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, mediaType string
 	}
 }
 
-// viewer finds out who makes the request, and until when; errors as of api.identify.
+// viewer returns who makes the request, and when the session expires. Errors are as in api.identify.
 func (h *Handler) viewer(r *http.Request) (account.Viewer, time.Time, error) {
 	token, ok := incoming.Credential(r.Header)
 	if !ok {
@@ -135,7 +133,7 @@ func (h *Handler) viewer(r *http.Request) (account.Viewer, time.Time, error) {
 	return h.api.identify(r.Context(), token, limit.AddressOf(r.RemoteAddr))
 }
 
-// upgrade admits a socket, as far as its address allows.
+// upgrade accepts a WebSocket if the address has not too many.
 func (h *Handler) upgrade(w http.ResponseWriter, r *http.Request) {
 	if refusal := h.api.config.Limits.MarkSocket(r.Context(), limit.AddressOf(r.RemoteAddr)); refusal != nil {
 		w.Header().Set("Retry-After", "5")
@@ -145,9 +143,9 @@ func (h *Handler) upgrade(w http.ResponseWriter, r *http.Request) {
 	h.sockets.accept(w, r)
 }
 
-// respond writes a GraphQL response with the status that its media type asks for.
-// A request that is refused for its token or its rate, or that this server cannot take
-// now, has the same status with both: clients and proxies act on 401, 429 and 503.
+// respond writes a GraphQL response with the status that its media type requires. With both media types a
+// response has the status 401, 429 or 503 if the token, the rate or the server's load refused it, since
+// clients and proxies act on these.
 func respond(w http.ResponseWriter, mediaType string, response exec.Response) {
 	status := http.StatusOK
 	if response.Data == nil {
@@ -167,7 +165,7 @@ func respondAs(w http.ResponseWriter, mediaType string, status int, response exe
 	writeAnswer(w, mediaType, status, response)
 }
 
-// statusOf is the status of a response without data.
+// statusOf returns the HTTP status of a response without data.
 func statusOf(errs gqlerror.List) int {
 	switch codeOf(errs) {
 	case codeUnauthenticated:
@@ -182,7 +180,7 @@ func statusOf(errs gqlerror.List) int {
 	return http.StatusBadRequest
 }
 
-// refuse answers a request that is no well-formed GraphQL request.
+// refuse answers a request that is not a well-formed GraphQL request.
 func refuse(w http.ResponseWriter, mediaType string, status int, format string, args ...any) {
 	writeAnswer(w, mediaType, status, exec.Response{Errors: requestError(codeBadInput, format, args...)})
 }

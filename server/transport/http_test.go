@@ -40,9 +40,9 @@ func TestHTTP(t *testing.T) {
 	const hello = `{"query":"{hello}"}`
 	for name, c := range map[string]struct {
 		request *http.Request
-		strict  int    // status for application/graphql-response+json
-		loose   int    // status for application/json, when it differs
-		want    string // in the body
+		strict  int    // status with application/graphql-response+json
+		loose   int    // status with application/json, if it differs
+		want    string // part of the body
 	}{
 		"query":             {request: post(hello), strict: 200, want: `{"data":{"hello":"world"}}`},
 		"query by GET":      {request: get("{hello}"), strict: 200, want: `{"data":{"hello":"world"}}`},
@@ -127,9 +127,8 @@ func TestHTTP(t *testing.T) {
 	}
 }
 
-// A cache may keep answers that are for everybody, and nothing else: no answer to a
-// signed request, no error, no answer to a POST. A signed request is never told that
-// everybody's answer is the one to use.
+// A cache may keep only answers that are the same for everybody: no answer to a request with Authorization,
+// no error, no answer to a POST. A request with Authorization never gets 304 for the shared answer.
 func TestOnlyAnonymousAnswersAreShared(t *testing.T) {
 	f := newFixture(t, nil)
 	ask := func(method, query, held string, signed bool) *httptest.ResponseRecorder {

@@ -7,23 +7,21 @@ import (
 )
 
 const (
-	// netDiscards is how many bytes of an unread body net/http reads and discards by itself
-	// after an answer.
+	// netDiscards is how many bytes of an unread body net/http reads and discards by itself after an answer.
 	netDiscards = 256 << 10
-	// lingerBytes bounds what Linger discards of one body, lingerPause how long it waits for
-	// the next bytes, and ReadTimeout how long it takes in all.
+	// lingerBytes bounds the bytes that Linger discards of one body. lingerPause bounds the wait for the next
+	// bytes, and ReadTimeout bounds the whole.
 	lingerBytes = 64 << 20
 	lingerPause = 5 * time.Second
 )
 
-// Linger lets a client that is still sending its request read an answer that did not wait for
-// the whole body: "too large", for example. If the server closed the connection at once, bytes
-// that arrive later would reset it, and many clients would report the reset and never the
-// answer. So Linger sends the answer, then reads and discards the rest of the body: at most
-// 64 MB, with pauses of at most 5 s, for at most ReadTimeout. Next must write an answer with a
-// Content-Length for the client to know where it ends.
+// Linger lets a client that is still sending its request read an answer that does not wait for the whole
+// body, such as "too large". If the server closed the connection at once, later bytes would reset it, and
+// many clients would report the reset instead of the answer. So Linger sends the answer, then reads and
+// discards the rest of the body: at most 64 MB, with pauses of at most 5 s, for at most ReadTimeout. next
+// must write an answer with a Content-Length, so that the client knows where it ends.
 //
-// Bodies of up to 256 KB, and all of HTTP/2, need no help and pass as they are.
+// Bodies of up to 256 KB and HTTP/2 requests need no help and pass unchanged.
 func Linger(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ProtoMajor != 1 || r.ContentLength >= 0 && r.ContentLength <= netDiscards {
@@ -40,7 +38,7 @@ func Linger(next http.Handler) http.Handler {
 	})
 }
 
-// linger sends what is written of the answer, and discards the rest of the body.
+// linger flushes the answer and discards the rest of the body.
 func linger(control *http.ResponseController, body io.Reader) {
 	if control.Flush() != nil {
 		return // the client has left
@@ -63,10 +61,10 @@ func linger(control *http.ResponseController, body io.Reader) {
 	}
 }
 
-// watchedBody notes whether there is anything left to read.
+// watchedBody records whether the body was read to its end.
 type watchedBody struct {
 	io.ReadCloser
-	ended bool // at its end, or the connection failed
+	ended bool // the body ended, or the connection failed
 }
 
 func (b *watchedBody) Read(p []byte) (int, error) {

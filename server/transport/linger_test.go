@@ -17,19 +17,19 @@ import (
 
 const asJSONHeader = "Content-Type: application/json\r\n"
 
-// rawPost opens a connection and sends the head of a POST.
+// rawPost opens a connection and sends the header of a POST.
 func (f *fixture) rawPost(t *testing.T, header string) net.Conn {
 	t.Helper()
 	conn, err := net.Dial("tcp", f.server.Listener.Addr().String())
 	require.NoError(t, err)
 	t.Cleanup(func() { conn.Close() })
-	require.NoError(t, conn.SetDeadline(time.Now().Add(25*time.Second))) // ends a test that fails
+	require.NoError(t, conn.SetDeadline(time.Now().Add(25*time.Second))) // ends a failing test
 	_, err = fmt.Fprintf(conn, "POST /graphql HTTP/1.1\r\nHost: example.com\r\n%s\r\n\r\n", header)
 	require.NoError(t, err)
 	return conn
 }
 
-// expectTooLarge reads the answer that a body is too large.
+// expectTooLarge reads the answer for a body that is too large.
 func expectTooLarge(t *testing.T, conn net.Conn) {
 	t.Helper()
 	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
@@ -41,9 +41,8 @@ func expectTooLarge(t *testing.T, conn net.Conn) {
 	require.Contains(t, string(body), "1048576 bytes")
 }
 
-// A client that reads the answer only after it has sent its whole request gets the answer, and
-// its connection is not reset while it sends. The rest of the body is more than all buffers on
-// the way can hold.
+// A client that reads the answer only after it has sent its whole request gets the answer, and its connection
+// is not reset while it sends. The rest of the body is larger than all buffers in between.
 func TestTooLargeBodyIsAnsweredAfterItWasSent(t *testing.T) {
 	for name, length := range map[string]int{"a little too large": maxBody + 300<<10, "much too large": 32 << 20} {
 		t.Run(name, func(t *testing.T) {
@@ -73,7 +72,7 @@ func TestTooLargeBodyIsAnsweredAfterItWasSent(t *testing.T) {
 // The answer does not wait for the rest of the body.
 func TestTooLargeBodyIsAnsweredWhileItIsSent(t *testing.T) {
 	f := newFixture(t, nil)
-	f.server.Config.Handler = Linger(wire.Compress(f.handler)) // net/http does not see through its writer
+	f.server.Config.Handler = Linger(wire.Compress(f.handler)) // net/http does not recognise the wrapped writer
 	expectTooLarge(t, f.rawPost(t, fmt.Sprintf(asJSONHeader+"Content-Length: %d", 32<<20)))
 
 	conn := f.rawPost(t, asJSONHeader+"Transfer-Encoding: chunked")
@@ -82,7 +81,7 @@ func TestTooLargeBodyIsAnsweredWhileItIsSent(t *testing.T) {
 	expectTooLarge(t, conn)
 }
 
-// Not only a body that is too large stays unread: so does one of another type.
+// A body of a wrong type also stays unread, and is answered.
 func TestUnreadBodyOfAnotherTypeIsAnswered(t *testing.T) {
 	f := newFixture(t, nil)
 	const length = 32 << 20

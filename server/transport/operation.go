@@ -17,23 +17,23 @@ import (
 	"tideline/server/limit"
 )
 
-// operation is one query, mutation or subscription under way on a socket. A query
-// or mutation has one goroutine until it is answered. A subscription has one while
-// it begins, and then only while there may be something to read.
+// operation is one query, mutation or subscription in progress on a socket. A query or mutation
+// has one goroutine until it is answered. A subscription has one while it begins, and later only
+// while there may be responses to read.
 type operation struct {
 	socket *socket
 	id     string
 	cancel context.CancelFunc
 
 	mu           sync.Mutex
-	subscription *exec.Subscription // nil until it has begun
+	subscription *exec.Subscription // nil until the subscription has begun
 	ctx          context.Context    // of the subscription
-	opening      []byte             // of its results, up to the payload
-	dirty        bool               // there may be more to read than has been read
+	opening      []byte             // the beginning of each of its frames, up to the payload
+	dirty        bool               // there may be responses that reading has not seen
 	reading      bool               // a goroutine reads, or is about to
 }
 
-// run executes the operation to its end; a subscription to its beginning.
+// run executes a query or mutation, or begins a subscription.
 func (op *operation) run(ctx context.Context, request exec.Request, giveBack func()) {
 	s := op.socket
 	defer s.queue.Flush()
@@ -70,8 +70,7 @@ func (op *operation) run(ctx context.Context, request exec.Request, giveBack fun
 	op.complete()
 }
 
-// prepare makes an executable operation of the request, for the viewer that the
-// socket belongs to; nil when it has told the client that there is none.
+// prepare checks the request for the viewer of the socket. If it returns nil, it has told the client why.
 func (op *operation) prepare(ctx context.Context, request exec.Request) (account.Viewer, *exec.Operation) {
 	s := op.socket
 	// The session may have ended since the socket was opened.
@@ -93,7 +92,7 @@ func (op *operation) prepare(ctx context.Context, request exec.Request) (account
 	return viewer, prepared
 }
 
-// recover answers a panic. It must be deferred itself.
+// recover turns a panic into an error for the client. It must be deferred directly.
 func (op *operation) recover(ctx context.Context) {
 	if cause := recover(); cause != nil {
 		err := fmt.Errorf("panic: %v\n%s", cause, debug.Stack())
@@ -101,8 +100,8 @@ func (op *operation) recover(ctx context.Context) {
 	}
 }
 
-// subscribe begins a subscription, which lasts until ctx is cancelled; ok is false
-// when it could not begin. It keeps its place for as long as the client waits.
+// subscribe begins a subscription, which lasts until ctx is cancelled. ok is false if it could not begin. It
+// waits for its turn as long as ctx lasts.
 func (op *operation) subscribe(ctx context.Context, viewer account.Viewer, prepared *exec.Operation) (ok bool) {
 	s := op.socket
 	subscription, errs := s.set.api.subscribe(ctx, ctx, viewer, s.address, prepared, op.wake)
@@ -117,21 +116,21 @@ func (op *operation) subscribe(ctx context.Context, viewer account.Viewer, prepa
 	context.AfterFunc(ctx, s.operations.stopped)
 	subscription.TellBy(op.tell)
 	op.mu.Lock()
-	op.subscription, op.ctx, op.opening = subscription, ctx, append(beginFrame(s.dialect.next, op.id, 0), payloadKey...)
+	op.subscription, op.ctx, op.opening = subscription, ctx, append(beginFrame("next", op.id, 0), payloadKey...)
 	op.mu.Unlock()
 	op.wake()
 	return true
 }
 
-// wake has the subscription read. It returns at once.
+// wake makes a goroutine read the subscription. It returns at once.
 func (op *operation) wake() {
 	if op.beginReading() {
 		op.socket.set.running.Go(op.forward)
 	}
 }
 
-// tell sends the next response at once if many clients get it. While that is made, tell
-// returns a channel. What else has to be waited for has a goroutine of its own.
+// tell sends the next response in the caller's goroutine if many clients share it. While the shared response
+// is being made, tell returns a channel to wait on. Any other response is read by a goroutine of its own.
 func (op *operation) tell() (wait <-chan struct{}) {
 	if !op.beginReading() {
 		return nil
@@ -150,7 +149,7 @@ func (op *operation) tell() (wait <-chan struct{}) {
 	return wait
 }
 
-// beginReading reports whether the caller is to read. Else its reader reads again.
+// beginReading reports whether the caller must read. If another goroutine reads, that one reads again.
 func (op *operation) beginReading() bool {
 	op.mu.Lock()
 	defer op.mu.Unlock()
@@ -159,7 +158,7 @@ func (op *operation) beginReading() bool {
 	return !op.dirty
 }
 
-// forward sends the responses of the subscription for as long as there are any.
+// forward sends the responses of the subscription until there are no more for now.
 func (op *operation) forward() {
 	defer op.socket.queue.Flush()
 	defer op.recover(op.ctx)
@@ -181,8 +180,8 @@ func (op *operation) forward() {
 	}
 }
 
-// keepReading reports whether there may be more to read than has been read. When
-// there is not, the next wake begins another goroutine.
+// keepReading reports whether there may be more responses to read. If not, the next
+// wake starts another goroutine.
 func (op *operation) keepReading() bool {
 	op.mu.Lock()
 	defer op.mu.Unlock()
@@ -200,7 +199,7 @@ func (op *operation) ended() {
 		op.closeForNow(ctx)
 		return
 	}
-	// If it has ended because its session did, the socket ends, too.
+	// If the subscription ended because its session did, the socket ends too.
 	switch _, _, err := s.set.api.identify(ctx, s.token, s.address); {
 	case err == nil:
 		op.complete()
@@ -212,8 +211,7 @@ func (op *operation) ended() {
 	}
 }
 
-// closeForNow closes the socket because the operation failed, unless it failed because
-// the client has stopped it: the others go on.
+// closeForNow closes the socket after the operation failed, unless the client has stopped the operation.
 func (op *operation) closeForNow(ctx context.Context) {
 	if ctx.Err() == nil {
 		op.socket.closeForNow()
@@ -222,7 +220,7 @@ func (op *operation) closeForNow(ctx context.Context) {
 
 // emit queues a result.
 func (op *operation) emit(ctx context.Context, response exec.Response) {
-	data, err := op.socket.dialect.nextFrame(op.id, response)
+	data, err := nextFrame(op.id, response)
 	if err != nil {
 		op.fail(ctx, op.socket.set.api.internal(ctx, "encode a result", err))
 		return
@@ -234,18 +232,18 @@ func (op *operation) emit(ctx context.Context, response exec.Response) {
 // complete ends the operation after its last result.
 func (op *operation) complete() { op.socket.operations.finish(op, frame("complete", op.id, nil)) }
 
-// fail ends the operation by errors: it was not executed.
+// fail ends the operation with request errors: it was not executed.
 func (op *operation) fail(ctx context.Context, errs gqlerror.List) {
 	op.socket.operations.finish(op, op.errorFrame(ctx, errs))
 }
 
-// errorFrame is the message of fail.
+// errorFrame returns the frame that fail sends.
 func (op *operation) errorFrame(ctx context.Context, errs gqlerror.List) []byte {
 	s := op.socket
-	data, err := s.dialect.errorFrame(op.id, errs)
+	data, err := errorFrame(op.id, errs)
 	if err == nil {
 		return data
 	}
-	data, _ = s.dialect.errorFrame(op.id, s.set.api.internal(ctx, "encode errors", err)) // plain strings always marshal
+	data, _ = errorFrame(op.id, s.set.api.internal(ctx, "encode errors", err)) // plain strings always marshal
 	return data
 }

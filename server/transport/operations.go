@@ -12,25 +12,24 @@ import (
 	"tideline/internal/trace"
 )
 
-// operations are those of one socket that are under way. Only an operation that is
-// among them may send: what the client has stopped is heard of no more, and
-// nothing follows the last message of an operation.
+// operations are the operations in progress on one socket. Only an operation in byID may send: after the
+// client has stopped it, and after its last message, nothing of it is sent.
 //
-// Its lock is taken before that of the queue.
+// Its lock is acquired before the queue's lock.
 type operations struct {
 	socket *socket
-	serial int // of operations, for their ids in the log; the reader's alone
+	serial int // number of the last operation, for ids in the log; used only by the reader
 
 	mu        sync.Mutex
 	byID      map[string]*operation
-	running   int           // those that have ended but not yet stopped included
+	running   int           // including ended operations whose goroutines still run
 	executing int           // queries and mutations
-	draining  bool          // no new ones; the socket closes when nothing executes
-	wait      time.Duration // until the client may reconnect, then
+	draining  bool          // no new operations; the socket closes when nothing executes
+	wait      time.Duration // with draining: how long the client waits before it reconnects
 }
 
-// start begins an operation; began is false when there is none. Else the operation
-// calls giveBack when it no longer needs the request.
+// start begins an operation. If began is false, none has begun. Otherwise the operation calls giveBack
+// when it no longer needs the request.
 func (o *operations) start(ctx context.Context, id string, request exec.Request, giveBack func()) (began bool) {
 	s := o.socket
 	o.mu.Lock()
@@ -38,12 +37,9 @@ func (o *operations) start(ctx context.Context, id string, request exec.Request,
 	if o.draining || s.queue.IsClosing() {
 		return false
 	}
-	if old, taken := o.byID[id]; taken {
-		if !s.dialect.legacy {
-			s.queue.Close(closeSubscriberTwice, "Subscriber for "+id+" already exists")
-			return false
-		}
-		old.cancel() // the older protocol starts it anew
+	if o.byID[id] != nil {
+		s.queue.Close(closeSubscriberTwice, "Subscriber for "+id+" already exists")
+		return false
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	op := &operation{socket: s, id: id, cancel: cancel}
@@ -61,7 +57,7 @@ func (o *operations) start(ctx context.Context, id string, request exec.Request,
 	return true
 }
 
-// stop ends an operation for the client, which hears no more of it.
+// stop ends an operation at the client's request. Nothing more of it is sent.
 func (o *operations) stop(id string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -70,22 +66,18 @@ func (o *operations) stop(id string) {
 		return // it has just ended by itself
 	}
 	op.cancel()
-	if o.socket.dialect.legacy {
-		o.finishLocked(op, frame("complete", id, nil))
-		return
-	}
 	delete(o.byID, id)
 }
 
-// stopped counts an operation no longer.
+// stopped counts one operation less.
 func (o *operations) stopped() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.running--
 }
 
-// emit queues a result, unless the operation has ended. The caller flushes when
-// there is no more. The span ends when the result is written.
+// emit queues a result, unless the operation has ended. The caller calls Flush after the last one. The
+// span ends when the result is written.
 func (o *operations) emit(op *operation, data []byte, span *trace.Span) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -94,7 +86,7 @@ func (o *operations) emit(op *operation, data []byte, span *trace.Span) {
 	}
 }
 
-// sendNow is emit of a result that is written at once.
+// sendNow is emit for a result that is written at once.
 func (o *operations) sendNow(op *operation, w *textFrame) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -119,8 +111,8 @@ func (o *operations) finishLocked(op *operation, last []byte) {
 	o.socket.queue.Send(websocket.TextMessage, last)
 }
 
-// beginExecuting keeps a draining socket open for a query or mutation, until
-// endExecuting; ok is false when it is too late to begin one.
+// beginExecuting keeps a draining socket open for a query or mutation until endExecuting. ok is false if the
+// socket is already draining or closing.
 func (o *operations) beginExecuting() (ok bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

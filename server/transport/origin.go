@@ -6,9 +6,8 @@ import (
 	"tideline/server/transport/incoming"
 )
 
-// cors lets pages of the origins use next, with a token of their own: there are no
-// cookies that they could use. Other pages get no permission; browsers enforce
-// that.
+// cors lets pages of the origins call next. They need a token of their own, since there are no cookies. Other
+// pages get no permission, and browsers enforce that.
 func cors(origins incoming.Origins, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()

@@ -15,38 +15,36 @@ import (
 	"tideline/internal/lru"
 )
 
-// documents turns the hash that a request may bring into the text of the document.
-// With trusted documents no other document is executed. Else clients register
-// what they send by automatic persisted queries (APQ): each process keeps the most
-// recently used documents, and asks for one again when it does not have it.
+// documents finds the document of a request that has only its hash. With trusted documents, no other document
+// is executed. Otherwise clients register documents with automatic persisted queries (APQ). Each process
+// keeps the most recently used ones, and asks for a document again if it does not have it.
 type documents struct {
-	trusted map[string]string   // by hash; nil: any document
-	texts   map[string]struct{} // of trusted
-	kept    *lru.Cache[string]  // texts for APQ, by hash; nil: no APQ
+	trusted map[string]string          // by hash; nil: any document is executed
+	texts   map[string]struct{}        // the texts in trusted
+	kept    *lru.Cache[string, string] // texts for APQ, by hash; nil: no APQ
 }
 
-// persisted is a document that a client registers.
+// persisted is a document to register.
 type persisted struct{ hash, text string }
 
-// hashOf is the SHA-256 of a document, as clients send it.
+// hashOf returns the SHA-256 of a document in the form that clients send.
 func hashOf(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:])
 }
 
-// size is how many bytes of memory an entry takes, with its places in the cache.
+// size returns the memory that an entry takes in the cache, in bytes.
 func (p persisted) size() int { return len(p.text) + 3*len(p.hash) + 200 }
 
 func newDocuments(maxBytes int) *documents {
 	if maxBytes == 0 {
 		return &documents{}
 	}
-	return &documents{kept: lru.New[string](maxBytes)}
+	return &documents{kept: lru.New[string, string](maxBytes)}
 }
 
-// newTrusted reads a file with a JSON object of hash and document, and adds those that are
-// trusted anyway. Errors: it cannot be read, it has a key that is not the hash of its
-// document, or a document that could not be executed.
+// newTrusted reads a file with a JSON object of hashes and documents, and adds the documents in anyway.
+// Errors: the file cannot be read, a key is not the hash of its document, or a document is not valid.
 func newTrusted(ctx context.Context, file string, anyway map[string]string, engine *exec.Engine) (*documents, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
@@ -74,8 +72,8 @@ func newTrusted(ctx context.Context, file string, anyway map[string]string, engi
 	return d, nil
 }
 
-// resolve puts the text into a request that has none. register is set when the
-// request brought both and they belong together.
+// resolve sets the document of a request that has only its hash. register is set if the
+// request has both and they match.
 func (d *documents) resolve(r exec.Request) (resolved exec.Request, register *persisted, errs gqlerror.List) {
 	hash, given, err := persistedHash(r.Extensions)
 	switch {
@@ -103,7 +101,7 @@ func (d *documents) resolve(r exec.Request) (resolved exec.Request, register *pe
 	return r, nil, nil
 }
 
-// resolveTrusted is the trusted document of a request by its hash, or by its text.
+// resolveTrusted returns the trusted document of a request, found by its hash or by its text.
 func (d *documents) resolveTrusted(query, hash string, given bool) (string, gqlerror.List) {
 	if !given {
 		if _, ok := d.texts[query]; !ok {
@@ -118,14 +116,14 @@ func (d *documents) resolveTrusted(query, hash string, given bool) (string, gqle
 	return text, nil
 }
 
-// register keeps a document that has been found valid; nil is none.
+// register keeps a valid document. It does nothing for nil.
 func (d *documents) register(p *persisted) {
 	if p != nil {
 		d.kept.Put(p.hash, p.text, p.size())
 	}
 }
 
-// persistedHash reads extensions.persistedQuery; given is false without one.
+// persistedHash reads extensions.persistedQuery. given is false if it is missing.
 func persistedHash(extensions map[string]any) (hash string, given bool, err error) {
 	value := extensions["persistedQuery"]
 	if value == nil {

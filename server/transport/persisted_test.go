@@ -14,8 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// byHash is a request with the hash of one document and the text of another; an
-// empty text is not sent.
+// byHash returns a request with the hash of one document and the text of another. An empty text is omitted.
 func byHash(hash, text string) string {
 	query := ""
 	if text != "" {
@@ -59,7 +58,7 @@ func TestPersistedQueries(t *testing.T) {
 	} {
 		require.Contains(t, f.post(body).Body.String(), `"BAD_USER_INPUT"`, name)
 	}
-	// A document that cannot be executed is not kept.
+	// An invalid document is not kept.
 	f.post(byHash(hashOf("{nothing}"), "{nothing}"))
 	require.Contains(t, f.post(byHash(hashOf("{nothing}"), "")).Body.String(), `"PERSISTED_QUERY_NOT_FOUND"`)
 

@@ -22,14 +22,13 @@ import (
 	"tideline/storage/storagetest"
 )
 
-// Different viewers make ten thousand identical queries at once. Each answer has
-// the fields of its own viewer and nobody else's, whatever the server shares
-// between the queries.
+// Different viewers make ten thousand identical queries concurrently. Each answer has only its own viewer's
+// fields, although the server shares work between the queries.
 func TestManyViewersSeeTheirOwn(t *testing.T) {
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
 		const viewers, atOnce = 100, 1000
 		share := 1
-		if s.Embedded { // SQLite takes its time with many readers under the race detector
+		if s.Embedded { // SQLite is slow with many readers under the race detector
 			share = 5
 		}
 		handler, tokens := feedHandler(t, s, viewers)
@@ -45,7 +44,7 @@ func TestManyViewersSeeTheirOwn(t *testing.T) {
 			group.SetLimit(atOnce)
 			for i := range round.queries / share {
 				group.Go(func() error {
-					viewer := i * 7 % viewers // neighbours in time differ
+					viewer := i * 7 % viewers // consecutive queries have different viewers
 					r := httptest.NewRequest(http.MethodPost, "/graphql", strings.NewReader(`{"query":"`+round.query+`"}`))
 					r.Header.Set("Content-Type", asJSON)
 					r.Header.Set("Authorization", "Bearer "+tokens[viewer])
@@ -62,8 +61,8 @@ func TestManyViewersSeeTheirOwn(t *testing.T) {
 	})
 }
 
-// feedHandler serves the real API on the stores. There are so many users v0, v1, …,
-// each of them signed in and with one private post.
+// feedHandler serves the real API on the stores. There are that many users v0, v1, …, each
+// signed in and with one private post.
 func feedHandler(t *testing.T, s *storage.Stores, users int) (h *Handler, tokens []string) {
 	w := feedtest.New(t, s, feedtest.Options{})
 	engine, err := graph.New(graph.Backend{Accounts: w.Accounts, Directory: w.Directory, Feed: w.Feed, Home: w.Home, Streams: w.Streams}, graph.Config{})

@@ -12,7 +12,16 @@ import (
 	"tideline/server/transport/incoming"
 )
 
-// The close codes of graphql-transport-ws, used for the older protocol as well.
+// subprotocol is the supported subprotocol. olderSubprotocol is the one of the library
+// subscriptions-transport-ws; its name is the name of the library that replaced it. A client that
+// offers only the older one is refused with a close frame, since a browser hides the status and body of
+// a failed handshake from the page.
+const (
+	subprotocol      = "graphql-transport-ws"
+	olderSubprotocol = "graphql-ws"
+)
+
+// Close codes of the protocol.
 const (
 	closeBadRequest      = 4400
 	closeUnauthorized    = 4401
@@ -23,53 +32,17 @@ const (
 	closeTooManyInits    = 4429
 )
 
-// dialect is a subprotocol, by what the two do not share.
-type dialect struct {
-	protocol string
-	start    string // client: begin an operation
-	stop     string // client: end an operation
-	next     string // server: a result
-	beat     []byte // server: a sign of life that a page's script can see
-	legacy   bool
-}
+// beatMessage is a heartbeat that a page's script can see.
+var beatMessage = []byte(`{"type":"ping"}`)
 
-var transportWS = &dialect{
-	protocol: "graphql-transport-ws",
-	start:    "subscribe",
-	stop:     "complete",
-	next:     "next",
-	beat:     []byte(`{"type":"ping"}`),
-}
-
-// legacyWS is the protocol of the library subscriptions-transport-ws. Its name is
-// that of the library that replaced it.
-var legacyWS = &dialect{
-	protocol: "graphql-ws",
-	start:    "start",
-	stop:     "stop",
-	next:     "data",
-	beat:     []byte(`{"type":"ka"}`),
-	legacy:   true,
-}
-
-// dialectOf is the dialect of a subprotocol, nil for one that is not spoken here.
-func dialectOf(protocol string) *dialect {
-	for _, d := range []*dialect{transportWS, legacyWS} {
-		if d.protocol == protocol {
-			return d
-		}
-	}
-	return nil
-}
-
-// message is one frame from a client.
+// message is one message from a client.
 type message struct {
 	Type    string
 	ID      string
 	Payload json.RawMessage // nil when absent or null
 }
 
-// parseMessage reads a frame. Its error has no word of the client's.
+// parseMessage parses a message. Its errors contain no text of the client.
 func parseMessage(data []byte) (message, error) {
 	fields, err := incoming.ParseObject(data)
 	if err != nil {
@@ -88,8 +61,8 @@ func parseMessage(data []byte) (message, error) {
 	return m, nil
 }
 
-// frame is a message to the client. It is put together by hand: the payload is
-// JSON already, and need not be checked and copied again.
+// frame returns a message to the client. It is built without encoding/json, since the payload is JSON already
+// and need not be checked and copied again.
 func frame(kind, id string, payload []byte) []byte {
 	out := beginFrame(kind, id, len(payload))
 	if payload != nil {
@@ -100,7 +73,7 @@ func frame(kind, id string, payload []byte) []byte {
 
 const payloadKey = `,"payload":`
 
-// beginFrame is a frame up to its payload, with room for one of that size.
+// beginFrame returns the beginning of a frame up to its payload, with capacity for a payload of room bytes.
 func beginFrame(kind, id string, room int) []byte {
 	out := make([]byte, 0, room+len(kind)+len(id)+48)
 	out = append(out, `{"type":`...)
@@ -112,20 +85,15 @@ func beginFrame(kind, id string, room int) []byte {
 	return out
 }
 
-// nextFrame is the message with a result of an operation.
-func (d *dialect) nextFrame(id string, r exec.Response) ([]byte, error) {
-	out, err := r.AppendJSON(append(beginFrame(d.next, id, len(r.Data)), payloadKey...))
+// nextFrame returns the message with a result of an operation.
+func nextFrame(id string, r exec.Response) ([]byte, error) {
+	out, err := r.AppendJSON(append(beginFrame("next", id, len(r.Data)), payloadKey...))
 	return append(out, '}'), err
 }
 
-// errorFrame is the message that ends an operation which could not be executed.
-// The older protocol has room for one error only.
-func (d *dialect) errorFrame(id string, errs gqlerror.List) ([]byte, error) {
-	var told any = errs
-	if d.legacy {
-		told = errs[0]
-	}
-	payload, err := json.Marshal(told)
+// errorFrame returns the message that ends an operation that could not be executed.
+func errorFrame(id string, errs gqlerror.List) ([]byte, error) {
+	payload, err := json.Marshal(errs)
 	if err != nil {
 		return nil, err
 	}

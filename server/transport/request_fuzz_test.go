@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A body is refused, without any of its words in the error, or it is one JSON
-// object in UTF-8 and has the request that was read from it.
+// A body is refused, without any of its text in the error, or it is one JSON object in UTF-8
+// that has the parsed request.
 func FuzzBody(f *testing.F) {
 	for _, body := range []string{
 		`{"query":"{hello}","variables":{"n":9007199254740993},"operationName":null,"extensions":{}}`,

@@ -11,32 +11,30 @@ import (
 )
 
 const (
-	// sessionCheck is the period of the watch. A subscription hears of the end of its
-	// session at once; the watch is for connections without one, and for messages
-	// that were lost.
+	// sessionCheck is the interval between checks. A subscription learns at once that its session has ended.
+	// The checks are for connections without a subscription, and for lost messages.
 	sessionCheck = 3 * time.Second
-	// sessionChunk is how many sessions one query asks about.
+	// sessionChunk is how many sessions one query checks.
 	sessionChunk = 1000
 )
 
-// sessions ends connections whose grant is over: somebody logged out, here or at another
-// process, the session has expired, or a key acts for the user no more.
+// sessions ends connections whose grant is over: somebody logged out, here or at another process, the session
+// has expired, or an API key no longer acts for the user.
 type sessions struct {
-	// ended returns those of the grants that are over.
+	// ended returns the given grants that are over.
 	ended func(ctx context.Context, grants []account.Grant) ([]account.Grant, error)
 	log   *slog.Logger
 
 	mu      sync.Mutex
-	watched map[account.Grant]map[*func()]struct{} // functions that end connections
+	watched map[account.Grant]map[*func()]struct{} // functions that end connections, by grant
 }
 
 func newSessions(ended func(context.Context, []account.Grant) ([]account.Grant, error), log *slog.Logger) *sessions {
 	return &sessions{ended: ended, log: log, watched: make(map[account.Grant]map[*func()]struct{})}
 }
 
-// watch has the goroutine of run call end when the grant is over, unless the
-// caller has called unwatch before. It does nothing for the grant of
-// anonymous connections.
+// watch makes run call end when the grant is over, unless the caller calls unwatch before. It does nothing
+// for the grant of an anonymous connection.
 func (s *sessions) watch(grant account.Grant, end func()) (unwatch func()) {
 	if grant == (account.Grant{}) {
 		return func() {}
@@ -56,9 +54,9 @@ func (s *sessions) watch(grant account.Grant, end func()) (unwatch func()) {
 	}
 }
 
-// run watches until ctx ends.
+// run checks all sessions periodically until ctx ends.
 //
-// Cost: a query for each thousand sessions, each time.
+// Cost: each time a query for every thousand sessions.
 func (s *sessions) run(ctx context.Context) error {
 	tick := time.NewTicker(sessionCheck)
 	defer tick.Stop()
@@ -68,7 +66,7 @@ func (s *sessions) run(ctx context.Context) error {
 			return ctx.Err()
 		case <-tick.C:
 			if err := s.check(ctx); err != nil && ctx.Err() == nil {
-				s.log.WarnContext(ctx, "sessions not checked", "err", err)
+				s.log.WarnContext(ctx, "sessions not checked", "error", err)
 			}
 		}
 	}

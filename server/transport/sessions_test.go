@@ -13,8 +13,7 @@ import (
 	"tideline/graph/exec/exectest"
 )
 
-// A socket ends with its session, with or without a subscription. The other
-// sockets stay.
+// A socket ends with its session, with or without a subscription. Other sockets stay open.
 func TestWatchedSessionEndsItsSockets(t *testing.T) {
 	f := newFixture(t, nil)
 	gone := map[account.Grant]bool{}
@@ -27,10 +26,10 @@ func TestWatchedSessionEndsItsSockets(t *testing.T) {
 		return ended, nil
 	}, slog.New(slog.DiscardHandler))
 
-	idle, busy := f.connect(t, modern, asUser), f.connect(t, legacy, asUser)
-	busy.Send(`{"id":"1","type":"start","payload":{"query":"subscription{news}"}}`)
+	idle, busy := f.connect(t, modern, asUser), f.connect(t, modern, asUser)
+	busy.Send(`{"id":"1","type":"subscribe","payload":{"query":"subscription{news}"}}`)
 	f.news <- 1
-	busy.Expect(`{"id":"1","type":"data","payload":{"data":{"news":1}}}`)
+	busy.Expect(`{"id":"1","type":"next","payload":{"data":{"news":1}}}`)
 	anonymous := f.connect(t, modern, "")
 
 	require.NoError(t, f.sockets.sessions.check(t.Context()))
@@ -53,7 +52,7 @@ func TestWatchedSessionEndsItsSockets(t *testing.T) {
 	require.Error(t, f.sockets.sessions.check(t.Context()))
 }
 
-// A client does not take a stream that cannot go on for one that is complete.
+// A client does not mistake an interrupted stream for a complete one.
 func TestInterruptedStreamClosesTheSocket(t *testing.T) {
 	f := newFixture(t, nil)
 	p := f.connect(t, modern, "")

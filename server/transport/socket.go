@@ -14,32 +14,29 @@ import (
 	"tideline/server/transport/incoming"
 )
 
-// socket is one WebSocket connection. One goroutine reads it for as long as it is
-// open. Its queue has a second one while there are frames to write, and each
-// operation another while it executes.
+// socket is one WebSocket connection. One goroutine reads it while it is open. A second one exists while
+// there are frames to write, and one more for each operation that executes.
 type socket struct {
 	set        *sockets
 	conn       *websocket.Conn
-	dialect    *dialect // nil until a subprotocol is agreed: then nothing is read
 	address    string
 	cancel     context.CancelFunc // ends every operation
 	queue      writeQueue
 	operations operations
 
-	// The reader's alone until connection_ack, unchanged afterwards.
-	greeted bool   // connection_init has come
-	acked   bool   // and has been answered
-	token   string // of the handshake, unless connection_init has one
-	tokenOK bool   // it can be a token
-	unwatch func() // ends the watch of the session
+	// Used only by the reader until connection_ack, unchanged afterwards.
+	greeted bool   // connection_init was received
+	acked   bool   // connection_ack was sent
+	token   string // from the handshake, unless connection_init has one
+	tokenOK bool   // the token is well-formed
+	unwatch func() // stops watching the session
 
-	// The reader's alone.
-	due      time.Time // when the message that is being read must have come
-	giveBack func()    // gives back the message's share of the budget
+	// Used only by the reader.
+	due      time.Time // when the message being read must be complete
+	giveBack func()    // releases the message's share of the budget
 
-	// Guarded by the queue: they are set while it is open, and stopped when it is no
-	// more.
-	deadline *time.Timer // for connection_init, then for the end of the session
+	// Guarded by the queue's lock. They are set while the queue is open, and stopped when it closes.
+	deadline *time.Timer // for connection_init, then for the expiry of the session
 	pulse    *time.Timer // nil until connection_ack
 }
 
@@ -48,7 +45,6 @@ func newSocket(set *sockets, conn *websocket.Conn, address string, offersDeflate
 	s := &socket{
 		set:     set,
 		conn:    conn,
-		dialect: dialectOf(conn.Subprotocol()),
 		address: address,
 		cancel:  cancel,
 		unwatch: func() {},
@@ -72,13 +68,13 @@ func newSocket(set *sockets, conn *websocket.Conn, address string, offersDeflate
 			s.queue.Close(closeInitTimeout, "Connection initialisation timeout")
 		})
 	})
-	if s.dialect == nil {
-		s.queue.Close(closeNotAcceptable, "Subprotocol not acceptable")
+	if conn.Subprotocol() != subprotocol {
+		s.queue.Close(closeNotAcceptable, "Subprotocol not acceptable: use "+subprotocol)
 	}
 	return s
 }
 
-// stopAll ends everything that the socket does but writing what is queued.
+// stopAll stops everything except writing the queued frames.
 func (s *socket) stopAll() {
 	s.cancel()
 	s.deadline.Stop()
@@ -87,8 +83,8 @@ func (s *socket) stopAll() {
 	}
 }
 
-// heard notes a sign of life from the peer. It does not extend the time that a
-// message has to come.
+// heard records a sign of life from the peer. It does not extend the time within
+// which a message must be complete.
 func (s *socket) heard() {
 	deadline := time.Now().Add(2 * s.set.api.config.PingInterval)
 	if !s.due.IsZero() && s.due.Before(deadline) {
@@ -97,7 +93,7 @@ func (s *socket) heard() {
 	s.queue.ExpectBy(deadline)
 }
 
-// read is the socket's life, from the handshake to the end of the connection.
+// read reads messages from the handshake to the end of the connection.
 func (s *socket) read(ctx context.Context) {
 	defer s.set.forget(s)
 	defer func() { s.unwatch() }()
@@ -124,8 +120,7 @@ func (s *socket) read(ctx context.Context) {
 	}
 }
 
-// receive reads the next message, as gorilla's ReadMessage does, but within the
-// budget and the time that a message has.
+// receive reads the next message, within the budget and the time limit for a message.
 func (s *socket) receive() (kind int, data []byte, err error) {
 	kind, reader, err := s.conn.NextReader()
 	if err != nil {
@@ -133,7 +128,7 @@ func (s *socket) receive() (kind int, data []byte, err error) {
 	}
 	s.due = time.Now().Add(s.set.api.config.MessageTimeout)
 	s.heard()
-	most := maxInit // the bound of the connection, for what it inflates
+	most := maxInit // the connection's read limit does not apply to decompressed bytes
 	if s.acked {
 		most = s.set.api.config.MaxBody
 	}
@@ -142,7 +137,7 @@ func (s *socket) receive() (kind int, data []byte, err error) {
 	return kind, data, err
 }
 
-// end leaves nothing behind after the last read, which failed with err.
+// end cleans up after the last read, which failed with err.
 func (s *socket) end(err error) {
 	if errors.Is(err, websocket.ErrReadLimit) { // gorilla has sent 1009
 		s.linger()
@@ -151,8 +146,8 @@ func (s *socket) end(err error) {
 	s.queue.EndReading(errors.As(err, &closed))
 }
 
-// linger reads what a client still sends after our last frame. To close at once
-// would reset the connection, and the client might never read that frame.
+// linger reads what a client still sends after our last frame. Closing at once would reset the connection,
+// and the client might never read that frame.
 func (s *socket) linger() {
 	conn := s.conn.NetConn()
 	if half, ok := conn.(interface{ CloseWrite() error }); ok {
@@ -162,7 +157,7 @@ func (s *socket) linger() {
 	_, _ = io.CopyN(io.Discard, conn, 4*int64(s.set.api.config.MaxBody))
 }
 
-// handle obeys one message.
+// handle processes one message.
 func (s *socket) handle(ctx context.Context, data []byte) {
 	m, err := parseMessage(data)
 	if err != nil {
@@ -172,39 +167,26 @@ func (s *socket) handle(ctx context.Context, data []byte) {
 	switch m.Type {
 	case "connection_init":
 		s.init(ctx, m)
-		return
 	case "ping":
-		if !s.dialect.legacy {
-			s.queue.Send(websocket.TextMessage, frame("pong", "", m.Payload))
-			return
-		}
+		s.queue.Send(websocket.TextMessage, frame("pong", "", m.Payload))
 	case "pong":
-		if !s.dialect.legacy {
-			return
-		}
-	case "connection_terminate":
-		if s.dialect.legacy {
-			s.queue.Close(websocket.CloseNormalClosure, "")
-			return
-		}
-	case s.dialect.start:
+	case "subscribe":
 		s.start(ctx, m)
-		return
-	case s.dialect.stop:
+	case "complete":
 		s.operations.stop(m.ID)
-		return
+	default:
+		s.queue.Close(closeBadRequest, fmt.Sprintf("Invalid message received: no client sends %q", m.Type))
 	}
-	s.queue.Close(closeBadRequest, fmt.Sprintf("Invalid message received: no client sends %q", m.Type))
 }
 
-// init learns who the client is, once and for all.
+// init authenticates the client, once for the whole connection.
 func (s *socket) init(ctx context.Context, m message) {
 	if s.greeted {
 		s.queue.Close(closeTooManyInits, "Too many initialisation requests")
 		return
 	}
 	s.greeted = true
-	s.deadline.Stop() // from here on the client waits for us
+	s.deadline.Stop() // from now on the client waits for us
 	token, ok, err := incoming.InitCredential(m.Payload)
 	if err != nil {
 		s.queue.Close(closeBadRequest, "Invalid message received: the payload is no object")
@@ -216,7 +198,7 @@ func (s *socket) init(ctx context.Context, m message) {
 	var viewer account.Viewer
 	var expires time.Time
 	if err = errForbidden; ok {
-		// In another goroutine: the reader would keep the stack that the look-up needs.
+		// Runs in another goroutine, since the reader would keep the stack that the look-up needs.
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
@@ -239,9 +221,6 @@ func (s *socket) init(ctx context.Context, m message) {
 	s.unwatch = s.set.sessions.watch(viewer.Grant(), s.forbid)
 	s.conn.SetReadLimit(int64(s.set.api.config.MaxBody))
 	s.queue.Send(websocket.TextMessage, frame("connection_ack", "", nil))
-	if s.dialect.legacy {
-		s.queue.Send(websocket.TextMessage, s.dialect.beat)
-	}
 	s.queue.WhileOpen(func() {
 		if !expires.IsZero() {
 			s.deadline = time.AfterFunc(time.Until(expires), s.forbid)
@@ -266,29 +245,23 @@ func (s *socket) start(ctx context.Context, m message) {
 		return
 	}
 	if s.operations.start(ctx, m.ID, request, s.giveBack) {
-		s.giveBack = func() {} // the operation does
+		s.giveBack = func() {} // the operation releases it
 	}
 }
 
-// forbid closes the socket of a session that has ended. Frames that wait in the
-// queue are not delivered any more.
+// forbid closes a socket whose session has ended. It drops the frames in the queue.
 func (s *socket) forbid() {
-	var last []byte
-	if s.dialect.legacy && !s.acked {
-		last = frame("connection_error", "", []byte(`{"message":"Forbidden"}`))
-	}
-	s.queue.CloseNow(last, closeForbidden, "Forbidden")
+	s.queue.CloseNow(closeForbidden, "Forbidden")
 }
 
-// closeForNow closes the socket because of something that may work the next time.
-// Clients take the messages "error" and "complete" for final: only this makes them
-// come back.
+// closeForNow closes the socket after an error that may be temporary. Clients treat the messages "error" and
+// "complete" as final. Only a closed socket makes them return.
 func (s *socket) closeForNow() { s.queue.Close(websocket.CloseTryAgainLater, "Try again later") }
 
-// beat asks the peer for a sign of life: by a ping, which every WebSocket library
-// answers, and by a message that the page's script can see.
+// beat asks the peer for a sign of life: with a ping, which every WebSocket library answers, and with a
+// message that a page's script can see.
 func (s *socket) beat() {
 	s.queue.Send(websocket.PingMessage, nil)
-	s.queue.Send(websocket.TextMessage, s.dialect.beat)
+	s.queue.Send(websocket.TextMessage, beatMessage)
 	s.queue.WhileOpen(func() { s.pulse.Reset(s.set.api.config.PingInterval) })
 }

@@ -19,7 +19,6 @@ import (
 
 const (
 	modern = servertest.Modern
-	legacy = servertest.Legacy
 	asUser = `{"Authorization":"Bearer alice"}`
 )
 
@@ -50,7 +49,7 @@ func TestModernFlow(t *testing.T) {
 	p.Expect(`{"id":"n","type":"next","payload":{"data":{"news":1}}}`)
 	require.Equal(t, int64(1), f.subscriptions.Load())
 	p.Send(`{"id":"n","type":"complete"}`)
-	// The id is free at once, and nothing more is heard of the first.
+	// The id can be reused at once, and nothing more of the first operation arrives.
 	p.Send(`{"id":"n","type":"subscribe","payload":{"query":"{hello}"}}`)
 	p.Expect(`{"id":"n","type":"next","payload":{"data":{"hello":"world"}}}`)
 	p.Expect(`{"id":"n","type":"complete"}`)
@@ -63,7 +62,7 @@ func TestModernFlow(t *testing.T) {
 	f.gone(t)
 }
 
-// An error ends an operation by itself: no complete follows.
+// An error ends an operation: no complete follows.
 func TestModernErrors(t *testing.T) {
 	f := newFixture(t, nil)
 	p := f.connect(t, modern, "")
@@ -90,35 +89,12 @@ func TestModernErrors(t *testing.T) {
 	p.Expect(`{"id":"e","type":"complete"}`)
 }
 
-func TestLegacyFlow(t *testing.T) {
-	f := newFixture(t, nil)
-	p := f.connect(t, legacy, asUser)
-	p.Send(`{"id":"1","type":"start","payload":{"query":"subscription{count(to:1)}"}}`)
-	p.Expect(`{"id":"1","type":"data","payload":{"data":{"count":1}}}`)
-	p.Expect(`{"id":"1","type":"complete"}`)
-
-	p.Send(`{"id":"2","type":"start","payload":{"query":"{nothing}"}}`)
-	require.Contains(t, p.Receive(), `"type":"error","id":"2","payload":{"message"`)
-
-	p.Send(`{"id":"3","type":"start","payload":{"query":"subscription{news}"}}`)
-	f.news <- 5
-	p.Expect(`{"id":"3","type":"data","payload":{"data":{"news":5}}}`)
-	// An operation with the same id takes the place of the first one.
-	p.Send(`{"id":"3","type":"start","payload":{"query":"subscription{news}"}}`)
-	p.Send(`{"id":"3","type":"stop"}`)
-	p.Expect(`{"id":"3","type":"complete"}`)
-
-	p.Send(`{"type":"connection_terminate"}`)
-	p.ExpectClose(1000)
-	f.gone(t)
-}
-
 func TestCloseCodes(t *testing.T) {
 	initOnly := []string{`{"type":"connection_init"}`}
 	then := func(messages ...string) []string { return append(initOnly, messages...) }
 	forever := `{"id":"1","type":"subscribe","payload":{"query":"subscription{news}"}}`
 	for name, c := range map[string]struct {
-		protocol string // graphql-transport-ws when empty
+		protocol string // defaults to graphql-transport-ws
 		messages []string
 		code     int
 		reason   string
@@ -140,15 +116,13 @@ func TestCloseCodes(t *testing.T) {
 		"variables are no object":    {messages: then(`{"id":"1","type":"subscribe","payload":{"query":"{hello}","variables":1}}`), code: 4400},
 		"payload of init":            {messages: []string{`{"type":"connection_init","payload":1}`}, code: 4400},
 		"subscribe before init":      {messages: []string{forever}, code: 4401, reason: "Unauthorized"},
-		"start before init":          {protocol: legacy, messages: []string{`{"id":"1","type":"start","payload":{"query":"{hello}"}}`}, code: 4401},
 		"unknown token":              {messages: []string{`{"type":"connection_init","payload":{"authorization":"Bearer mallory"}}`}, code: 4403, reason: "Forbidden"},
 		"not a bearer token":         {messages: []string{`{"type":"connection_init","payload":{"Authorization":"Basic YTpi"}}`}, code: 4403, reason: "Forbidden"},
 		"token is a number":          {messages: []string{`{"type":"connection_init","payload":{"Authorization":1}}`}, code: 4403, reason: "Forbidden"},
-		"unknown token, legacy":      {protocol: legacy, messages: []string{`{"type":"connection_init","payload":{"Authorization":"Bearer mallory"}}`}, code: 4403},
 		"sessions cannot be checked": {messages: []string{`{"type":"connection_init","payload":{"Authorization":"Bearer database-down"}}`}, code: 1013},
 		"subscription cannot start":  {messages: then(`{"id":"1","type":"subscribe","payload":{"query":"subscription{unavailable}"}}`), code: 1013},
-		"the same, legacy":           {protocol: legacy, messages: then(`{"id":"1","type":"start","payload":{"query":"subscription{unavailable}"}}`), code: 1013},
-		"no subprotocol we know":     {protocol: "soap", code: 4406, reason: "Subprotocol not acceptable"},
+		"no subprotocol we know":     {protocol: "soap", code: 4406, reason: "Subprotocol not acceptable: use graphql-transport-ws"},
+		"the older subprotocol":      {protocol: "graphql-ws", messages: []string{`{"type":"connection_init"}`}, code: 4406, reason: "Subprotocol not acceptable: use graphql-transport-ws"},
 		"no init in time":            {code: 4408, reason: "Connection initialisation timeout"},
 		"same id twice":              {messages: then(forever, forever), code: 4409, reason: "Subscriber for 1 already exists"},
 		"second init":                {messages: then(initOnly...), code: 4429, reason: "Too many initialisation requests"},
@@ -167,7 +141,7 @@ func TestCloseCodes(t *testing.T) {
 			}
 			p := f.dial(t, protocol)
 			for _, message := range c.messages {
-				_ = p.Conn.WriteMessage(websocket.TextMessage, []byte(message)) // the server may have closed already
+				_ = p.Conn.WriteMessage(websocket.TextMessage, []byte(message)) // the server may have closed the connection
 			}
 			reason := p.ExpectClose(c.code)
 			if c.reason != "" {
@@ -178,6 +152,15 @@ func TestCloseCodes(t *testing.T) {
 	}
 }
 
+// The handshake selects the newer protocol, regardless of the client's preference.
+func TestClientThatOffersBothSubprotocols(t *testing.T) {
+	f := newFixture(t, nil)
+	p := f.dial(t, "graphql-ws", modern)
+	require.Equal(t, modern, p.Conn.Subprotocol())
+	p.Send(`{"type":"connection_init"}`)
+	p.Expect(`{"type":"connection_ack"}`)
+}
+
 func TestBinaryFrameIsRefused(t *testing.T) {
 	f := newFixture(t, nil)
 	p := f.dial(t, modern)
@@ -185,17 +168,9 @@ func TestBinaryFrameIsRefused(t *testing.T) {
 	p.ExpectClose(4400)
 }
 
-func TestLegacyRefusalComesWithItsMessage(t *testing.T) {
-	f := newFixture(t, nil)
-	p := f.dial(t, legacy)
-	p.Send(`{"type":"connection_init","payload":{"authorization":"Bearer mallory"}}`)
-	p.Expect(`{"type":"connection_error","payload":{"message":"Forbidden"}}`)
-	p.ExpectClose(4403)
-}
-
 func TestSocketEndsWithItsToken(t *testing.T) {
 	f := newFixture(t, func(c *Config) {
-		c.Authenticate = func(context.Context, string) (account.Viewer, time.Time, error) { // however late it is called
+		c.Authenticate = func(context.Context, string) (account.Viewer, time.Time, error) { // always 200 ms from the call
 			return account.Viewer{ID: 2, Session: 20}, time.Now().Add(200 * time.Millisecond), nil
 		}
 	})
@@ -213,7 +188,7 @@ func TestLoggedOutSocketCanDoNothing(t *testing.T) {
 	p.ExpectClose(4403)
 }
 
-// The session may be checked again later: there is no error, which would be final.
+// A session that cannot be checked may be checked later, so the client gets no error, which would be final.
 func TestSocketWhoseSessionCannotBeChecked(t *testing.T) {
 	f := newFixture(t, nil)
 	for _, query := range []string{"{hello}", "subscription{news}"} {
@@ -223,7 +198,7 @@ func TestSocketWhoseSessionCannotBeChecked(t *testing.T) {
 		p.ExpectClose(1013)
 		f.breakDatabase(false)
 	}
-	// A stream whose session cannot be checked when it ends has no final end either.
+	// If the session cannot be checked when a stream ends, the end is not final either.
 	p := f.connect(t, modern, asUser)
 	p.Send(`{"id":"1","type":"subscribe","payload":{"query":"subscription{news}"}}`)
 	f.news <- 1
@@ -233,7 +208,7 @@ func TestSocketWhoseSessionCannotBeChecked(t *testing.T) {
 	p.ExpectClose(1013)
 }
 
-// When a stream ends because its session has ended, the socket ends, too.
+// If a stream ends because its session has ended, the socket ends too.
 func TestEndedSessionEndsTheSocket(t *testing.T) {
 	f := newFixture(t, nil)
 	p := f.connect(t, modern, asUser)
@@ -266,7 +241,7 @@ func TestOperationsAreBounded(t *testing.T) {
 	}, 30*time.Second, time.Millisecond)
 }
 
-// What the client stops before it has begun fails, and takes nothing else with it.
+// An operation that the client stops before it has begun fails, and affects no other operation.
 func TestStoppingWhatHasNotBegunStopsNothingElse(t *testing.T) {
 	hold := make(chan struct{}, 1)
 	var f *fixture
@@ -283,23 +258,18 @@ func TestStoppingWhatHasNotBegunStopsNothingElse(t *testing.T) {
 			}
 		}
 	})
-	for _, d := range []*dialect{transportWS, legacyWS} {
-		p := f.connect(t, d.protocol, asUser)
-		for _, query := range []string{"{hello}", "subscription{held}"} {
-			if query == "{hello}" {
-				hold <- struct{}{} // while its session is looked up
-			}
-			p.Send(`{"id":"1","type":"` + d.start + `","payload":{"query":"` + query + `"}}`)
-			<-f.begun
-			p.Send(`{"id":"1","type":"` + d.stop + `"}`)
-			if d.legacy {
-				p.Expect(`{"id":"1","type":"complete"}`)
-			}
-			require.Eventually(t, func() bool { return f.underWay() == 0 }, 30*time.Second, time.Millisecond)
-			p.Send(`{"id":"2","type":"` + d.start + `","payload":{"query":"{hello}"}}`)
-			p.Expect(`{"id":"2","type":"` + d.next + `","payload":{"data":{"hello":"world"}}}`)
-			p.Expect(`{"id":"2","type":"complete"}`)
+	p := f.connect(t, modern, asUser)
+	for _, query := range []string{"{hello}", "subscription{held}"} {
+		if query == "{hello}" {
+			hold <- struct{}{} // holds the look-up of its session
 		}
+		p.Send(`{"id":"1","type":"subscribe","payload":{"query":"` + query + `"}}`)
+		<-f.begun
+		p.Send(`{"id":"1","type":"complete"}`)
+		require.Eventually(t, func() bool { return f.underWay() == 0 }, 30*time.Second, time.Millisecond)
+		p.Send(`{"id":"2","type":"subscribe","payload":{"query":"{hello}"}}`)
+		p.Expect(`{"id":"2","type":"next","payload":{"data":{"hello":"world"}}}`)
+		p.Expect(`{"id":"2","type":"complete"}`)
 	}
 }
 
@@ -338,7 +308,7 @@ func TestOrigin(t *testing.T) {
 	}
 }
 
-// A client that stops reading is told to come back, and delays nobody else.
+// A client that stops reading is told to return later, and delays nobody else.
 func TestSlowClientIsClosed(t *testing.T) {
 	f := newFixture(t, func(c *Config) { c.QueueFrames = 16 })
 	slow := f.connect(t, modern, "")
@@ -361,14 +331,14 @@ func TestClientThatNeverReadsAgainIsCutOff(t *testing.T) {
 	f.gone(t)
 }
 
-// A peer whose network has gone answers no ping.
+// A peer whose network has failed does not answer pings.
 func TestSilentPeerIsDropped(t *testing.T) {
 	f := newFixture(t, func(c *Config) { c.PingInterval = time.Second }) // a busy machine has pauses
 	silent := f.connect(t, modern, "")
 	silent.Conn.SetPingHandler(func(string) error { return nil })
 	alive := f.connect(t, modern, "")
 	for range 2 {
-		alive.Expect(`{"type":"ping"}`) // reading answers the pings of the WebSocket layer
+		alive.Expect(`{"type":"ping"}`) // reading also answers WebSocket pings
 	}
 	require.Eventually(t, func() bool {
 		require.NoError(t, alive.Conn.SetReadDeadline(time.Now().Add(30*time.Second)))
@@ -376,14 +346,6 @@ func TestSilentPeerIsDropped(t *testing.T) {
 		require.NoError(t, err)
 		return f.sockets.count() == 1
 	}, 30*time.Second, time.Millisecond)
-}
-
-func TestLegacyKeepAlive(t *testing.T) {
-	f := newFixture(t, func(c *Config) { c.PingInterval = time.Second }) // a busy machine has pauses
-	p := f.connect(t, legacy, "")
-	for range 5 {
-		p.Expect(`{"type":"ka"}`)
-	}
 }
 
 func TestShutdown(t *testing.T) {
@@ -420,7 +382,7 @@ func TestShutdownCutsOffWhatTakesTooLong(t *testing.T) {
 	require.Zero(t, f.sockets.count())
 }
 
-// Clients leave nothing behind, in whatever way they leave.
+// Clients leave nothing behind, however they leave.
 func TestNothingIsLeftBehind(t *testing.T) {
 	f := newFixture(t, nil)
 	files := func() int {
@@ -434,9 +396,9 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	f.gone(t)
 	goroutines, before := goleak.IgnoreCurrent(), files()
 	var peers []*servertest.Peer
-	for i := range 60 {
-		p := f.connect(t, []string{modern, legacy}[i%2], asUser)
-		p.Send(`{"id":"1","type":"` + []string{"subscribe", "start"}[i%2] + `","payload":{"query":"subscription{idle}"}}`)
+	for range 60 {
+		p := f.connect(t, modern, asUser)
+		p.Send(`{"id":"1","type":"subscribe","payload":{"query":"subscription{idle}"}}`)
 		peers = append(peers, p)
 	}
 	var streams []events
@@ -451,7 +413,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	}
 	for i, p := range peers {
 		switch i % 3 {
-		case 0: // without a close frame
+		case 0: // no close frame
 			p.Conn.Close()
 		case 1:
 			require.NoError(t, p.Conn.WriteMessage(websocket.CloseMessage, websocket.FormatCloseMessage(1000, "")))

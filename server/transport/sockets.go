@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -17,22 +18,20 @@ import (
 )
 
 const (
-	// socketBuffer is the size of the buffers that frames are read through and
-	// written through, in bytes. The sockets share those for writing: an idle socket
-	// costs next to nothing.
+	// socketBuffer is the size of the read and write buffers of a connection, in bytes. Sockets share the
+	// write buffers, so an idle socket costs next to nothing.
 	socketBuffer = 1024
-	// sendBuffer is how many bytes the kernel buffers for a client that does not
-	// read. Without a bound it grows to megabytes.
+	// sendBuffer bounds the bytes that the kernel buffers for a client that does not read. Without a
+	// bound the buffer grows to megabytes.
 	sendBuffer = 64 << 10
-	// lookUpsAtOnce is how many sockets may look up their session, or that of an
-	// operation, at a time. When thousands come back at once the others wait, and
-	// time out no sooner for that.
+	// lookUpsAtOnce is how many sockets may look up a session at a time. If thousands reconnect at once, the
+	// others wait. Waiting does not shorten their time-outs.
 	lookUpsAtOnce = 32
-	// maxInit bounds messages, in bytes, until the client has said who it is.
+	// maxInit bounds messages before the client is authenticated, in bytes.
 	maxInit = 16 << 10
 )
 
-// sockets are the WebSocket connections of this process.
+// sockets are the WebSocket connections and event streams of this process.
 type sockets struct {
 	api      *api
 	sessions *sessions
@@ -40,12 +39,12 @@ type sockets struct {
 	origins  incoming.Origins
 	refused  refusal.Log
 
-	// sleep waits, unless the context or done ends before. It is time itself except in tests.
+	// sleep waits, unless the context or done ends first. Tests replace it.
 	sleep   func(ctx context.Context, d time.Duration, done <-chan struct{})
-	lookUps *semaphore.Weighted // the sockets that look up a session
+	lookUps *semaphore.Weighted // sockets that look up a session
 
 	mu      sync.Mutex
-	taken   int // open sockets, handshakes under way, and streams of events
+	taken   int // open sockets, handshakes in progress and event streams
 	open    map[*socket]struct{}
 	streams map[*stream]struct{}
 	closing bool
@@ -62,8 +61,7 @@ func newSockets(a *api) *sockets {
 			WriteBufferSize:   socketBuffer,
 			WriteBufferPool:   new(sync.Pool),
 			EnableCompression: a.config.Deflate,
-			Subprotocols:      []string{transportWS.protocol, legacyWS.protocol},
-			CheckOrigin:       func(*http.Request) bool { return true }, // accept has checked it
+			CheckOrigin:       func(*http.Request) bool { return true }, // accept has checked the origin
 			Error: func(w http.ResponseWriter, _ *http.Request, status int, reason error) {
 				w.Header().Set("Sec-Websocket-Version", "13")
 				http.Error(w, reason.Error(), status)
@@ -77,8 +75,8 @@ func newSockets(a *api) *sockets {
 	}
 }
 
-// accept turns a handshake into a socket. It returns at once: the socket lives
-// without the HTTP server's goroutine and buffers.
+// accept upgrades a request to a socket. It returns at once: the socket does not keep the HTTP
+// server's goroutine and buffers.
 func (s *sockets) accept(w http.ResponseWriter, r *http.Request) {
 	if !s.origins.Allow(r) {
 		s.refuseOrigin(w, r)
@@ -88,21 +86,28 @@ func (s *sockets) accept(w http.ResponseWriter, r *http.Request) {
 		unavailable(w, "This server takes no more connections.")
 		return
 	}
-	conn, err := s.upgrader.Upgrade(w, r, http.Header{RequestIDHeader: w.Header()[RequestIDHeader]})
+	// A client that offers both subprotocols gets the newer one.
+	header := http.Header{RequestIDHeader: w.Header()[RequestIDHeader]}
+	for _, known := range []string{olderSubprotocol, subprotocol} {
+		if slices.Contains(websocket.Subprotocols(r), known) {
+			header.Set("Sec-Websocket-Protocol", known)
+		}
+	}
+	conn, err := s.upgrader.Upgrade(w, r, header)
 	if err != nil {
 		s.release()
-		s.api.config.Logger.DebugContext(r.Context(), "websocket handshake refused", "err", err)
+		s.api.config.Logger.DebugContext(r.Context(), "websocket handshake refused", "error", err)
 		return
 	}
 	if tuned, ok := conn.NetConn().(interface{ SetWriteBuffer(int) error }); ok {
-		_ = tuned.SetWriteBuffer(sendBuffer) // if it fails, the kernel's own size does, too
+		_ = tuned.SetWriteBuffer(sendBuffer) // if it fails, the kernel's default stays
 	}
 	// The request's context ends when this function returns.
 	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
 	limit.FreeSlot(ctx)
 	socket := newSocket(s, conn, limit.AddressOf(r.RemoteAddr), incoming.OffersDeflate(r.Header), cancel)
 	socket.token, socket.tokenOK = incoming.Credential(r.Header)
-	socket.token = strings.Clone(socket.token) // the header need not stay in memory
+	socket.token = strings.Clone(socket.token) // a copy, so that the header is not kept in memory
 	s.mu.Lock()
 	s.open[socket] = struct{}{}
 	closing := s.closing
@@ -113,8 +118,8 @@ func (s *sockets) accept(w http.ResponseWriter, r *http.Request) {
 	go socket.read(ctx)
 }
 
-// refuseOrigin refuses a handshake from the page of another site. The operator is told, since a
-// proxy that changes the host looks the same.
+// refuseOrigin refuses a handshake from the page of another site. It logs that, since a proxy that
+// changes the host causes the same.
 func (s *sockets) refuseOrigin(w http.ResponseWriter, r *http.Request) {
 	origin := r.Header.Get("Origin")
 	if omitted, due := s.refused.Due("origin", time.Now()); due {
@@ -124,8 +129,8 @@ func (s *sockets) refuseOrigin(w http.ResponseWriter, r *http.Request) {
 	http.Error(w, fmt.Sprintf("The page's origin %q is not the host that it asks, %q, and is not among the allowed origins.", origin, r.Host), http.StatusForbidden)
 }
 
-// reserve counts a socket or stream that is about to begin; ok is false when there
-// are too many already or the process is stopping. The caller calls release once.
+// reserve counts a socket or stream that is about to begin. ok is false if there are too many or the process
+// is stopping. The caller calls release once.
 func (s *sockets) reserve() (ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -137,7 +142,7 @@ func (s *sockets) reserve() (ok bool) {
 	return true
 }
 
-// forget stops counting a socket that was closed.
+// forget removes a closed socket.
 func (s *sockets) forget(socket *socket) {
 	s.mu.Lock()
 	delete(s.open, socket)
@@ -145,7 +150,7 @@ func (s *sockets) forget(socket *socket) {
 	s.release()
 }
 
-// release gives back what reserve counted.
+// release reverts reserve.
 func (s *sockets) release() {
 	s.mu.Lock()
 	s.taken--
@@ -153,7 +158,7 @@ func (s *sockets) release() {
 	s.running.Done()
 }
 
-// count is how many sockets are open.
+// count returns the number of open sockets.
 func (s *sockets) count() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

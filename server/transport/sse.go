@@ -21,14 +21,13 @@ import (
 	"tideline/server/transport/incoming"
 )
 
-// Server-sent events, for clients without WebSocket: GraphQL over SSE in its mode
-// of distinct connections. Each operation is a request of its own. The answer is a
-// stream of events: "next" for each result, and "complete" at the end. When a
-// stream ends without "complete", the client asks for it again.
+// Server-sent events serve clients without WebSocket, according to GraphQL over SSE in "distinct connections
+// mode". Each operation is a separate request. The answer is a stream of events: "next" for each result, and
+// "complete" at the end. If a stream ends without "complete", the client requests it again.
 
 const typeEvents = "text/event-stream"
 
-// wantsEvents reports whether a request asks for an answer by events.
+// wantsEvents reports whether a request accepts an event stream.
 func wantsEvents(r *http.Request) bool {
 	for _, item := range strings.Split(strings.Join(r.Header.Values("Accept"), ","), ",") {
 		if name, params, err := mime.ParseMediaType(strings.TrimSpace(item)); err == nil && name == typeEvents {
@@ -38,9 +37,8 @@ func wantsEvents(r *http.Request) bool {
 	return false
 }
 
-// eventStream is an answer by events. A client that takes no event within the
-// timeout loses its stream. While an event is being written, the next ones stay at
-// their source, which has bounds of its own.
+// eventStream writes an answer as events. A client that does not take an event within the timeout loses its
+// stream. While an event is being written, the next ones stay at their source, which is bounded.
 type eventStream struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
@@ -65,27 +63,27 @@ func (s *eventStream) next(response exec.Response) error {
 	return s.write(append(text, "\n\n"...))
 }
 
-// retry tells the client how long to wait before it asks for the stream again.
+// retry tells the client how long to wait before it requests the stream again.
 func (s *eventStream) retry(wait time.Duration) error {
 	return s.write(fmt.Appendf(nil, "retry: %d\n\n", wait.Milliseconds()))
 }
 
 func (s *eventStream) complete() error { return s.write([]byte("event: complete\ndata:\n\n")) }
 
-// stream is an answer by events that is open.
+// stream is an open event stream.
 type stream struct {
 	cancel context.CancelFunc
-	away   chan time.Duration // how long the client is to wait; has room for it
+	away   chan time.Duration // how long the client must wait; has room for one value
 }
 
 // activity implements client.
 func (s *stream) activity() int { return subscribed }
 
-// leave implements client. A query or mutation is answered first, and ends its stream itself.
+// leave implements client. A query or mutation is answered first, and ends its stream by itself.
 func (s *stream) leave(wait time.Duration) {
 	select {
 	case s.away <- wait:
-	default: // it was told before
+	default: // an earlier call has told it
 	}
 }
 
@@ -104,7 +102,7 @@ func (s *sockets) reserveStream(open *stream) (ok bool) {
 	return true
 }
 
-// releaseStream gives back what reserveStream counted.
+// releaseStream reverts reserveStream.
 func (s *sockets) releaseStream(open *stream) {
 	s.mu.Lock()
 	delete(s.streams, open)
@@ -112,8 +110,7 @@ func (s *sockets) releaseStream(open *stream) {
 	s.release()
 }
 
-// stream answers an operation by events, or the errors that kept it from being
-// one.
+// stream answers a request with events: the results of the operation, or errs if it could not be prepared.
 func (h *Handler) stream(w http.ResponseWriter, r *http.Request, begun time.Time, v account.Viewer, expires time.Time, operation *exec.Operation, errs gqlerror.List) {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
@@ -129,7 +126,7 @@ func (h *Handler) stream(w http.ResponseWriter, r *http.Request, begun time.Time
 	defer h.sockets.sessions.watch(v.Grant(), cancel)()
 
 	s := &eventStream{w, http.NewResponseController(w), h.api.config.WriteTimeout}
-	_ = s.control.SetReadDeadline(time.Time{}) // not every writer can: then the server's own deadline holds
+	_ = s.control.SetReadDeadline(time.Time{}) // a writer without this method keeps the server's deadline
 	w.Header().Set("Content-Type", typeEvents+"; charset=utf-8")
 	w.Header().Set("X-Accel-Buffering", "no") // tells proxies to pass each event on at once
 	switch {
@@ -150,14 +147,14 @@ func (h *Handler) stream(w http.ResponseWriter, r *http.Request, begun time.Time
 		subscription, errs = h.api.subscribe(ctx, waiting, v, limit.AddressOf(r.RemoteAddr), operation, func() {
 			select {
 			case dirty <- struct{}{}:
-			default: // forward has not read since the last time, and will
+			default: // an earlier signal is still unread
 			}
 		})
 		if len(errs) == 0 {
 			h.forward(ctx, s, r, subscription, dirty, open.away)
 			return
 		}
-		if codeOf(errs) == codeInternal { // an answer by events would be final
+		if codeOf(errs) == codeInternal { // an error event would be final
 			unavailable(w, "The stream cannot begin at the moment.")
 			return
 		}
@@ -170,7 +167,7 @@ func (h *Handler) stream(w http.ResponseWriter, r *http.Request, begun time.Time
 	}
 }
 
-// unavailable tells a client to come back.
+// unavailable tells a client to retry later.
 func unavailable(w http.ResponseWriter, why string) {
 	w.Header().Set("Retry-After", "5")
 	http.Error(w, why, http.StatusServiceUnavailable)
@@ -182,14 +179,14 @@ func (h *Handler) admit(ctx context.Context, w http.ResponseWriter, r *http.Requ
 		return refused(refusal)
 	}
 	if r.ProtoMajor == 1 && limit.FreeSlot(ctx) {
-		w.Header().Set("Connection", "close") // after the stream: the connection has no slot for another request
+		w.Header().Set("Connection", "close") // the connection has no slot for another request after the stream
 	}
 	return nil
 }
 
-// forward writes the responses of a subscription until it ends, and now and then a
-// comment: by it both sides find out whether the other is still there. It reads
-// the subscription each time dirty says that there may be more.
+// forward writes the responses of a subscription until it ends. It reads the subscription each
+// time dirty signals that there may be more. It also writes a comment at intervals, with which
+// both sides detect a dead peer.
 func (h *Handler) forward(ctx context.Context, s *eventStream, r *http.Request, subscription *exec.Subscription, dirty <-chan struct{}, away <-chan time.Duration) {
 	pulse := time.NewTicker(h.api.config.PingInterval)
 	defer pulse.Stop()
@@ -218,8 +215,7 @@ func (h *Handler) forward(ctx context.Context, s *eventStream, r *http.Request, 
 			err = s.next(exec.Response{Errors: errs})
 		}
 		if err == nil && subscription.Ended() {
-			// A stream that ended with its session is not complete: the client asks
-			// again, and is told why.
+			// If the session ended, the stream is not complete. The client requests it again and is told why.
 			if _, _, gone := h.viewer(r); gone == nil && ctx.Err() == nil && !subscription.Interrupted() {
 				_ = s.complete()
 			}

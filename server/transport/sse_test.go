@@ -17,14 +17,14 @@ import (
 	"tideline/graph/exec/exectest"
 )
 
-// events is an answer by events.
+// events is an open event stream.
 type events struct {
 	*testing.T
 	response *http.Response
 	lines    *bufio.Scanner
 }
 
-// ask sends an operation and reads the head of its answer.
+// ask sends an operation and reads the header of its answer.
 func (f *fixture) ask(t *testing.T, method, token, query string) events {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -48,7 +48,7 @@ func (f *fixture) ask(t *testing.T, method, token, query string) events {
 
 func quoted(s string) string { return `"` + s + `"` }
 
-// next is the next event; "" at the end of the stream. It skips comments.
+// next returns the next event, or "" at the end of the stream. It skips comments.
 func (e events) next() (event, data string) {
 	for e.lines.Scan() {
 		switch line := e.lines.Text(); {
@@ -74,7 +74,7 @@ func (e events) expect(event, data string) {
 	}
 }
 
-// ends says that the stream ends here.
+// ends checks that the stream ends here.
 func (e events) ends() {
 	e.Helper()
 	e.expect("", "")
@@ -118,7 +118,7 @@ func TestEventStreamRefuses(t *testing.T) {
 	require.Equal(t, http.StatusMethodNotAllowed, f.ask(t, http.MethodGet, "", "mutation{set(n:3)}").response.StatusCode)
 }
 
-// A stream that could not begin may begin the next time: an event would be final.
+// A stream that cannot begin is refused with a status, since it may begin later and an event would be final.
 func TestEventStreamThatCannotBegin(t *testing.T) {
 	f := newFixture(t, nil)
 	for token, query := range map[string]string{"alice": "subscription{unavailable}", "database-down": "subscription{news}"} {
@@ -130,7 +130,7 @@ func TestEventStreamThatCannotBegin(t *testing.T) {
 	require.Equal(t, http.StatusOK, e.response.StatusCode, "a query has an answer")
 }
 
-// A stream that is not complete is broken off, so that the client asks again.
+// An incomplete stream is broken off, so that the client requests it again.
 func TestEventStreamBreaksOff(t *testing.T) {
 	for name, end := range map[string]func(f *fixture){
 		"interrupted":   func(f *fixture) { f.news <- exectest.Interruption{} },

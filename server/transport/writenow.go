@@ -11,50 +11,49 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// headerRoom is the length of the longest header of a frame that a server sends.
+// headerRoom is the length of the longest frame header that a server sends.
 const headerRoom = 10
 
 // textFrame is a text frame under construction, for [writeQueue.SendNow].
 type textFrame struct {
 	Text []byte // the caller appends to it
 
-	room  []byte // what Text lies in, with room for a header before it
-	wire  []byte // what is to be written
-	n     int    // how much of wire was written
+	room  []byte // the array behind Text, with room for a header before it
+	wire  []byte // the bytes to write
+	n     int    // how many bytes of wire were written
 	err   error
-	write func(fd uintptr) bool // writes wire, once and without waiting
+	write func(fd uintptr) bool // writes wire once, without waiting
 }
 
 var textFrames = sync.Pool{New: func() any {
 	f := &textFrame{room: make([]byte, headerRoom, 1024)}
 	f.write = func(fd uintptr) bool {
 		f.n, f.err = writeOnce(fd, f.wire)
-		return true // or the connection would wait until it can be written
+		return true // false would make the connection wait until it is writable
 	}
 	return f
 }}
 
-// beginTextFrame returns an empty frame. The caller calls End when it no longer needs it.
+// beginTextFrame returns an empty frame. The caller calls End when it no longer needs the frame.
 func beginTextFrame() *textFrame {
 	f := textFrames.Get().(*textFrame)
 	f.Text = f.room[headerRoom:headerRoom]
 	return f
 }
 
-// End gives the frame back.
+// End returns the frame to the pool.
 func (f *textFrame) End() {
 	if cap(f.Text) > 64<<10 {
-		return // a rare one: not to be kept
+		return // too large to keep
 	}
 	f.Text, f.wire, f.err = nil, nil, nil
 	textFrames.Put(f)
 }
 
-// seal puts the header before the text: of one whole message that is not masked and
-// not compressed.
+// seal puts the header before the text. The frame is one whole message, neither masked nor compressed.
 func (f *textFrame) seal() {
 	n := len(f.Text)
-	if headerRoom+n > cap(f.room) { // the text has outgrown it
+	if headerRoom+n > cap(f.room) { // append has moved the text
 		f.room = append(make([]byte, headerRoom, 2*(headerRoom+n)), f.Text...)
 		f.Text = f.room[headerRoom:]
 	}
@@ -77,8 +76,8 @@ func (f *textFrame) seal() {
 	f.wire = b[start:]
 }
 
-// SendNow is Send for a frame that is written by the caller itself, unless that would
-// have to wait: what the kernel does not take at once is queued.
+// SendNow is Send for a frame that the caller writes itself. It does not wait: bytes that the kernel
+// does not take at once are queued.
 func (q *writeQueue) SendNow(f *textFrame) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -102,15 +101,15 @@ func (q *writeQueue) SendNow(f *textFrame) {
 	q.startLocked()
 }
 
-// partial is the kind of what is left of a frame, header included, whose beginning is
-// written.
+// partial is the kind of a queued frame whose beginning is already written. It
+// includes the rest of the header.
 const partial = -1
 
-// writeLocked writes as much of the frame as the kernel takes.
+// writeLocked writes as much of the frame as the kernel takes at once.
 func (q *writeQueue) writeLocked(f *textFrame) error {
 	f.n, f.err = 0, nil
 	err := q.raw.Write(f.write)
-	if errors.Is(err, os.ErrDeadlineExceeded) { // that of a frame before
+	if errors.Is(err, os.ErrDeadlineExceeded) { // the deadline of an earlier frame
 		_ = q.Conn.NetConn().SetWriteDeadline(time.Time{})
 		err = q.raw.Write(f.write)
 	}
@@ -118,7 +117,7 @@ func (q *writeQueue) writeLocked(f *textFrame) error {
 	return errors.Join(err, f.err)
 }
 
-// rawLocked returns the connection for writing without waiting, nil if it is none.
+// rawLocked returns the connection for writing without waiting, or nil if it does not support that.
 func (q *writeQueue) rawLocked() syscall.RawConn {
 	if q.raw == nil && !q.rawless {
 		q.rawless = true

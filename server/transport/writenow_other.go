@@ -4,5 +4,5 @@ package transport
 
 import "syscall"
 
-// writeOnce writes nothing: the frame is queued.
+// writeOnce writes nothing, so the frame is queued.
 func writeOnce(uintptr, []byte) (int, error) { return 0, syscall.EAGAIN }

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// connect returns the queue of a socket, and the client's side of it.
+// connect returns the queue of a socket and the client's connection.
 func connect(t *testing.T, maxFrames int) (q *writeQueue, client *websocket.Conn, running *sync.WaitGroup) {
 	t.Helper()
 	running = new(sync.WaitGroup)
@@ -46,8 +46,8 @@ func (q *writeQueue) now(text string) {
 	q.SendNow(f)
 }
 
-// Frames of each length of header arrive as they are, between those that are queued. A
-// buffer that has grown brings nothing of the frame before.
+// Frames with each length of header arrive intact between queued frames. A grown buffer
+// contains nothing of the previous frame.
 func TestSendNow(t *testing.T) {
 	q, client, running := connect(t, 100)
 	for _, n := range []int{0, 1, 125, 126, 1000, 1014, 1015, 3, 5000, 5, 20_000, 7, 1<<16 - 1, 9, 1 << 16, 100_000, 5} {
@@ -55,7 +55,7 @@ func TestSendNow(t *testing.T) {
 		q.now(text)
 		q.now("after " + text)
 		q.Send(websocket.TextMessage, []byte("queued"))
-		running.Wait() // the next one is written at once
+		running.Wait() // the next frame is written at once
 		for _, want := range []string{text, "after " + text, "queued"} {
 			_, got, err := client.ReadMessage()
 			require.NoError(t, err)
@@ -64,12 +64,12 @@ func TestSendNow(t *testing.T) {
 	}
 }
 
-// A client that does not read keeps nobody waiting. What the kernel does not take is
-// queued, a frame that it took in part included, and arrives whole and in order.
+// A client that does not read blocks nobody. Bytes that the kernel does not take are queued, also the rest of
+// a partly written frame, and all frames arrive complete and in order.
 func TestSendNowDoesNotWait(t *testing.T) {
 	q, client, running := connect(t, 1000)
 	text := func(i int) string { return strings.Repeat(string(rune('a'+i%26)), 100_000+i) }
-	const n = 300 // far more than the kernel's buffers
+	const n = 300 // far more than the kernel buffers
 	for i := range n {
 		q.now(text(i))
 	}
@@ -82,7 +82,7 @@ func TestSendNowDoesNotWait(t *testing.T) {
 		require.True(t, text(i) == string(got), "frame %d", i)
 	}
 	running.Wait()
-	// The deadline of the queued frames does not count for later ones.
+	// The deadline of queued frames does not apply to later ones.
 	require.NoError(t, q.Conn.NetConn().SetWriteDeadline(time.Now().Add(-time.Second)))
 	q.now("later")
 	_, got, err := client.ReadMessage()

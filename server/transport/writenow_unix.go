@@ -4,7 +4,7 @@ package transport
 
 import "syscall"
 
-// writeOnce writes to a descriptor that does not block.
+// writeOnce writes to a non-blocking descriptor.
 func writeOnce(fd uintptr, b []byte) (int, error) {
 	for {
 		n, err := syscall.Write(int(fd), b)

@@ -14,49 +14,47 @@ import (
 // closeWait is how long a peer may take to answer our close frame.
 const closeWait = 2 * time.Second
 
-// leastDeflated is how many bytes a message must have to be compressed. An event of a
-// post of usual length has fewer: it would be a third smaller, and take 15 µs and more
-// to write instead of 2.
+// leastDeflated is the size in bytes from which a message is compressed. An event with a post of usual length
+// is smaller: compression would save a third, and writing it would take 15 µs or more instead of 2.
 const leastDeflated = 1024
 
-// writeQueueConfig is what a writeQueue works with. All fields but Deflate are required.
+// writeQueueConfig configures a writeQueue. All fields except Deflate are required.
 type writeQueueConfig struct {
 	Conn         *websocket.Conn
 	MaxFrames    int
 	MaxBytes     int // a single frame may be larger
 	WriteTimeout time.Duration
-	Deflate      bool            // compresses large messages, as the peer has agreed to
+	Deflate      bool            // compress large messages; the peer has agreed to it
 	Overflowed   func()          // called when the queue is full
 	Stopped      func()          // called once, under the lock, when the queue takes no more frames
 	Running      *sync.WaitGroup // counts the goroutine that writes
 }
 
-// writeQueue is the writing half of a socket: a bounded queue of frames, and a goroutine
-// that exists only while there are any, so that an idle socket does not pay for one.
-// To queue a frame never waits. A queue that is full belongs to a client that does not
-// read: it is closed with 1013.
+// writeQueue is the writing half of a socket. It is a bounded queue of frames with a goroutine that exists
+// only while there are frames, so an idle socket does not pay for one. Queueing a frame never waits. If the
+// client does not read and the queue is full, the socket is closed with 1013.
 //
-// Its lock is the last one to be taken. A writeQueue must not be copied.
+// Its lock is acquired last. A writeQueue must not be copied.
 type writeQueue struct {
 	writeQueueConfig
 
 	mu         sync.Mutex
 	frames     []queuedFrame
-	bytes      int // in frames
+	bytes      int // total size of frames
 	writing    bool
-	closing    bool // the close frame is queued or written, or the connection is lost: no frame follows
-	readerDone bool // nobody reads any more: the writer closes the connection
+	closing    bool // the close frame is queued or written, or the connection is lost: no frame may follow
+	readerDone bool // the reader has ended: the writer closes the connection
 	raw        syscall.RawConn
-	rawless    bool // there is no raw
+	rawless    bool // the connection has no raw
 }
 
 type queuedFrame struct {
-	kind int // as in websocket.TextMessage
+	kind int // a type of package websocket, or partial
 	data []byte
-	span *trace.Span // ends when the frame is written; nil without
+	span *trace.Span // ends when the frame is written; may be nil
 }
 
-// Send queues a frame and has it written.
+// Send queues a frame and starts writing.
 func (q *writeQueue) Send(kind int, data []byte) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -64,8 +62,8 @@ func (q *writeQueue) Send(kind int, data []byte) {
 	q.startLocked()
 }
 
-// Add queues a frame and has those before it written. The caller flushes when it
-// has no more to add. The span, which may be nil, ends when the frame is written.
+// Add queues a frame, and starts writing the frames before it. The caller calls Flush after the last one. The
+// span, which may be nil, ends when the frame is written.
 func (q *writeQueue) Add(kind int, data []byte, span *trace.Span) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -87,26 +85,21 @@ func (q *writeQueue) addLocked(kind int, data []byte, span *trace.Span) {
 	q.bytes += len(data)
 }
 
-// Close ends the connection by a close frame, after the frames that are queued
-// already. Only the first call counts.
+// Close ends the connection with a close frame after the queued frames. Only the first call has an effect.
 func (q *writeQueue) Close(code int, reason string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.closeLocked(code, reason)
 }
 
-// CloseNow is Close without the frames that are queued, but after the last one if
-// it is not nil.
-func (q *writeQueue) CloseNow(last []byte, code int, reason string) {
+// CloseNow is Close, but drops the queued frames.
+func (q *writeQueue) CloseNow(code int, reason string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closing {
 		return
 	}
 	q.frames, q.bytes = nil, 0
-	if last != nil {
-		q.addLocked(websocket.TextMessage, last, nil)
-	}
 	q.closeLocked(code, reason)
 }
 
@@ -119,7 +112,7 @@ func (q *writeQueue) closeLocked(code int, reason string) {
 	q.startLocked()
 }
 
-// stopLocked takes no more frames.
+// stopLocked makes the queue refuse further frames.
 func (q *writeQueue) stopLocked() {
 	if !q.closing {
 		q.closing = true
@@ -127,7 +120,7 @@ func (q *writeQueue) stopLocked() {
 	}
 }
 
-// clip fits a reason into a close frame.
+// clip shortens a reason so that it fits into a close frame.
 func clip(reason string) string {
 	const most = 123
 	if len(reason) > most {
@@ -136,14 +129,14 @@ func clip(reason string) string {
 	return reason
 }
 
-// IsClosing reports whether the queue takes no more frames.
+// IsClosing reports whether the queue refuses further frames.
 func (q *writeQueue) IsClosing() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.closing
 }
 
-// WhileOpen calls do under the lock, unless the queue takes no more frames.
+// WhileOpen calls do under the lock, unless the queue refuses further frames.
 func (q *writeQueue) WhileOpen(do func()) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -152,18 +145,18 @@ func (q *writeQueue) WhileOpen(do func()) {
 	}
 }
 
-// ExpectBy sets the time by which the peer must be heard of. When the queue takes
-// no more frames it does nothing: the peer then has CloseWait for its close frame.
+// ExpectBy sets the time by which the peer must send something. It does nothing if the queue refuses further
+// frames: the peer then has closeWait for its close frame.
 func (q *writeQueue) ExpectBy(deadline time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if !q.closing {
-		_ = q.Conn.SetReadDeadline(deadline) // a connection that is closed fails its read
+		_ = q.Conn.SetReadDeadline(deadline) // if the connection is closed, its read fails
 	}
 }
 
-// EndReading closes the connection after its last read. When the peer has sent a
-// Close frame, our answer may still have to be written: then the writer closes it.
+// EndReading closes the connection after its last read. If the peer has sent a close frame and the writer
+// still writes our answer, the writer closes it.
 func (q *writeQueue) EndReading(peerClosed bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -176,7 +169,7 @@ func (q *writeQueue) EndReading(peerClosed bool) {
 	q.Conn.Close()
 }
 
-// startLocked has the queue written by a goroutine of its own.
+// startLocked starts a goroutine that writes the queue, if it is needed.
 func (q *writeQueue) startLocked() {
 	if !q.writing && len(q.frames) > 0 {
 		q.writing = true
@@ -184,8 +177,7 @@ func (q *writeQueue) startLocked() {
 	}
 }
 
-// Flush writes the queue in the goroutine of a caller that has nothing else to do:
-// a result that comes alone needs no other one.
+// Flush writes the queue in the caller's goroutine, so that a single result needs no other one.
 func (q *writeQueue) Flush() {
 	q.mu.Lock()
 	mine := !q.writing && len(q.frames) > 0
@@ -196,7 +188,7 @@ func (q *writeQueue) Flush() {
 	}
 }
 
-// write empties the queue.
+// write writes frames until the queue is empty.
 func (q *writeQueue) write() {
 	for {
 		next, ok := q.take()
@@ -207,7 +199,7 @@ func (q *writeQueue) write() {
 		var err error
 		switch next.kind {
 		case websocket.TextMessage:
-			_ = q.Conn.SetWriteDeadline(deadline) // gorilla only notes it
+			_ = q.Conn.SetWriteDeadline(deadline) // gorilla only stores it
 			err = q.writeText(next.data)
 		case partial:
 			_ = q.Conn.NetConn().SetWriteDeadline(deadline)
@@ -223,8 +215,8 @@ func (q *writeQueue) write() {
 	}
 }
 
-// writeText writes a message, compressed if it is large. It compresses in memory first:
-// an encoder has 1.2 MB, and none is held while a client is slow to read.
+// writeText writes a message, compressed if it is large. It compresses in memory first, since an encoder has
+// 1.2 MB and must not be held while a client reads slowly.
 func (q *writeQueue) writeText(data []byte) error {
 	large := q.Deflate && len(data) >= leastDeflated
 	q.Conn.EnableWriteCompression(large)
@@ -238,8 +230,7 @@ func (q *writeQueue) writeText(data []byte) error {
 	return q.Conn.WritePreparedMessage(message)
 }
 
-// take is the next frame to write; ok is false when the queue is empty, and the
-// writer is done.
+// take returns the next frame to write. If the queue is empty, ok is false and the writer must end.
 func (q *writeQueue) take() (next queuedFrame, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -260,7 +251,7 @@ func (q *writeQueue) take() (next queuedFrame, ok bool) {
 	return queuedFrame{}, false
 }
 
-// lose gives up a connection that did not take a frame in time.
+// lose gives up a connection after a write has failed.
 func (q *writeQueue) lose() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -270,5 +261,5 @@ func (q *writeQueue) lose() {
 func (q *writeQueue) loseLocked() {
 	q.stopLocked()
 	q.frames, q.bytes = nil, 0
-	q.Conn.Close() // which ends the reader
+	q.Conn.Close() // this also ends the reader
 }

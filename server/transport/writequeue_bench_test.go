@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// benchSockets opens n pairs of connections: the queue of a server, and its client.
+// benchSockets opens n pairs of connections: a server's queue and its client.
 func benchSockets(b *testing.B, n int, deflate bool) (queues []*writeQueue, clients []*websocket.Conn) {
 	accepted := make(chan *websocket.Conn, 1)
 	upgrader := websocket.Upgrader{EnableCompression: deflate, ReadBufferSize: 1024, WriteBufferSize: 1024, WriteBufferPool: new(sync.Pool)}
@@ -46,13 +46,13 @@ func benchSockets(b *testing.B, n int, deflate bool) (queues []*writeQueue, clie
 	return queues, clients
 }
 
-// words are those of the texts of event.
+// words are the words of event's texts.
 var words = strings.Fields(`the of and a to in is you that it he was for on are as with his they I at be this have from or
 one had by word but not what all were we when your can said there use an each which she do how their if will up other about
 out many then them these so some her would make like him into time has look two more write go see number no way could people
 my than first water been call who oil its now find long down day did get come made may part over tide morning photograph`)
 
-// event is a message about a new post with a text of so many characters.
+// event returns a message about a new post with a text of length characters.
 func event(length int) []byte {
 	r := rand.New(rand.NewPCG(1, 2))
 	text := ""
@@ -67,9 +67,8 @@ func event(length int) []byte {
 		position, text[:length])
 }
 
-// BenchmarkDeflate measures the writing of one event to one socket: bytes on the wire,
-// and the processor time of the writer, into a connection that takes everything. The
-// texts have 60 to 5,000 characters.
+// BenchmarkDeflate measures writing one event to one socket: bytes on the wire, and processor time of the
+// writer into a connection that takes everything. The texts have 60 to 5,000 characters.
 func BenchmarkDeflate(b *testing.B) {
 	for _, length := range []int{60, 140, 500, 1000, 2000, 5000} {
 		for _, deflate := range []bool{false, true} {
@@ -97,8 +96,7 @@ func BenchmarkDeflate(b *testing.B) {
 	}
 }
 
-// BenchmarkInflate measures one message of a client, a subscription, with the processor
-// time of both sides.
+// BenchmarkInflate measures one message of a client, a subscription, with the processor time of both sides.
 func BenchmarkInflate(b *testing.B) {
 	for _, deflate := range []bool{false, true} {
 		b.Run(fmt.Sprintf("deflate=%t", deflate), func(b *testing.B) {
@@ -116,8 +114,8 @@ func BenchmarkInflate(b *testing.B) {
 	}
 }
 
-// BenchmarkIdle measures the heap and the stacks of an idle connection and its client,
-// which are in one process, after an event of 2.5 KB, and a message of the client.
+// BenchmarkIdle measures the heap and stacks of an idle connection and its client, in one process, after an
+// event of 2.5 KB and a message of the client.
 func BenchmarkIdle(b *testing.B) {
 	const n = 2000
 	for _, deflate := range []bool{false, true} {
@@ -142,7 +140,7 @@ func BenchmarkIdle(b *testing.B) {
 	}
 }
 
-// inUse is the memory that lasts: what waits in pools goes with the second collection.
+// inUse returns the memory in use after the pools are emptied, which takes two collections.
 func inUse() int64 {
 	var m runtime.MemStats
 	for range 3 {

@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// words are those of the posts of page.
+// words are the words of the posts of page.
 var words = strings.Fields(`the of and a to in is you that it he was for on are as with his they I at be this have from or
 one had by word but not what all were we when your can said there use an each which she do how their if will up other about
 out many then them these so some her would make like him into time has look two more write go see number no way could people
 my than first water been call who oil its now find long down day did get come made may part over tide morning photograph`)
 
-// page is the answer to a query of so many posts with their authors: ids and cursors
-// as of a feed, and texts of 60 to 200 characters.
+// page returns the answer to a query of that many posts with their authors. Ids and cursors look like a
+// feed's, and texts have 60 to 200 characters.
 func page(posts int) string {
 	r := rand.New(rand.NewPCG(1, 2))
 	base64Of := func(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) }

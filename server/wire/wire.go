@@ -1,14 +1,14 @@
-// Package wire keeps the answers to HTTP requests small. Clients that accept it get gzip,
-// those that have the answer already a 304.
+// Package wire makes the answers to HTTP requests smaller: with gzip for clients that accept it, and with 304
+// for clients that have the answer already.
 //
-// What holds:
+// # Invariants
 //
-//   - No memory for compression is held while a client is waited for: an answer is
-//     compressed in memory, and then written.
-//   - A client that does not accept gzip gets what the handler wrote.
-//   - WebSockets and streams of events pass as they are.
+//   - No memory for compression is held while the server waits for a client: an answer is compressed in
+//     memory, then written.
+//   - A client that does not accept gzip gets the bytes that the handler wrote.
+//   - WebSockets and event streams pass unchanged.
 //
-// It does not decide which answers others may keep: handlers do.
+// Handlers decide which answers may be cached.
 package wire
 
 import (
@@ -26,36 +26,33 @@ import (
 )
 
 const (
-	// Least is how many bytes an answer must have to be compressed: what fits into one
-	// packet arrives no sooner when it is smaller.
+	// Least is the size in bytes from which an answer is compressed. An answer that fits into one packet does
+	// not arrive sooner if it is smaller.
 	Least = 1024
-	// level is the cheapest: a page of 20 posts has 44 % of its size, and 42 % at level
-	// 5, for half as much time again. zstd has 43 %, for four fifths of the time.
+	// level is the fastest level. It reduces a page of 20 posts to 44 % of its size. Level 5 reduces it to 42
+	// % and takes half as much time again. zstd reduces it to 43 % in four fifths of the time.
 	level = gzip.BestSpeed
-	// padding is the most bytes by which a compressed answer is longer than it need be.
-	// How long is drawn from a checksum of the answer, as far as jitterOf bytes: who
-	// measures answers in which texts of theirs stand beside those of others learns less
-	// from a byte more or less.
+	// padding is the most bytes that are added to a compressed answer. Their number is derived from a
+	// checksum of the first jitterOf bytes. It hides differences of a byte from an attacker who measures
+	// answers in which attacker-chosen text stands beside private text.
 	padding  = 32
 	jitterOf = 64 << 10
-	// suffix ends the ETag of a compressed answer, and not that of the plain one: the two
-	// are different bytes.
+	// suffix ends the ETag of a compressed answer. The plain answer has another
+	// ETag because its bytes differ.
 	suffix = "-gzip"
 )
 
-// compressible are the content types of what the API answers in text.
+// compressible are the content types of text that the API sends.
 var compressible = []string{"application/json", "application/graphql-response+json", "text/plain"}
 
-// Compress sends the answers of next as gzip to clients that accept it, if they are
-// text of [Least] bytes and more. Answers vary by Accept-Encoding, then. An answer
-// that has a Content-Encoding already, or is a part of one, stays as it is. Handlers
-// write an answer at once: until it is complete, nothing of it is sent.
+// Compress sends the answers of next as gzip to clients that accept it, if they are text of at least [Least]
+// bytes. Such answers vary by Accept-Encoding. Compress does not change an answer that has a
+// Content-Encoding, or a partial answer. It buffers an answer until it is complete.
 //
-// Streams of events and WebSocket handshakes get next's own writer: each event leaves
-// when it is written, and is not compressed.
+// Event streams and WebSocket handshakes use the original writer: each event is sent when
+// it is written, uncompressed.
 //
-// Cost: 35 µs for 9 KB, which become 4 KB. An encoder has 0.8 MB; there are about as
-// many as processors.
+// Cost: 35 µs for 9 KB, which become 4 KB. An encoder has 0.8 MB. There are about as many as processors.
 func Compress(next http.Handler) http.Handler {
 	wrap, err := gzhttp.NewWrapper(gzhttp.MinSize(Least), gzhttp.CompressionLevel(level), gzhttp.ContentTypes(compressible),
 		gzhttp.Implementation(writer.GzipWriterFactory{Levels: levels, New: newEncoding}), gzhttp.EnableZstd(false),
@@ -74,11 +71,10 @@ func Compress(next http.Handler) http.Handler {
 	})
 }
 
-// Share makes an answer one that every cache may keep, and must ask about each time
-// that it wants to use it, by a strong ETag made from the body. The answer must be the
-// same to all who send no Authorization. If the client says that it has this answer,
-// compressed or not, it is told so with 304, and the answer is complete. The caller
-// writes the body otherwise.
+// Share makes an answer cacheable by everyone, with a strong ETag made from the body. A cache must
+// revalidate the answer each time. The answer must be the same for all requests without Authorization.
+// If the client already has this answer, compressed or not, Share sends 304 and returns true.
+// Otherwise the caller writes the body.
 //
 // Cost: 6 µs for 9 KB.
 func Share(w http.ResponseWriter, r *http.Request, body []byte) (complete bool) {
@@ -104,8 +100,8 @@ func Share(w http.ResponseWriter, r *http.Request, body []byte) (complete bool) 
 	return false
 }
 
-// encoding is an answer that is being compressed. Its encoder goes back when the
-// answer is complete, before any of it is written: a client may take its time to read.
+// encoding is an answer that is being compressed. Its encoder returns to the pool when the answer is
+// complete, before any of it is written, since a client may read slowly.
 type encoding struct {
 	*gzip.Writer
 	to  io.Writer
@@ -113,7 +109,7 @@ type encoding struct {
 }
 
 var encoders = sync.Pool{New: func() any {
-	encoder, _ := gzip.NewWriterLevel(nil, level) // level is a valid one
+	encoder, _ := gzip.NewWriterLevel(nil, level) // level is valid
 	return encoder
 }}
 
@@ -123,10 +119,10 @@ func newEncoding(to io.Writer, _ int) writer.GzipWriter {
 	return e
 }
 
-// SetHeader takes the padding, a comment.
+// SetHeader takes over the comment, which is the padding.
 func (e *encoding) SetHeader(h writer.Header) { e.Comment = h.Comment }
 
-// Close writes the answer.
+// Close completes the compression and writes the answer.
 func (e *encoding) Close() error {
 	err := e.Writer.Close()
 	encoder := e.Writer

@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// text is an answer of n bytes.
+// text returns an answer of n bytes.
 func text(n int) string {
 	return strings.Repeat(`{"node":{"text":"hello, everybody"}},`, n/37+1)[:n]
 }
@@ -101,8 +101,8 @@ func TestCompress(t *testing.T) {
 	}
 }
 
-// What has a coding of its own, or is a part, stays as it is; errors are compressed as
-// well as other answers.
+// An answer with a Content-Encoding and a partial answer stay unchanged. Errors are
+// compressed like other answers.
 func TestCompressLeavesOtherAnswers(t *testing.T) {
 	t.Parallel()
 	for _, header := range []string{"Content-Encoding", "Content-Range"} {
@@ -124,8 +124,8 @@ func TestCompressLeavesOtherAnswers(t *testing.T) {
 	require.Empty(t, w.Header().Get("Content-Encoding"))
 }
 
-// Streams of events and sockets get the connection's own writer, which says when the
-// client has left, and can be taken over.
+// Event streams and sockets get the connection's own writer, which reports that the client
+// has left and can be hijacked.
 func TestCompressHandsConnectionsOn(t *testing.T) {
 	t.Parallel()
 	for _, header := range [][]string{
@@ -177,7 +177,7 @@ func TestShare(t *testing.T) {
 	require.Equal(t, body, inflate(t, w.Body.Bytes()))
 }
 
-// slow is a client whose answer is being written.
+// slow is a client to which an answer is being written.
 type slow func(p []byte)
 
 func (s slow) Write(p []byte) (int, error) {
@@ -201,7 +201,7 @@ func TestNoEncoderIsHeldWhileAClientIsWaitedFor(t *testing.T) {
 	require.Equal(t, 1, writes)
 }
 
-// Encoders are used again: no answer has anything of another.
+// Encoders are reused, but no answer contains a part of another.
 func TestAnswersAreNotMixed(t *testing.T) {
 	t.Parallel()
 	h := Compress(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -222,7 +222,7 @@ func TestAnswersAreNotMixed(t *testing.T) {
 	all.Wait()
 }
 
-// processorTime is what the process has used.
+// processorTime returns the processor time that the process has used.
 func processorTime(b *testing.B) time.Duration {
 	var used syscall.Rusage
 	require.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &used))
@@ -242,7 +242,7 @@ func (s *sink) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// BenchmarkCompress measures bytes and processor time of answers of 1, 5, 20 and 100
+// BenchmarkCompress measures bytes and processor time of answers with 1, 5, 20 and 100
 // posts, plain and compressed.
 func BenchmarkCompress(b *testing.B) {
 	for _, posts := range []int{1, 5, 20, 100} {

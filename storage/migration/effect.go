@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Lock is one of PostgreSQL's locks on a table.
+// Lock is a PostgreSQL table lock mode.
 type Lock string
 
 // The locks that the statements of migrations take.
@@ -20,10 +20,10 @@ const (
 	AccessExclusive      Lock = "ACCESS EXCLUSIVE"
 )
 
-// strength orders the locks: a stronger one blocks at least what a weaker one does.
+// strength orders the locks: a stronger lock blocks at least what a weaker one blocks.
 var strength = []Lock{RowExclusive, ShareUpdateExclusive, Share, ShareRowExclusive, AccessExclusive}
 
-// Blocks says in words who waits while the lock is held.
+// Blocks describes which statements wait while the lock is held.
 func (l Lock) Blocks() string {
 	switch l {
 	case RowExclusive:
@@ -38,43 +38,43 @@ func (l Lock) Blocks() string {
 	return "unknown"
 }
 
-// Span is how long a statement works with its lock.
+// Span says how long a statement holds its lock.
 type Span string
 
 const (
-	// Moment is some milliseconds, whatever the table's size.
+	// Moment is some milliseconds, whatever the size of the table.
 	Moment Span = "for a moment"
-	// Rows is as long as it takes to write the rows that change.
+	// Rows lasts until the changed rows are written.
 	Rows Span = "while it writes rows"
-	// Scan is as long as it takes to read the table.
+	// Scan lasts until the table is read.
 	Scan Span = "while it reads the whole table"
-	// Build is as long as it takes to build an index: the table is read and sorted.
+	// Build lasts until an index is built: the table is read and sorted.
 	Build Span = "while it builds the index"
-	// Rewrite is as long as it takes to write the table and its indexes anew.
+	// Rewrite lasts until the table and its indexes are written anew.
 	Rewrite Span = "while it writes the whole table anew"
-	// Unknown is for statements that nobody has taught this package.
+	// Unknown is for statements that this package does not recognise.
 	Unknown Span = "for a time that is not known: read the statement"
 )
 
-// Effect is what a statement does to others that use a table.
+// Effect describes how a statement affects other statements that use a table.
 type Effect struct {
-	Table string // empty where the statement does not name it, such as those that a table refers to that goes
+	Table string // empty if the statement does not name it, such as tables that a dropped table refers to
 	Lock  Lock
 	For   Span
 }
 
-// String is the effect in a sentence.
+// String returns the effect as a sentence.
 func (e Effect) String() string {
 	return fmt.Sprintf("%s: %s %s; %s", cmp.Or(e.Table, "the tables concerned"), e.Lock, e.For, e.Lock.Blocks())
 }
 
-// Long reports whether others wait for longer than a moment, all of them or those who
-// want the same rows.
+// Long reports whether other statements, all of them or those on the same rows, wait for more than
+// a moment.
 func (e Effect) Long() bool {
 	return e.For == Unknown || e.Lock != ShareUpdateExclusive && e.For != Moment
 }
 
-const ident = "[\"`]?([a-z_][a-z0-9_]*)[\"`]?" // quoted as either database does, or not
+const ident = "[\"`]?([a-z_][a-z0-9_]*)[\"`]?" // quoted as in either database, or unquoted
 
 func pattern(p string) *regexp.Regexp {
 	return regexp.MustCompile(`(?i)` + strings.ReplaceAll(strings.ReplaceAll(p, "IDENT", ident), " ", `\s+`))
@@ -108,9 +108,9 @@ var (
 	whatOlderLack = pattern(`^DROP (TABLE|INDEX|VIEW|FUNCTION|TYPE|SEQUENCE)`)
 )
 
-// judge works out the effects of all statements, in their order: what one of them creates
-// is nobody else's yet. The tables of indexes that earlier migrations created are in
-// indexes, and those of this one are added: DROP INDEX names no table.
+// judge computes the effects of all statements in order. Tables that the migration itself creates
+// do not count, because nothing else uses them yet. indexes maps the indexes of earlier migrations
+// to their tables, and judge adds the new ones, because DROP INDEX names no table.
 func (m *Migration) judge(indexes map[string]string) {
 	var created []string
 	for i := range m.Statements {
@@ -122,13 +122,13 @@ func (m *Migration) judge(indexes map[string]string) {
 			indexes[made[3]] = made[4]
 		}
 		s.Effects = effects(s.SQL, func(index string) string { return indexes[index] })
-		if m.Transaction { // otherwise others see the table before the next statement
+		if m.Transaction { // otherwise other sessions see the table before the next statement
 			s.Effects = slices.DeleteFunc(s.Effects, func(e Effect) bool { return slices.Contains(created, e.Table) })
 		}
 	}
 }
 
-// effects are those of a statement alone.
+// effects returns the effects of a single statement.
 func effects(sql string, tableOf func(index string) string) []Effect {
 	sql = strings.TrimSuffix(sql, ";")
 	switch found := []string(nil); {
@@ -152,7 +152,7 @@ func effects(sql string, tableOf func(index string) string) []Effect {
 		return []Effect{{found[1], RowExclusive, Rows}}
 	case match(createTrigger, sql, &found):
 		return []Effect{{found[1], ShareRowExclusive, Moment}}
-	case ofFunction.MatchString(sql): // it locks no table
+	case ofFunction.MatchString(sql): // locks no table
 		return nil
 	}
 	return []Effect{{"", AccessExclusive, Unknown}}
@@ -163,7 +163,7 @@ func match(p *regexp.Regexp, sql string, found *[]string) bool {
 	return *found != nil
 }
 
-// referenced are the effects on the tables that foreign keys of a table lead to.
+// referenced returns the effects on the tables that foreign keys of the table refer to.
 func referenced(sql, table string, span Span) []Effect {
 	var all []Effect
 	for _, to := range references.FindAllStringSubmatch(sql, -1) {
@@ -174,8 +174,8 @@ func referenced(sql, table string, span Span) []Effect {
 	return all
 }
 
-// alterations are the effects of the actions of one ALTER TABLE: the strongest lock, and
-// the longest of the spans, for the lock is held for all of them.
+// alterations returns the effects of one ALTER TABLE with several actions: the strongest lock, and
+// the longest span, because the lock is held for all actions.
 func alterations(table, actions string) []Effect {
 	spans := []Span{Moment, Scan, Build, Rewrite, Unknown}
 	all, others := Effect{table, "", Moment}, []Effect(nil)
@@ -231,7 +231,7 @@ func alteration(table, action string) (Effect, []Effect) {
 	return Effect{table, AccessExclusive, Unknown}, nil
 }
 
-// splitActions splits at the commas outside of parentheses and quotes.
+// splitActions splits at commas outside of parentheses and quotes.
 func splitActions(actions string) []string {
 	var all []string
 	depth, start, quote := 0, 0, rune(0)
@@ -255,9 +255,8 @@ func splitActions(actions string) []string {
 	return append(all, strings.TrimSpace(actions[start:]))
 }
 
-// Breaks says what of the migration processes of the version before may notice, and
-// returns nothing when it is nothing: a table, column or index that goes, a new name, what
-// they write and the tables do not take any more.
+// Breaks returns the statements that processes of the previous version may notice: a dropped table,
+// column or index, a new name, or a constraint that rejects what they write.
 func (m Migration) Breaks() []string {
 	var all []string
 	created, again := map[string]bool{}, map[string]bool{}
@@ -272,7 +271,7 @@ func (m Migration) Breaks() []string {
 	for _, s := range m.Statements {
 		sql := strings.TrimSuffix(s.SQL, ";")
 		if found := dropIndex.FindStringSubmatch(sql); found != nil && again[found[3]] {
-			continue // of an earlier try: it is built next
+			continue // left by an interrupted run; the next statement builds it
 		}
 		if whatOlderLack.MatchString(sql) || truncate.MatchString(sql) {
 			all = append(all, s.SQL)

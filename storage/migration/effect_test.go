@@ -14,15 +14,13 @@ import (
 	"tideline/storage/storagetest"
 )
 
-// seen are the strongest locks of a transaction on each table, and which tables were
-// written anew.
+// seen records the strongest lock of a transaction on each table, and the tables that it rewrote.
 type seen struct {
 	locks   map[string]migration.Lock
 	rewrote map[string]bool
 }
 
-// observe executes a statement in a transaction, and looks what it has done to tables that
-// were there before.
+// observe executes a statement in a transaction and records its effect on existing tables.
 func observe(t *testing.T, db *sql.DB, statement string) seen {
 	t.Helper()
 	tx, err := db.BeginTx(t.Context(), nil)
@@ -93,7 +91,7 @@ func claimed(effects []migration.Effect) (locks map[string]migration.Lock, rewri
 	return locks, rewrites
 }
 
-// What the plan says of locks is what PostgreSQL does, for each migration that there is.
+// For every migration, the predicted locks are the locks that PostgreSQL takes.
 func TestEffectsOfMigrationsAreThoseOfPostgreSQL(t *testing.T) {
 	t.Parallel()
 	s := storagetest.Open(t, storage.Config{DataDir: t.TempDir(), DatabaseURL: storagetest.EmptyPostgresURL(t)})
@@ -103,12 +101,12 @@ func TestEffectsOfMigrationsAreThoseOfPostgreSQL(t *testing.T) {
 		created := map[string]bool{}
 		for _, statement := range m.Statements {
 			if !m.Transaction {
-				_, err := s.SQL.ExecContext(t.Context(), statement.SQL) // refuses to run in a transaction
+				_, err := s.SQL.ExecContext(t.Context(), statement.SQL) // cannot run in a transaction
 				require.NoError(t, err)
 				continue
 			}
 			found := observe(t, s.SQL, statement.SQL)
-			for table := range created { // nobody else has it before the end
+			for table := range created { // other sessions do not see it before the commit
 				delete(found.locks, table)
 				delete(found.rewrote, table)
 			}
@@ -122,7 +120,7 @@ func TestEffectsOfMigrationsAreThoseOfPostgreSQL(t *testing.T) {
 	}
 }
 
-// So it is for what a migration may want.
+// For statements that a migration may use, the predicted locks are the locks that PostgreSQL takes.
 func TestEffectsAreThoseOfPostgreSQL(t *testing.T) {
 	t.Parallel()
 	for statement, spans := range map[string][]migration.Span{
@@ -180,7 +178,7 @@ func TestEffectsAreThoseOfPostgreSQL(t *testing.T) {
 			require.Equal(t, spans, said)
 			found := observe(t, s.SQL, statement)
 			locks, rewrites := claimed(effects)
-			if statement == "TRUNCATE a" { // which is a new file, of an empty table
+			if statement == "TRUNCATE a" { // creates a new, empty file
 				clear(found.rewrote)
 			}
 			require.Equal(t, found.locks, locks)
@@ -189,7 +187,7 @@ func TestEffectsAreThoseOfPostgreSQL(t *testing.T) {
 	}
 }
 
-// What nobody has taught the plan is taken for the worst.
+// A statement that the package does not recognise is expected to have the worst effect.
 func TestUnknownStatementsAreLong(t *testing.T) {
 	t.Parallel()
 	for _, statement := range []string{"CLUSTER a;", "ALTER TABLE a INHERIT b;", "VACUUM FULL a;"} {
@@ -199,7 +197,8 @@ func TestUnknownStatementsAreLong(t *testing.T) {
 	}
 }
 
-// What processes of the version before may notice does not expand.
+// A statement that processes of the previous version may notice is not allowed in an expanding
+// migration.
 func TestWhatBreaksOlderProcesses(t *testing.T) {
 	t.Parallel()
 	for statement, breaks := range map[string]bool{

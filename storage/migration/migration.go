@@ -1,17 +1,17 @@
 // Package migration changes the tables from version to version while processes use them.
 //
-// What holds:
+// Invariants:
 //
-//   - A migration expands or contracts. What expands leaves the tables usable for the
-//     processes of the version before; what contracts takes away what only they need.
-//   - A process at its start expands. Nothing contracts by itself, but on a database that
-//     was empty.
-//   - Those that expand do not depend on those that contract: the tables are the same
-//     whether each contracts in its turn, or all of them long after.
-//   - Processes take turns. A migration that is interrupted runs once more from its
-//     beginning.
-//   - On PostgreSQL no statement queues for a lock longer than Options.LockTimeout, for
-//     whoever comes after it waits behind it. It gives way, and tries again.
+//   - Each migration either expands or contracts. After an expanding migration, processes of the
+//     previous version can still use the tables. A contracting migration removes what only they
+//     need.
+//   - A process expands at its start. Contracting migrations run only on request, except on an
+//     empty database.
+//   - Expanding migrations do not depend on contracting ones. The tables end up the same whether
+//     each contracting migration runs in its turn or all of them run much later.
+//   - Processes take turns. An interrupted migration runs again from its beginning.
+//   - On PostgreSQL, no statement queues for a lock longer than Options.LockTimeout, because later
+//     statements would wait behind it. It gives way and tries again.
 package migration
 
 import (
@@ -19,6 +19,7 @@ import (
 	"bytes"
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"io/fs"
 	"path"
@@ -33,54 +34,61 @@ import (
 	"tideline/ent/migrate/migrations"
 )
 
-// Phase says when a migration may run, seen from the processes that use the tables.
+// Phase says when a migration may run, relative to the processes that use the tables.
 type Phase string
 
 const (
-	// Expand is for migrations that processes of the version before do not notice.
+	// Expand is the phase of migrations that processes of the previous version do not notice.
 	Expand Phase = "expand"
-	// Contract is for those that wait until no process of a version before is left.
+	// Contract is the phase of migrations that must wait until no process of a previous version
+	// runs.
 	Contract Phase = "contract"
 )
 
-// mark is the line in the file of a migration that contracts.
+// files holds the migrations, in one directory per dialect.
+var files fs.FS = migrations.FS
+
+// mark is the line that marks the file of a contracting migration.
 const mark = "-- tideline: contract"
 
 // Migration is one step from a version of the tables to the next.
 type Migration struct {
-	// Version is a date and a time: 20261121031534.
+	// Version is a date and a time, such as 20261128031534.
 	Version int64
 	Name    string
 	Phase   Phase
-	// Transaction says that the statements are one transaction: locks are kept to its end.
-	// Otherwise each statement ends by itself.
+	// Transaction says that all statements run in one transaction, which keeps its locks to the
+	// end. Otherwise each statement commits by itself.
 	Transaction bool
 	Statements  []Statement
 }
 
-// Statement is one statement of a migration, in one line, and what it does to others.
+// Statement is one statement of a migration, on one line, with its effects on other statements.
 type Statement struct {
 	SQL string
-	// Effects are on tables that were there before; nil on SQLite, where a transaction
-	// that writes holds up all others that do.
+	// Effects concern tables that existed before. It is nil on SQLite, where a writing transaction
+	// blocks all other writers.
 	Effects []Effect
 }
 
-// Plan is what a database lacks.
+// Plan lists the migrations that a database lacks.
 type Plan struct {
-	// Fresh says that there are no tables yet. Then all of it may run at once.
+	// Fresh says that there are no tables yet. All migrations may then run at once.
 	Fresh bool
-	// Pending are the migrations in their order.
+	// Pending lists the missing migrations in order.
 	Pending []Migration
 }
 
-// Of returns those of a phase that are pending.
+// Of returns the pending migrations of a phase.
 func (p Plan) Of(phase Phase) []Migration {
 	return slices.DeleteFunc(slices.Clone(p.Pending), func(m Migration) bool { return m.Phase != phase })
 }
 
-// Lacks compares a database with the migrations of this program. Those that it does not
-// know, of a newer one, are left out.
+// ErrTooOld means that the database has tables that the first migration did not create.
+var ErrTooOld = errors.New("the tables were made by a version before 0.1.0 and cannot be migrated: run 'tideline export' with that version and 'tideline import' with this one, into an empty database")
+
+// Lacks compares a database with the migrations of this program. It ignores migrations of a newer
+// program. Error: ErrTooOld.
 //
 // Cost: two queries.
 func Lacks(ctx context.Context, db *sql.DB, dialectName string) (Plan, error) {
@@ -92,13 +100,16 @@ func Lacks(ctx context.Context, db *sql.DB, dialectName string) (Plan, error) {
 	if err != nil {
 		return Plan{}, fmt.Errorf("pending migrations: %w", err)
 	}
+	if len(applied) > 0 && !applied[all[0].Version] {
+		return Plan{}, ErrTooOld
+	}
 	return Plan{
 		Fresh:   len(applied) == 0,
 		Pending: slices.DeleteFunc(all, func(m Migration) bool { return applied[m.Version] }),
 	}, nil
 }
 
-// appliedTo is empty where there are no tables.
+// appliedTo returns the versions of the applied migrations; none if there are no tables.
 func appliedTo(ctx context.Context, db *sql.DB, dialectName string) (map[int64]bool, error) {
 	there := "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = '" + goose.DefaultTablename + "'"
 	if dialectName == dialect.Postgres {
@@ -121,7 +132,7 @@ func appliedTo(ctx context.Context, db *sql.DB, dialectName string) (map[int64]b
 	}
 	applied := map[int64]bool{}
 	for _, row := range rows {
-		if row.Version > 0 && row.IsApplied { // 0 is written with the table
+		if row.Version > 0 && row.IsApplied { // version 0 is inserted when the table is created
 			applied[row.Version] = true
 		}
 	}
@@ -142,17 +153,17 @@ func folderOf(dialectName string) string {
 	return "sqlite"
 }
 
-// All reads the migrations of this program for dialect.SQLite or dialect.Postgres, in
-// their order. An error is one of the program.
+// All reads the migrations of this program for dialect.SQLite or dialect.Postgres, in order. An
+// error means that the program is broken.
 func All(dialectName string) ([]Migration, error) {
-	files, err := fs.Glob(migrations.FS, folderOf(dialectName)+"/*.sql")
+	names, err := fs.Glob(files, folderOf(dialectName)+"/*.sql")
 	if err != nil {
 		return nil, fmt.Errorf("migrations: %w", err)
 	}
 	var all []Migration
 	indexes := map[string]string{}
-	for _, file := range files {
-		text, err := fs.ReadFile(migrations.FS, file)
+	for _, file := range names {
+		text, err := fs.ReadFile(files, file)
 		if err != nil {
 			return nil, fmt.Errorf("migrations: %w", err)
 		}
@@ -168,8 +179,8 @@ func All(dialectName string) ([]Migration, error) {
 	return all, nil
 }
 
-// read reads a file as goose does: statements end with a semicolon at the end of a line,
-// or stand between two comments that say so.
+// read parses a file as goose does: a statement ends with a semicolon at the end of a line, or
+// stands between StatementBegin and StatementEnd comments.
 func read(file string, text []byte) (Migration, error) {
 	number, name, _ := strings.Cut(strings.TrimSuffix(file, ".sql"), "_")
 	version, err := strconv.ParseInt(number, 10, 64)
@@ -219,8 +230,8 @@ func read(file string, text []byte) (Migration, error) {
 	return m, nil
 }
 
-// Sizes says of each table of PostgreSQL how large it is, in words, as far as PostgreSQL
-// knows. It is empty on SQLite.
+// Sizes returns the size of each PostgreSQL table in words, from PostgreSQL's estimates. It is
+// empty on SQLite.
 //
 // Cost: one query.
 func Sizes(ctx context.Context, db *sql.DB, dialectName string) (map[string]string, error) {
@@ -240,7 +251,7 @@ func Sizes(ctx context.Context, db *sql.DB, dialectName string) (map[string]stri
 		if err := rows.Scan(&table, &n, &size); err != nil {
 			return nil, fmt.Errorf("sizes of tables: %w", err)
 		}
-		if n >= 0 { // -1 before PostgreSQL has looked
+		if n >= 0 { // -1 before the first VACUUM or ANALYZE
 			size = fmt.Sprintf("about %d rows, %s", n, size)
 		}
 		sizes[table] = size

@@ -2,29 +2,50 @@ package migration_test
 
 import (
 	"fmt"
+	"io/fs"
+	"os"
 	"slices"
 	"strings"
 	"testing"
+	"testing/fstest"
 
 	"entgo.io/ent/dialect"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"tideline/ent/migrate/migrations"
 	"tideline/storage"
 	"tideline/storage/migration"
 	"tideline/storage/storagetest"
 )
 
-func TestMain(m *testing.M) { storagetest.Main(m) }
+// TestMain adds migrations to the real ones: a new column, an index that replaces another, and the
+// removal of the replaced index.
+func TestMain(m *testing.M) {
+	all := fstest.MapFS{}
+	for _, files := range []fs.FS{migration.Files(), os.DirFS("testdata")} {
+		for _, dir := range []string{"postgres", "sqlite"} {
+			names, err := fs.Glob(files, dir+"/*.sql")
+			if err != nil {
+				panic(err)
+			}
+			for _, name := range names {
+				text, err := fs.ReadFile(files, name)
+				if err != nil {
+					panic(err)
+				}
+				all[name] = &fstest.MapFile{Data: text}
+			}
+		}
+	}
+	migration.SetFiles(all)
+	os.Unsetenv("TIDELINE_TEST_CACHE") // cached databases lack the added migrations
+	storagetest.Main(m)
+}
+
+// The versions of the migrations that TestMain adds.
+const addColumn, addIndex, dropIndex = 20990101000001, 20990101000002, 20990101000003
 
 var dialects = []string{dialect.SQLite, dialect.Postgres}
-
-// beforeRules are the migrations of the time before the first release, from before there
-// were phases. No process of a release runs beside them.
-var beforeRules = []string{
-	"visible_post_counts", "post_visibility", "fan_out_mode", "user_issuer", "account-life", "deleted-identities", "likes-of-a-user",
-}
 
 func all(t *testing.T, dialectName string) []migration.Migration {
 	t.Helper()
@@ -44,12 +65,12 @@ func emptyStores(t *testing.T, dialectName string) *storage.Stores {
 	return storagetest.Open(t, cfg)
 }
 
-// Processes of the version before go on while a new migration is applied: it takes nothing
-// from them that they use, and holds none of them up for longer than a moment.
+// Processes of the previous version continue while an expanding migration is applied: it removes
+// nothing that they use, and blocks them only for a moment.
 func TestMigrationsAreForRunningProcesses(t *testing.T) {
 	for _, dialectName := range dialects {
 		for _, m := range all(t, dialectName) {
-			if m.Name == "init" || slices.Contains(beforeRules, m.Name) {
+			if m.Name == "init" {
 				continue
 			}
 			file := fmt.Sprintf("%s/%d_%s", dialectName, m.Version, m.Name)
@@ -81,9 +102,10 @@ func TestMigrationsAreForRunningProcesses(t *testing.T) {
 	}
 }
 
-// lockedTogether are the tables in use on which one transaction of the migration has locks
-// that writers wait for. With two of them it may wait for a writer of the one that waits for
-// the other: PostgreSQL ends one of both, and it may be the writer.
+// lockedTogether returns the tables in use on which one transaction of the migration holds locks
+// that block writers. If there are two, a deadlock is possible: a writer of the first waits for the
+// migration, which waits for a writer of the second. PostgreSQL then aborts one of them, perhaps
+// the writer.
 func lockedTogether(m migration.Migration) (most []string) {
 	var tables []string
 	for _, s := range m.Statements {
@@ -102,7 +124,7 @@ func lockedTogether(m migration.Migration) (most []string) {
 	return most
 }
 
-// A migration is the same step on both databases.
+// A migration has the same phase on both databases.
 func TestPhasesAreThoseOfBothDatabases(t *testing.T) {
 	steps := func(dialectName string) (names []string) {
 		for _, m := range all(t, dialectName) {
@@ -113,7 +135,7 @@ func TestPhasesAreThoseOfBothDatabases(t *testing.T) {
 	require.Equal(t, steps(dialect.SQLite), steps(dialect.Postgres))
 }
 
-// It does not matter whether migrations contract in their turn or all in the end.
+// The result is the same whether contracting migrations run in their turn or all at the end.
 func TestExpandDoesNotDependOnContract(t *testing.T) {
 	for _, dialectName := range dialects {
 		t.Run(dialectName, func(t *testing.T) {
@@ -135,7 +157,7 @@ func TestExpandDoesNotDependOnContract(t *testing.T) {
 	}
 }
 
-// schemaOf is what the tables are, but for the order of columns.
+// schemaOf returns the schema of the tables, independent of the order of columns.
 func schemaOf(t *testing.T, s *storage.Stores) []string {
 	t.Helper()
 	query := "SELECT type || ' ' || name || ' ' || tbl_name || ' ' || coalesce(sql, '') FROM sqlite_master WHERE name NOT LIKE 'goose%' AND tbl_name NOT LIKE 'goose%' ORDER BY 1"
@@ -157,13 +179,13 @@ func schemaOf(t *testing.T, s *storage.Stores) []string {
 	return found
 }
 
-// back takes a database that has all tables to before one migration that expands, and the
-// one that contracts after it.
+// back reverts a migrated database to the state before one expanding migration and the contracting
+// migration after it.
 func back(t *testing.T, s *storage.Stores) {
 	t.Helper()
 	statements := []string{
-		"CREATE INDEX user_fan_out_mode_follower_count ON users (fan_out_mode, follower_count)", "DROP INDEX user_fan_out_mode",
-		"DELETE FROM goose_db_version WHERE version_id IN (20261124032045, 20261124032048, 20261124073500)",
+		"CREATE INDEX user_fixture_before ON users (role, handle)", "DROP INDEX user_fixture",
+		fmt.Sprintf("DELETE FROM goose_db_version WHERE version_id IN (%d, %d)", addIndex, dropIndex),
 	}
 	for _, statement := range statements {
 		_, err := s.SQL.ExecContext(t.Context(), statement)
@@ -185,9 +207,9 @@ func hasIndex(t *testing.T, s *storage.Stores, name string) bool {
 	})
 }
 
-// A process at its start expands; what older ones need goes when it is asked for.
+// A process expands at its start. What only older processes need is removed on request.
 func TestNothingContractsByItself(t *testing.T) {
-	const old, young = "user_fan_out_mode_follower_count", "user_fan_out_mode"
+	const old, young = "user_fixture_before", "user_fixture"
 	for _, dialectName := range dialects {
 		t.Run(dialectName, func(t *testing.T) {
 			s := emptyStores(t, dialectName)
@@ -206,8 +228,8 @@ func TestNothingContractsByItself(t *testing.T) {
 			require.ErrorIs(t, err, migration.ErrExpandFirst)
 			applied, err := s.Apply(t.Context(), migration.Options{})
 			require.NoError(t, err)
-			require.Contains(t, versionsOf(applied), "counters-in-no-index")
-			require.NotContains(t, versionsOf(applied), "no-index-of-counters")
+			require.Contains(t, versionsOf(applied), "fixture-index")
+			require.NotContains(t, versionsOf(applied), "no-fixture-index")
 			require.True(t, hasIndex(t, s, old) && hasIndex(t, s, young))
 
 			plan, err = s.Pending(t.Context())
@@ -215,7 +237,7 @@ func TestNothingContractsByItself(t *testing.T) {
 			require.Empty(t, plan.Of(migration.Expand))
 			applied, err = s.Apply(t.Context(), migration.Options{Phase: migration.Contract})
 			require.NoError(t, err)
-			require.Contains(t, versionsOf(applied), "no-index-of-counters")
+			require.Contains(t, versionsOf(applied), "no-fixture-index")
 			require.False(t, hasIndex(t, s, old))
 			require.True(t, hasIndex(t, s, young))
 			applied, err = s.Apply(t.Context(), migration.Options{Phase: migration.Contract})
@@ -225,12 +247,12 @@ func TestNothingContractsByItself(t *testing.T) {
 	}
 }
 
-// Statements are those that goose finds: each file leads to the same tables either way,
-// which TestExpandDoesNotDependOnContract shows, and none is left over.
+// read finds the same statements as goose. TestExpandDoesNotDependOnContract shows that each file
+// leads to the same tables either way; this test shows that no statement is left over.
 func TestEveryStatementIsRead(t *testing.T) {
 	for folder, dialectName := range map[string]string{"sqlite": dialect.SQLite, "postgres": dialect.Postgres} {
 		for _, m := range all(t, dialectName) {
-			text, err := migrations.FS.ReadFile(fmt.Sprintf("%s/%d_%s.sql", folder, m.Version, m.Name))
+			text, err := fs.ReadFile(migration.Files(), fmt.Sprintf("%s/%d_%s.sql", folder, m.Version, m.Name))
 			require.NoError(t, err)
 			up, _, _ := strings.Cut(string(text), "-- +goose Down")
 			var want []string
@@ -246,5 +268,22 @@ func TestEveryStatementIsRead(t *testing.T) {
 			}
 			require.Equal(t, want, got)
 		}
+	}
+}
+
+// A database from before the first release is refused and not changed.
+func TestDatabaseOfBeforeTheFirstMigrationIsRefused(t *testing.T) {
+	for _, dialectName := range dialects {
+		t.Run(dialectName, func(t *testing.T) {
+			s := emptyStores(t, dialectName)
+			require.NoError(t, s.Migrate(t.Context()))
+			_, err := s.SQL.ExecContext(t.Context(), fmt.Sprintf("UPDATE goose_db_version SET version_id = 20261121031533 WHERE version_id = %d", all(t, dialectName)[0].Version))
+			require.NoError(t, err)
+			before := schemaOf(t, s)
+			_, err = s.Pending(t.Context())
+			require.ErrorIs(t, err, migration.ErrTooOld)
+			require.ErrorContains(t, s.Migrate(t.Context()), "'tideline export' with that version and 'tideline import' with this one")
+			require.Equal(t, before, schemaOf(t, s))
+		})
 	}
 }

@@ -15,8 +15,6 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/lock"
-
-	"tideline/ent/migrate/migrations"
 )
 
 // Defaults of Options.
@@ -25,42 +23,41 @@ const (
 	DefaultPatience    = 10 * time.Minute
 )
 
-// turnTries is how many seconds a process waits for the migrations of another one.
+// turnTries is how many seconds a process waits for the migrations of another process.
 const turnTries = 600
 
-// Options say what to apply, and how to wait. The zero value expands.
+// Options select the migrations and bound the waits. The zero value selects Expand.
 type Options struct {
 	// Phase defaults to Expand.
 	Phase Phase
-	// LockTimeout is how long a statement queues for a lock of PostgreSQL before it gives
-	// way. Statements that block nobody, such as CREATE INDEX CONCURRENTLY, wait as long
-	// as it takes. Defaults to DefaultLockTimeout.
+	// LockTimeout is how long a statement queues for a PostgreSQL lock before it gives way.
+	// Statements that block nothing, such as CREATE INDEX CONCURRENTLY, wait without limit.
+	// Defaults to DefaultLockTimeout.
 	LockTimeout time.Duration
-	// Patience is how long a migration tries to get its locks. Defaults to
-	// DefaultPatience.
+	// Patience is how long a migration keeps trying to get its locks. Defaults to DefaultPatience.
 	Patience time.Duration
 }
 
-// LockWait is LockTimeout, or its default.
+// LockWait returns LockTimeout or its default.
 func (o Options) LockWait() time.Duration { return orDefault(o.LockTimeout, DefaultLockTimeout) }
 
-// ErrExpandFirst says that migrations that expand are pending, and those that contract
-// come after them.
+// ErrExpandFirst means that expanding migrations are pending, which must be applied before
+// contracting ones.
 var ErrExpandFirst = errors.New("migrations that expand are pending: apply them first, by 'tideline migrate --phase=expand'")
 
-// Pools are connections to the database of a dialect. Where Dialect is PostgreSQL, a
-// session of Impatient waits for locks for Options.LockTimeout at most; one of Patient does
-// not give way. On SQLite they are one pool, and the caller has the turn.
+// Pools are connections to the database of a dialect. On PostgreSQL, sessions of Impatient wait for
+// a lock for at most Options.LockTimeout, and sessions of Patient do not give way. On SQLite both
+// are the same pool, and the caller holds the migration lock.
 type Pools struct {
 	Dialect            string
 	Patient, Impatient *sql.DB
 }
 
-// Apply applies the migrations of a phase that are pending, all of them where there were no
-// tables, and returns them in their order. Errors: ErrExpandFirst; a lock that was not to be
-// had in time; what the database refuses. What was applied before the error stays.
+// Apply applies the pending migrations of a phase, or all migrations on an empty database, and
+// returns them in order. Errors: ErrExpandFirst; ErrTooOld; a lock that was not available in time;
+// an error of the database. Migrations applied before the error remain.
 //
-// Cost: two queries when nothing is pending, otherwise that of the migrations.
+// Cost: two queries if nothing is pending, otherwise the cost of the migrations.
 func Apply(ctx context.Context, p Pools, o Options, log *slog.Logger) (_ []Migration, err error) {
 	wanted, fresh, err := p.wanted(ctx, o)
 	if err != nil || len(wanted) == 0 {
@@ -72,11 +69,11 @@ func Apply(ctx context.Context, p Pools, o Options, log *slog.Logger) (_ []Migra
 			return nil, err
 		}
 		defer end()
-		if wanted, fresh, err = p.wanted(ctx, o); err != nil { // another process may have done it meanwhile
+		if wanted, fresh, err = p.wanted(ctx, o); err != nil { // another process may have migrated meanwhile
 			return nil, err
 		}
 	}
-	folder, err := fs.Sub(migrations.FS, folderOf(p.Dialect))
+	folder, err := fs.Sub(files, folderOf(p.Dialect))
 	if err != nil {
 		return nil, fmt.Errorf("migrations: %w", err)
 	}
@@ -111,8 +108,7 @@ func (p Pools) wanted(ctx context.Context, o Options) (list []Migration, fresh b
 	return plan.Of(Contract), false, nil
 }
 
-// takeTurn waits until no other process migrates, of older versions, too: they take the
-// same lock. The caller ends the turn.
+// takeTurn waits until no other process migrates. The caller must call end.
 func (p Pools) takeTurn(ctx context.Context) (end func(), err error) {
 	turn, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, turnTries))
 	if err != nil {
@@ -127,21 +123,21 @@ func (p Pools) takeTurn(ctx context.Context) (end func(), err error) {
 	}
 	return func() {
 		if turn.SessionUnlock(context.WithoutCancel(ctx), conn) != nil {
-			// The lock ends with the session.
+			// Closing the session releases the lock.
 			_ = conn.Raw(func(any) error { return errTurnEnds })
 		}
 		_ = conn.Close()
 	}, nil
 }
 
-// errTurnEnds has a pool drop a session.
+// errTurnEnds makes the pool discard a session.
 var errTurnEnds = errors.New("the turn ends with its session")
 
-// apply applies one migration. It tries again while a lock is not to be had.
+// apply applies one migration, and retries while a lock is not available.
 func (p Pools) apply(ctx context.Context, m Migration, folder fs.FS, o Options, log *slog.Logger) error {
 	db := p.Impatient
 	if !m.Transaction {
-		db = p.Patient // its statements block nobody, and leave half an index when they give way
+		db = p.Patient // its statements block nothing, and would leave an invalid index if they gave way
 	}
 	provider, err := goose.NewProvider(gooseDialect(p.Dialect), db, folder,
 		goose.WithDisableGlobalRegistry(true), goose.WithAllowOutofOrder(true))
@@ -169,7 +165,7 @@ func (p Pools) apply(ctx context.Context, m Migration, folder fs.FS, o Options, 
 	}
 }
 
-// lockNotAvailable is the code of PostgreSQL for a lock that was waited for too long.
+// lockNotAvailable is PostgreSQL's error code for a lock timeout.
 const lockNotAvailable = "55P03"
 
 func orDefault(d, otherwise time.Duration) time.Duration {
@@ -179,8 +175,7 @@ func orDefault(d, otherwise time.Duration) time.Duration {
 	return d
 }
 
-// holder says which transaction has had a lock for the longest on what the migration
-// changes.
+// holder describes the oldest transaction that holds a lock on a table of the migration.
 func (p Pools) holder(ctx context.Context, m Migration) string {
 	var tables []string
 	for _, s := range m.Statements {

@@ -3,6 +3,7 @@ package migration_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
@@ -17,7 +18,7 @@ import (
 	"tideline/storage/storagetest"
 )
 
-// journal is a log that tells of each line.
+// journal is the writer of a log. It also sends each line to the channel lines.
 type journal struct {
 	mu    sync.Mutex
 	text  bytes.Buffer
@@ -30,7 +31,7 @@ func (j *journal) Write(line []byte) (int, error) {
 	j.mu.Unlock()
 	select {
 	case j.lines <- string(line):
-	default: // nobody has read so many
+	default: // the buffer is full
 	}
 	return len(line), nil
 }
@@ -49,24 +50,23 @@ func (j *journal) until(t *testing.T, part string) string {
 	}
 }
 
-// lacking is a PostgreSQL database that lacks a column of a table, and the migration that
-// adds it in a transaction.
+// lacking returns a PostgreSQL database that lacks one column, whose migration runs in a
+// transaction.
 func lacking(t *testing.T, log *slog.Logger) *storage.Stores {
 	t.Helper()
 	cfg := storage.Config{DataDir: t.TempDir(), DatabaseURL: storagetest.PostgresURL(t)}
 	s, err := storage.Open(t.Context(), cfg, log)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
-	for _, statement := range []string{`ALTER TABLE users DROP COLUMN "role"`, `DROP TABLE audit_entries`, `DROP FUNCTION audit_entries_refuse`,
-		`DELETE FROM goose_db_version WHERE version_id = 20261123110204`} {
+	for _, statement := range []string{"ALTER TABLE users DROP COLUMN fixture", fmt.Sprintf("DELETE FROM goose_db_version WHERE version_id = %d", addColumn)} {
 		_, err := s.SQL.ExecContext(t.Context(), statement)
 		require.NoError(t, err)
 	}
 	return s
 }
 
-// Where a transaction keeps a migration from its lock, others do not queue up behind the
-// migration for longer than the timeout, and it is applied when the transaction has ended.
+// While a transaction keeps a migration from its lock, other statements queue behind the migration
+// for at most the timeout. The migration is applied when the transaction has ended.
 func TestMigrationGivesWay(t *testing.T) {
 	t.Parallel()
 	j := &journal{lines: make(chan string, 1000)}
@@ -85,7 +85,7 @@ func TestMigrationGivesWay(t *testing.T) {
 		done <- err
 	}()
 	line := j.until(t, "gives way")
-	require.Contains(t, line, "version=20261123110204")
+	require.Contains(t, line, fmt.Sprint("version=", addColumn))
 	require.Contains(t, line, "has a lock on users")
 	_, err = s.SQL.ExecContext(t.Context(), "UPDATE users SET handle = handle WHERE false")
 	require.NoError(t, err, "others go on")
@@ -97,7 +97,7 @@ func TestMigrationGivesWay(t *testing.T) {
 	require.Empty(t, plan.Pending)
 }
 
-// A lock that is not to be had fails the migration, which says who has it.
+// A migration that cannot get its lock fails, and names the process that holds the lock.
 func TestMigrationNamesWhoKeepsItsLock(t *testing.T) {
 	t.Parallel()
 	s := lacking(t, slog.New(slog.DiscardHandler))
@@ -107,7 +107,7 @@ func TestMigrationNamesWhoKeepsItsLock(t *testing.T) {
 	_, err = tx.ExecContext(t.Context(), "SELECT 1 FROM users WHERE false")
 	require.NoError(t, err)
 	applied, err := s.Apply(t.Context(), migration.Options{LockTimeout: 10 * time.Millisecond, Patience: time.Millisecond})
-	require.ErrorContains(t, err, "20261123110204_moderation was not to have its locks, and has changed nothing: process ")
+	require.ErrorContains(t, err, "20990101000001_fixture-column was not to have its locks, and has changed nothing: process ")
 	require.ErrorContains(t, err, "tideline, idle in transaction")
 	require.ErrorContains(t, err, "lock on users")
 	require.Empty(t, applied)
@@ -116,7 +116,7 @@ func TestMigrationNamesWhoKeepsItsLock(t *testing.T) {
 	require.Len(t, plan.Pending, 1)
 }
 
-// An index that was not finished is not taken for one.
+// An index whose build was interrupted is built again.
 func TestInterruptedIndexIsBuiltAnew(t *testing.T) {
 	t.Parallel()
 	s := storagetest.Open(t, storage.Config{DataDir: t.TempDir(), DatabaseURL: storagetest.PostgresURL(t)})
@@ -131,7 +131,7 @@ func TestInterruptedIndexIsBuiltAnew(t *testing.T) {
 	go func() { done <- s.Migrate(ctx) }()
 	valid := func() (n int, ok bool) {
 		require.NoError(t, s.SQL.QueryRowContext(t.Context(),
-			"SELECT count(*), coalesce(bool_and(indisvalid), false) FROM pg_index WHERE indexrelid = to_regclass('user_fan_out_mode')").Scan(&n, &ok))
+			"SELECT count(*), coalesce(bool_and(indisvalid), false) FROM pg_index WHERE indexrelid = to_regclass('user_fixture')").Scan(&n, &ok))
 		return n, ok
 	}
 	require.Eventually(t, func() bool { n, _ := valid(); return n == 1 }, time.Minute, 5*time.Millisecond)

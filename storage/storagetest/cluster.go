@@ -21,11 +21,11 @@ import (
 
 const clusterSlots = 16384
 
-// clusterTurn is locked by the test that uses the shared cluster.
+// clusterTurn is held by the test that uses the shared cluster.
 var clusterTurn sync.Mutex
 
-// ClusterURL returns the URL of an empty Redis Cluster of three masters. Tests
-// that use it take turns: it waits until the previous one has ended.
+// ClusterURL returns the URL of an empty Redis Cluster of three masters. Tests share the cluster
+// and take turns: ClusterURL waits until the previous test has ended.
 func ClusterURL(t testing.TB) string {
 	t.Helper()
 	if _, err := find("redis-server"); err != nil {
@@ -41,19 +41,19 @@ func ClusterURL(t testing.TB) string {
 	return c.URL()
 }
 
-// sharedCluster starts the cluster that the tests of a binary take turns with.
+// sharedCluster starts the cluster that the tests of a binary share.
 var sharedCluster = sync.OnceValues(func() (*Cluster, error) { return startCluster(3) })
 
-// Cluster is a Redis Cluster of one test. Its masters persist nothing by themselves.
+// Cluster is the Redis Cluster of one test. Its masters save data only on request.
 type Cluster struct {
 	nodes []*node
 }
 
-// StartCluster starts a Redis Cluster of three masters that ends with the test. It
-// skips the test when no redis-server is installed.
+// StartCluster starts a Redis Cluster of three masters that ends with the test. It skips the test
+// if redis-server is not installed.
 func StartCluster(t testing.TB) *Cluster { return StartClusterOf(t, 3) }
 
-// StartClusterOf is StartCluster with so many masters.
+// StartClusterOf is StartCluster for a given number of masters.
 func StartClusterOf(t testing.TB, masters int) *Cluster {
 	t.Helper()
 	if _, err := find("redis-server"); err != nil {
@@ -65,7 +65,7 @@ func StartClusterOf(t testing.TB, masters int) *Cluster {
 	return c
 }
 
-// URL names all masters.
+// URL returns a Redis URL that names all masters.
 func (c *Cluster) URL() string { return "redis://" + strings.Join(c.addrs(), ",") }
 
 func (c *Cluster) addrs() (addrs []string) {
@@ -75,8 +75,8 @@ func (c *Cluster) addrs() (addrs []string) {
 	return addrs
 }
 
-// Restart kills the master at the address and starts it again: from its last SAVE, or
-// empty. It waits until the cluster has it back, which takes two seconds.
+// Restart kills the master at addr and starts it again, from its last SAVE or empty. It waits until
+// the cluster is complete again, which takes two seconds.
 func (c *Cluster) Restart(t testing.TB, addr string, fromSave bool) {
 	t.Helper()
 	for _, n := range c.nodes {
@@ -88,7 +88,7 @@ func (c *Cluster) Restart(t testing.TB, addr string, fromSave bool) {
 	require.NoError(t, c.await())
 }
 
-// Grow adds a master without slots, and returns its address. It takes two seconds.
+// Grow adds a master without slots and returns its address. It takes two seconds.
 func (c *Cluster) Grow(t testing.TB) string {
 	t.Helper()
 	n, err := newNode()
@@ -100,8 +100,7 @@ func (c *Cluster) Grow(t testing.TB) string {
 	return n.addr()
 }
 
-// Move moves the slot of a key to the master at the address, key by key, as a cluster
-// does that grows.
+// Move moves the slot of a key to the master at addr, key by key, like a cluster that grows.
 func (c *Cluster) Move(t testing.TB, key, addr string) {
 	t.Helper()
 	ctx := t.Context()
@@ -234,7 +233,7 @@ func (n *node) start(fromSave bool) (err error) {
 		return err
 	}
 	if saved := filepath.Join(n.dir, "dump.rdb"); !fromSave && os.Rename(saved, saved+".aside") == nil {
-		defer func() { err = errors.Join(err, os.Rename(saved+".aside", saved)) }() // for the next start
+		defer func() { err = errors.Join(err, os.Rename(saved+".aside", saved)) }() // keep the file for the next start
 	}
 	cmd := exec.Command(path, "--bind", "127.0.0.1", "--port", strconv.Itoa(n.port), "--cluster-enabled", "yes",
 		"--cluster-port", strconv.Itoa(n.bus), "--cluster-node-timeout", "2000", "--save", "", "--appendonly", "no",
@@ -261,7 +260,7 @@ func (n *node) do(command ...any) error {
 	return nil
 }
 
-// says returns an error unless all of this is in the node's CLUSTER INFO.
+// says returns an error unless the node's CLUSTER INFO contains all of the texts.
 func (n *node) says(ctx context.Context, all ...string) error {
 	c := redis.NewClient(&redis.Options{Addr: n.addr()})
 	defer c.Close()

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Network stands between a Redis client and its servers, and fails on demand.
+// Network is the network between a Redis client and its servers. It fails on demand.
 type Network struct {
 	mu    sync.Mutex
 	away  bool
@@ -27,8 +27,8 @@ type conn struct {
 	freeze sync.Once
 }
 
-// Through returns a client of the same servers behind a network. It waits half a
-// second for an answer.
+// Through returns a client of the same servers behind a Network. The client waits half a second for
+// an answer.
 func Through(t testing.TB, rdb redis.UniversalClient) (redis.UniversalClient, *Network) {
 	n := &Network{conns: make(map[*conn]struct{})}
 	var mine redis.UniversalClient
@@ -71,8 +71,8 @@ func (n *Network) dialer(next dial) dial {
 	}
 }
 
-// Read loses what arrives on a frozen connection. (It does not leave it with the
-// server, which may wait for it to be taken.)
+// Read discards data that arrives on a frozen connection. It does not leave the data unread,
+// because the server may block until it is read.
 func (c *conn) Read(b []byte) (int, error) {
 	for {
 		n, err := c.Conn.Read(b)
@@ -95,7 +95,7 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-// Freeze silences the connections there are; new ones work.
+// Freeze silences the existing connections. New connections work.
 func (n *Network) Freeze() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -104,7 +104,7 @@ func (n *Network) Freeze() {
 	}
 }
 
-// Cut breaks the connections there are; new ones work.
+// Cut closes the existing connections. New connections work.
 func (n *Network) Cut() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -117,7 +117,7 @@ func (n *Network) cutLocked() {
 	}
 }
 
-// Leave breaks the connections there are, and refuses new ones until Return.
+// Leave closes the existing connections and refuses new ones until Return.
 func (n *Network) Leave() {
 	n.mu.Lock()
 	defer n.mu.Unlock()

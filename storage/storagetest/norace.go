@@ -2,6 +2,6 @@
 
 package storagetest
 
-// Race reports whether the tests run with the race detector. A program that they build and
-// start should have it then, too.
+// Race reports whether the tests run with the race detector. Programs that they build and start
+// should then have it too.
 const Race = false

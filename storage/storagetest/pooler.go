@@ -12,14 +12,14 @@ import (
 	"syscall"
 	"testing"
 
-	_ "github.com/jackc/pgx/v5/stdlib" // the driver by which the pooler is asked
+	_ "github.com/jackc/pgx/v5/stdlib" // the driver that pings the pooler
 	"github.com/stretchr/testify/require"
 )
 
-// StartPgBouncer starts a PgBouncer in transaction mode before the PostgreSQL of a URL, and
-// returns the URL of the same database through it. Three connections to PostgreSQL serve all
-// clients, so that a client often meets another session. It ends with the test, and skips it
-// when no PgBouncer is installed.
+// StartPgBouncer starts a PgBouncer in transaction mode in front of the PostgreSQL of databaseURL,
+// and returns the URL of the same database through it. All clients share three connections to
+// PostgreSQL, so a client often gets another session. PgBouncer ends with the test. StartPgBouncer
+// skips the test if PgBouncer is not installed.
 func StartPgBouncer(t testing.TB, databaseURL string) string {
 	t.Helper()
 	path, err := find("pgbouncer", "/usr/sbin", "/opt/homebrew/bin")

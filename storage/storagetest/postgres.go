@@ -23,18 +23,18 @@ import (
 	"tideline/storage"
 )
 
-// template is the migrated database. Every other one is a copy of it.
+// template is the name of the migrated database from which every other one is copied.
 const template = "migrated"
 
-// leftBehind is how many databases of tests that have ended stay until the server stops: to
-// drop one, PostgreSQL writes all that it has in memory. Each has some 8 MB.
+// leftBehind is how many databases of finished tests stay until the server stops. Each has some 8
+// MB. Dropping one makes PostgreSQL write everything that it has in memory.
 const leftBehind = 32
 
-// PostgresURL returns the URL of a new, migrated database on a PostgreSQL server
-// of this test binary. The database ends with the test, or with the server.
+// PostgresURL returns the URL of a new, migrated database on the PostgreSQL server of this test
+// binary. The database ends with the test, or with the server.
 func PostgresURL(t testing.TB) string { return newDatabase(t, template) }
 
-// EmptyPostgresURL is PostgresURL without the tables.
+// EmptyPostgresURL is PostgresURL for a database without tables.
 func EmptyPostgresURL(t testing.TB) string { return newDatabase(t, "template0") }
 
 func newDatabase(t testing.TB, template string) string {
@@ -53,29 +53,29 @@ func newDatabase(t testing.TB, template string) string {
 		return p.url(name)
 	}
 	t.Cleanup(func() {
-		// The test's context has ended by now.
+		// The context of the test has ended by now.
 		_, err := p.admin.ExecContext(context.Background(), "DROP DATABASE "+name+" WITH (FORCE)")
 		require.NoError(t, err)
 	})
 	return p.url(name)
 }
 
-// postgresServer is the one PostgreSQL of the test binary.
+// postgresServer is the PostgreSQL server of the test binary.
 type postgresServer struct {
 	run   *process
 	port  int
 	admin *sql.DB
-	// strategy makes CREATE DATABASE copy the files of the template. PostgreSQL 15 and later
-	// write each page to the log instead, which takes twice the time: 190 beside 80 ms of
-	// processor for a migrated database.
+	// strategy makes CREATE DATABASE copy the files of the template. By default, PostgreSQL 15 and
+	// later write each page to the log instead, which takes twice the time: 190 instead of 80 ms of
+	// processor time for a migrated database.
 	strategy string
 
 	mu        sync.Mutex
 	databases int
 }
 
-// url has a connection wait longer than a user's does: beside other tests, a server that
-// is well may need seconds to accept it.
+// url sets a longer connection timeout than the default of the product: while other tests run, a
+// healthy server may need seconds to accept a connection.
 func (p *postgresServer) url(database string) string {
 	return fmt.Sprintf("postgres://postgres@127.0.0.1:%d/%s?sslmode=disable&connect_timeout=60", p.port, database)
 }
@@ -119,7 +119,7 @@ var postgres = sync.OnceValues(func() (*postgresServer, error) {
 	if kept == "" {
 		return p, nil
 	}
-	// The files are whole only after the server has stopped in an orderly way.
+	// The files are complete only after an orderly shutdown.
 	p.run.signal(syscall.SIGINT)
 	if err := keepData(data, kept); err != nil {
 		return nil, err
@@ -127,9 +127,9 @@ var postgres = sync.OnceValues(func() (*postgresServer, error) {
 	return startAnywhere(server, dir, data, attr)
 })
 
-// keptData is the directory in which the files of a server with a migrated template are
-// kept for other test binaries, below the directory TIDELINE_TEST_CACHE. It is named after
-// the server's version and the migrations. It is "" if that variable is not set.
+// keptData returns the directory that keeps the files of a server with a migrated template for
+// other test binaries. It is below the directory TIDELINE_TEST_CACHE, and its name depends on the
+// server version and the migrations. It is "" if the variable is not set.
 func keptData(server string) string {
 	cache := os.Getenv("TIDELINE_TEST_CACHE")
 	version, err := exec.Command(server, "--version").Output()
@@ -153,11 +153,11 @@ func keptData(server string) string {
 	return filepath.Join(cache, fmt.Sprintf("postgres-%x", sum.Sum(nil)[:8]))
 }
 
-// copyData copies the files with their owners.
+// copyData copies the files and keeps their owners.
 func copyData(from, to string) error { return exec.Command("cp", "-a", from, to).Run() }
 
-// keepData copies the files of a stopped server to the directory kept. If another test
-// binary is first, its copy stays.
+// keepData copies the files of a stopped server to the directory kept. If another test binary was
+// faster, its copy stays.
 func keepData(data, kept string) error {
 	if err := os.MkdirAll(filepath.Dir(kept), 0o711); err != nil {
 		return err
@@ -177,7 +177,7 @@ func keepData(data, kept string) error {
 	return nil
 }
 
-// startAnywhere starts a server, again if another process takes the port first.
+// startAnywhere starts a server, and retries if another process takes the port first.
 func startAnywhere(server, dir, data string, attr *syscall.SysProcAttr) (p *postgresServer, err error) {
 	for range 3 {
 		if p, err = startPostgres(server, dir, data, attr); err == nil {
@@ -187,7 +187,7 @@ func startAnywhere(server, dir, data string, attr *syscall.SysProcAttr) (p *post
 	return p, err
 }
 
-// postgresDirs are the places where PostgreSQL's programs are looked for.
+// postgresDirs returns the directories in which PostgreSQL's programs may be.
 func postgresDirs() []string {
 	return []string{os.Getenv("PGBIN"), "/usr/lib/postgresql/*/bin", "/opt/homebrew/opt/postgresql*/bin",
 		"/usr/local/opt/postgresql*/bin", "/home/linuxbrew/.linuxbrew/opt/postgresql*/bin"}
@@ -198,13 +198,13 @@ func startPostgres(server, dir, data string, attr *syscall.SysProcAttr) (*postgr
 	if err != nil {
 		return nil, err
 	}
-	// There is no socket file, because its path may be too long. Commits are not
-	// durable: the databases end with the tests.
+	// There is no socket file, because its path may be too long. Commits need not be durable,
+	// because the databases end with the tests.
 	cmd := exec.Command(server, "-D", data, "-p", strconv.Itoa(port), "-h", "127.0.0.1",
 		"-c", "unix_socket_directories=", "-c", "fsync=off", "-c", "full_page_writes=off",
 		"-c", "synchronous_commit=off", "-c", "max_connections=300", "-c", "shared_buffers=32MB")
 	cmd.Dir = dir
-	own := *attr // start changes it
+	own := *attr // start modifies it
 	cmd.SysProcAttr = &own
 	run, err := start(cmd, syscall.SIGQUIT)
 	if err != nil {
@@ -233,7 +233,7 @@ func startPostgres(server, dir, data string, attr *syscall.SysProcAttr) (*postgr
 }
 
 func (p *postgresServer) migrateTemplate() error {
-	ctx := context.Background() // all tests share the database, so no test's context fits
+	ctx := context.Background() // all tests share the database, so no test owns the context
 	if _, err := p.admin.ExecContext(ctx, "CREATE DATABASE "+template); err != nil {
 		return err
 	}
@@ -250,8 +250,8 @@ func (p *postgresServer) migrateTemplate() error {
 	return s.Close()
 }
 
-// otherThanRoot returns how to start a program as a user that PostgreSQL accepts. It
-// makes that user the owner of dir.
+// otherThanRoot returns attributes that run a program as a user that PostgreSQL accepts, and makes
+// that user the owner of dir.
 func otherThanRoot(dir string) (*syscall.SysProcAttr, error) {
 	if os.Geteuid() != 0 {
 		return &syscall.SysProcAttr{}, nil

@@ -17,33 +17,33 @@ import (
 // startTimeout bounds the start of a program; a busy machine needs seconds.
 const startTimeout = 90 * time.Second
 
-// farm has all servers and directories of this test binary.
+// farm holds all servers and directories of this test binary.
 var farm struct {
 	mu        sync.Mutex
 	dir       string // parent of all directories
 	dirs      int
 	processes map[*process]struct{}
-	// starts is served by one goroutine on a thread of its own: on Linux a server
-	// dies with the thread that started it, and not with the process.
+	// starts is served by one goroutine on its own thread: on Linux, a server dies with the thread
+	// that started it, not with the process.
 	starts chan func()
 }
 
 // process is a running server.
 type process struct {
 	cmd  *exec.Cmd
-	stop syscall.Signal // ends it fast
-	done chan struct{}  // closed when it has ended
+	stop syscall.Signal // signal that ends it quickly
+	done chan struct{}  // closed when the process has ended
 }
 
-// start runs a server whose output goes to the file log in its directory, and
-// which ends fast on the signal stop. It ends at the latest with the test binary.
+// start runs a server and appends its output to the file log in its directory. The signal stop ends
+// the server quickly. The server ends at the latest with the test binary.
 func start(cmd *exec.Cmd, stop syscall.Signal) (*process, error) {
 	out, err := os.OpenFile(filepath.Join(cmd.Dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, err
 	}
 	defer out.Close()
-	// The output is a file and not a pipe: go test waits until all have closed its pipes.
+	// The output goes to a file, because go test would wait until all processes have closed a pipe.
 	cmd.Stdout, cmd.Stderr = out, out
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
@@ -56,7 +56,7 @@ func start(cmd *exec.Cmd, stop syscall.Signal) (*process, error) {
 		farm.processes = map[*process]struct{}{}
 		farm.starts = make(chan func())
 		go func(starts <-chan func()) {
-			runtime.LockOSThread() // it is never unlocked: the thread ends with the loop
+			runtime.LockOSThread() // never unlocked: the thread ends with the loop
 			for f := range starts {
 				f()
 			}
@@ -70,7 +70,7 @@ func start(cmd *exec.Cmd, stop syscall.Signal) (*process, error) {
 	p := &process{cmd: cmd, stop: stop, done: make(chan struct{})}
 	farm.processes[p] = struct{}{}
 	go func() {
-		_ = cmd.Wait() // how it ended is in the log
+		_ = cmd.Wait() // the log says how it ended
 		farm.mu.Lock()
 		delete(farm.processes, p)
 		farm.mu.Unlock()
@@ -81,11 +81,11 @@ func start(cmd *exec.Cmd, stop syscall.Signal) (*process, error) {
 
 // signal sends sig and waits for the end of the process.
 func (p *process) signal(sig syscall.Signal) {
-	_ = p.cmd.Process.Signal(sig) // fails only when it has ended already
+	_ = p.cmd.Process.Signal(sig) // fails only if the process has ended already
 	<-p.done
 }
 
-// until waits for ready to succeed; it gives up early when the process ends.
+// until waits until ready succeeds. It gives up early if the process ends.
 func (p *process) until(ready func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
@@ -109,9 +109,9 @@ func (p *process) failed(err error) error {
 	return fmt.Errorf("%s: %w\n%s", filepath.Base(p.cmd.Path), err, log[max(0, len(log)-2000):])
 }
 
-// newDir makes a directory that is removed with everything else at the end. Its
-// path is short, because that of a socket must be. Other users may enter it, because
-// PostgreSQL refuses to run as root.
+// newDir creates a directory that is removed when the test binary ends. Its path is short, because
+// the path of a socket must be. Other users may enter it, because PostgreSQL refuses to run as
+// root.
 func newDir(name string) (string, error) {
 	farm.mu.Lock()
 	defer farm.mu.Unlock()
@@ -152,8 +152,8 @@ func stopAll() {
 	}
 }
 
-// freePort returns a port on which no process listens. Another process may take it
-// before the server does: then the caller tries again.
+// freePort returns a port on which no process listens. Another process may take the port before the
+// server does; the caller must then try again.
 func freePort() (int, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -163,14 +163,14 @@ func freePort() (int, error) {
 	return l.Addr().(*net.TCPAddr).Port, nil
 }
 
-// find looks for a program in the directories given, which may be patterns, and
-// then in PATH. Of several versions it takes the last.
+// find looks for a program in the given directories, which may be patterns, and then in PATH. Of
+// several matches in one pattern it takes the last.
 func find(name string, dirs ...string) (string, error) {
 	for _, dir := range dirs {
 		if dir == "" {
 			continue
 		}
-		found, _ := filepath.Glob(filepath.Join(dir, name)) // the patterns are constants, and well formed
+		found, _ := filepath.Glob(filepath.Join(dir, name)) // the patterns are well formed constants
 		if len(found) > 0 {
 			return found[len(found)-1], nil
 		}

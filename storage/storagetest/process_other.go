@@ -4,6 +4,6 @@ package storagetest
 
 import "syscall"
 
-// dieWithParent does nothing here: only Linux offers it. The servers of a killed
-// test binary have to be stopped by hand.
+// dieWithParent does nothing, because only Linux supports it. The servers of a killed test binary
+// must be stopped by hand.
 func dieWithParent(*syscall.SysProcAttr, syscall.Signal) {}

@@ -4,12 +4,12 @@ package storagetest
 
 import "syscall"
 
-// asUser starts a program as another user.
+// asUser returns attributes that start a program as another user.
 func asUser(uid, gid uint32) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: gid}}
 }
 
-// The signals that stop a process in its tracks and let it go on.
+// The signals that suspend and resume a process.
 const (
 	freeze = syscall.SIGSTOP
 	thaw   = syscall.SIGCONT

@@ -14,22 +14,21 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Program is a process that a test starts, stops in its tracks, kills and starts
-// again. It ends at the latest with the test binary.
+// Program is a process that a test can start, suspend, kill and start again. It ends at the latest
+// with the test binary.
 type Program struct {
 	dir  string
 	stop syscall.Signal
 	run  atomic.Pointer[process] // nil before the first start
 }
 
-// NewProgram returns a program that does not run yet. It runs in dir, which
-// [ProgramDir] made, and appends its output to the file log there; the signal stop
-// ends it fast.
+// NewProgram returns a program that does not run yet. It will run in dir, which [ProgramDir]
+// created, and append its output to the file log there. The signal stop ends it quickly.
 func NewProgram(dir string, stop syscall.Signal) *Program {
 	return &Program{dir: dir, stop: stop}
 }
 
-// ProgramDir makes a directory for a program that is removed with the test binary.
+// ProgramDir creates a directory for a program. It is removed when the test binary ends.
 func ProgramDir(t testing.TB, name string) string {
 	t.Helper()
 	dir, err := newDir(name)
@@ -37,8 +36,8 @@ func ProgramDir(t testing.TB, name string) string {
 	return dir
 }
 
-// ProgramPath looks for an executable in PATH and where PostgreSQL's programs are
-// kept. It skips the test, or fails it, when there is none, as [Real] does.
+// ProgramPath looks for an executable in PATH and in PostgreSQL's directories. If there is none, it
+// skips or fails the test, as [Real] does.
 func ProgramPath(t testing.TB, name string) string {
 	t.Helper()
 	path, err := find(name, postgresDirs()...)
@@ -48,10 +47,11 @@ func ProgramPath(t testing.TB, name string) string {
 	return path
 }
 
-// Build builds a package of this module, such as "tideline", into the file out. With race it
-// has the race detector, and is compiled with the flags of the test run; without, it is
-// compiled as "make run" does it, which shares what that has compiled. Cost: seconds to link,
-// and minutes where nothing has been compiled yet.
+// Build builds a package of this module, such as "tideline", into the file out. With race, the
+// program has the race detector and the compile flags of the test run. Without race, it is compiled
+// like "make run", so the two share the build cache.
+//
+// Cost: seconds to link, and minutes if nothing has been compiled yet.
 func Build(out, pkg string, race bool) error {
 	args := []string{"build", "-o", out, pkg}
 	if race {
@@ -75,8 +75,8 @@ func FreePort(t testing.TB) int {
 	return port
 }
 
-// AsPostgres returns how to run a program as a user that PostgreSQL accepts, and
-// makes that user the owner of dir.
+// AsPostgres returns attributes that run a program as a user that PostgreSQL accepts, and makes
+// that user the owner of dir.
 func AsPostgres(t testing.TB, dir string) *syscall.SysProcAttr {
 	t.Helper()
 	attr, err := otherThanRoot(dir)
@@ -84,12 +84,11 @@ func AsPostgres(t testing.TB, dir string) *syscall.SysProcAttr {
 	return attr
 }
 
-// Start starts cmd, and returns when ready succeeds. It fails when the process ends
-// before that.
+// Start starts cmd and returns when ready succeeds. It fails if the process ends before that.
 func (p *Program) Start(cmd *exec.Cmd, ready func(context.Context) error) error {
 	cmd.Dir = p.dir
 	if cmd.SysProcAttr != nil {
-		own := *cmd.SysProcAttr // starting changes it
+		own := *cmd.SysProcAttr // start modifies it
 		cmd.SysProcAttr = &own
 	}
 	run, err := start(cmd, p.stop)
@@ -100,24 +99,24 @@ func (p *Program) Start(cmd *exec.Cmd, ready func(context.Context) error) error 
 	return run.until(ready)
 }
 
-// Kill sends the signal that ends the program fast, and waits for its end. A program
-// that does not run stays as it is.
+// Kill sends the signal stop and waits until the program has ended. It has no effect if the program
+// does not run.
 func (p *Program) Kill() { p.End(p.stop) }
 
-// End sends sig and waits for the end of the program.
+// End sends sig and waits until the program has ended.
 func (p *Program) End(sig syscall.Signal) {
 	if run := p.run.Load(); run != nil {
 		run.signal(sig)
 	}
 }
 
-// Freeze stops the program in its tracks until Thaw.
+// Freeze suspends the program until Thaw.
 func (p *Program) Freeze() { _ = p.run.Load().cmd.Process.Signal(freeze) }
 
 // Thaw ends Freeze.
 func (p *Program) Thaw() { _ = p.run.Load().cmd.Process.Signal(thaw) }
 
-// Pid returns the process id of the last start, 0 before the first.
+// Pid returns the process id of the last start, or 0 before the first.
 func (p *Program) Pid() int {
 	run := p.run.Load()
 	if run == nil {
@@ -126,5 +125,5 @@ func (p *Program) Pid() int {
 	return run.cmd.Process.Pid
 }
 
-// Log returns the path of the file with the program's output.
+// Log returns the path of the program's output file.
 func (p *Program) Log() string { return filepath.Join(p.dir, "log") }

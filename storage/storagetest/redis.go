@@ -17,15 +17,15 @@ import (
 	"tideline/storage"
 )
 
-// RedisServer is a redis-server of one test. It persists nothing by itself: after Kill
-// and Start it is empty, or as it was at the last Snapshot.
+// RedisServer is the redis-server of one test. It saves data only on request: after Kill and Start
+// it is empty, or in the state of the last Snapshot.
 type RedisServer struct {
 	dir string
 	run *process
 }
 
-// StartRedis starts a redis-server that ends with the test. It skips the test
-// when none is installed.
+// StartRedis starts a redis-server that ends with the test. It skips the test if redis-server is
+// not installed.
 func StartRedis(t testing.TB) *RedisServer {
 	t.Helper()
 	if _, err := find("redis-server"); err != nil {
@@ -43,11 +43,11 @@ func StartRedis(t testing.TB) *RedisServer {
 	return r
 }
 
-// servers has the *RedisServer of every URL.
+// servers maps every URL to its *RedisServer.
 var servers sync.Map
 
-// Redis returns the redis-server behind s, to kill and start it. It skips the
-// test when s has none of its own, as the embedded setup.
+// Redis returns the redis-server of s, for tests that kill and start it. It skips the test if s has
+// no redis-server of its own, as in the embedded setup.
 func Redis(t testing.TB, s *storage.Stores) *RedisServer {
 	t.Helper()
 	r, ok := servers.Load(Config(s).RedisURL)
@@ -57,30 +57,28 @@ func Redis(t testing.TB, s *storage.Stores) *RedisServer {
 	return r.(*RedisServer)
 }
 
-// URL is the address of the server for storage and for child processes. It stays
-// the same when the server is started again.
+// URL returns the address of the server for storage and for child processes. It stays the same
+// after a restart.
 func (r *RedisServer) URL() string { return "unix://" + r.socket() }
 
 func (r *RedisServer) socket() string { return filepath.Join(r.dir, "s") }
 
-// Kill ends the server at once, as a crash does. It does nothing when the server
-// does not run.
+// Kill kills the server, like a crash. It has no effect if the server does not run.
 func (r *RedisServer) Kill() { r.run.signal(syscall.SIGKILL) }
 
-// Freeze stops the server in its tracks until Thaw: it takes connections and
-// answers none.
+// Freeze suspends the server until Thaw: it accepts connections but does not answer.
 func (r *RedisServer) Freeze() { _ = r.run.cmd.Process.Signal(freeze) }
 
 // Thaw ends Freeze.
 func (r *RedisServer) Thaw() { _ = r.run.cmd.Process.Signal(thaw) }
 
-// Snapshot writes the file from which Start begins.
+// Snapshot saves the data with which Start begins.
 func (r *RedisServer) Snapshot(t testing.TB) {
 	t.Helper()
 	require.NoError(t, r.do(t, "SAVE"))
 }
 
-// Follow makes the server a replica of another one, and waits until it has the same.
+// Follow makes the server a replica of master, and waits until it has the same data.
 func (r *RedisServer) Follow(t testing.TB, master *RedisServer) {
 	t.Helper()
 	port, err := freePort() // replicas do not connect to sockets
@@ -90,8 +88,7 @@ func (r *RedisServer) Follow(t testing.TB, master *RedisServer) {
 	require.NoError(t, master.run.until(func(ctx context.Context) error {
 		c := master.client()
 		defer c.Close()
-		// The link may be broken off and come back at the beginning: the replica must have
-		// answered for a write.
+		// The replication link may break and start again, so the replica must acknowledge a write.
 		if err := c.Set(ctx, "followed", 1, 0).Err(); err != nil {
 			return err
 		}
@@ -103,14 +100,13 @@ func (r *RedisServer) Follow(t testing.TB, master *RedisServer) {
 	}))
 }
 
-// Promote makes a replica a master. It gets nothing more from the server that it followed.
+// Promote makes a replica a master. It receives no further data from its old master.
 func (r *RedisServer) Promote(t testing.TB) {
 	t.Helper()
 	require.NoError(t, r.do(t, "REPLICAOF", "NO", "ONE"))
 }
 
-// TakeOver kills another server and takes its address: its clients connect to this
-// one.
+// TakeOver kills another server and takes over its address, so its clients connect to this server.
 func (r *RedisServer) TakeOver(t testing.TB, other *RedisServer) {
 	t.Helper()
 	other.Kill()
@@ -142,9 +138,9 @@ func (r *RedisServer) Start(t testing.TB) {
 	}))
 }
 
-// RollBack takes a redis-server back to its last SAVE, in place, and closes all other
-// connections: what a crash and a start from the file do, but at one moment and within
-// milliseconds. The server is another incarnation afterwards.
+// RollBack resets a redis-server to its last SAVE, in place, and closes all other connections. The
+// effect is the same as a crash and a restart from the file, but it happens at one moment and
+// within milliseconds. Afterwards the server has another incarnation.
 func RollBack(ctx context.Context, server *redis.Client) error {
 	_, err := server.TxPipelined(ctx, func(p redis.Pipeliner) error {
 		p.Do(ctx, "DEBUG", "RELOAD", "NOSAVE")
@@ -163,8 +159,7 @@ func (r *RedisServer) Restart(t testing.TB) {
 	r.Start(t)
 }
 
-// probe asks a server once, without retries: their pauses are longer than the start
-// of the server.
+// probe pings a server once, without retries: their pauses are longer than the start of the server.
 func probe(ctx context.Context, network, addr string) error {
 	c := redis.NewClient(&redis.Options{Network: network, Addr: addr, MaxRetries: -1, DialerRetries: 1})
 	defer c.Close()

@@ -15,18 +15,18 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// SentinelRedis is a Redis master with a replica, and a Sentinel that makes the
-// replica the master when the master is silent for a second.
+// SentinelRedis is a Redis master with a replica and a Sentinel. The Sentinel promotes the replica
+// when the master has been silent for a second.
 type SentinelRedis struct {
 	master   *process
-	sentinel int // its port
+	sentinel int // port of the Sentinel
 }
 
 // sentinelName is the name of the master that the Sentinel watches.
 const sentinelName = "feeds"
 
-// StartSentinel starts the three, which end with the test. It skips the test when
-// no redis-server is installed.
+// StartSentinel starts the three servers, which end with the test. It skips the test if
+// redis-server is not installed.
 func StartSentinel(t testing.TB) *SentinelRedis {
 	t.Helper()
 	if _, err := find("redis-server"); err != nil {
@@ -55,7 +55,7 @@ func startSentinel(t testing.TB) (*SentinelRedis, error) {
 		return nil, err
 	}
 	err = replica.until(func(ctx context.Context) error {
-		// The count waits for replicas that have all writes.
+		// WAIT counts the replicas that have all writes.
 		if n, err := primary.Wait(ctx, 1, startTimeout).Result(); err != nil || n == 1 {
 			return err
 		}
@@ -81,8 +81,8 @@ func startSentinel(t testing.TB) (*SentinelRedis, error) {
 	return &SentinelRedis{master: run, sentinel: port}, err
 }
 
-// startSentinelNode starts a redis-server at a port of its own. With an argument
-// --sentinel it is a Sentinel.
+// startSentinelNode starts a redis-server on a free port. With --sentinel as the first argument, it
+// starts a Sentinel.
 func startSentinelNode(t testing.TB, args ...string) (port int, p *process, err error) {
 	path, err := find("redis-server")
 	if err != nil {
@@ -113,13 +113,12 @@ func startSentinelNode(t testing.TB, args ...string) (port int, p *process, err 
 	return port, p, p.until(func(ctx context.Context) error { return probe(ctx, "tcp", localAddr(port)) })
 }
 
-// URL names the Sentinel, and another one that does not run.
+// URL returns a Redis URL that names the Sentinel, and a second one that does not run.
 func (s *SentinelRedis) URL() string {
 	return fmt.Sprintf("redis://127.0.0.1:1,%s?master_name=%s", localAddr(s.sentinel), sentinelName)
 }
 
-// KillMaster ends the first master, as a crash does. The Sentinel soon promotes the
-// replica.
+// KillMaster kills the first master, like a crash. The Sentinel soon promotes the replica.
 func (s *SentinelRedis) KillMaster() { s.master.signal(syscall.SIGKILL) }
 
 func localAddr(port int) string { return "127.0.0.1:" + strconv.Itoa(port) }

@@ -1,19 +1,19 @@
 // Package storagetest gives tests real databases.
 //
-// It starts PostgreSQL, redis-server and a Redis Cluster when a test first asks for
-// them, on free ports, in temporary directories, also as root.
+// It starts PostgreSQL, redis-server and a Redis Cluster when a test first asks for them, on free
+// ports, in temporary directories, also as root.
 //
 // Invariants:
 //
-//   - Every test gets stores of its own, empty and migrated, so that tests may
-//     be parallel. (The cluster is the exception: one for the test binary, and
-//     one test at a time.)
-//   - Nothing outlives the test binary: [Main] stops the servers, and where the
-//     operating system can, a killed test binary takes its servers along.
+//   - Every test gets its own stores, empty and migrated, so that tests can run in parallel. The
+//     exception is the shared cluster: there is one per test binary, and tests use it one at a
+//     time.
+//   - Nothing outlives the test binary. [Main] stops the servers. On operating systems that support
+//     it, a killed test binary takes its servers along.
 //
-// A test that needs a program which is not installed is skipped and says so;
-// with TIDELINE_TEST_REQUIRE_REAL=1 it fails instead. The package does not speed up
-// time, and fakes nothing: the embedded setup is that of the product.
+// A test that needs a program that is not installed is skipped with a message. With
+// TIDELINE_TEST_REQUIRE_REAL=1 it fails instead. The package does not speed up time and contains no
+// fakes: the embedded setup is the same as in the product.
 package storagetest
 
 import (
@@ -21,6 +21,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"hash/crc32"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -37,9 +38,9 @@ import (
 	"tideline/storage"
 )
 
-// Main runs the tests, stops the servers that they started, and exits. If the tests
-// passed, the checks run before it exits; an error of one fails the run. They are
-// meant for leak detectors, which then find nothing of this package.
+// Main runs the tests, stops the servers that they started, and exits. If the tests passed, it runs
+// the checks before it exits, and fails if one returns an error. Checks are meant for leak
+// detectors: at this point the package itself holds nothing.
 //
 //	func TestMain(m *testing.M) { storagetest.Main(m, func() error { return goleak.Find() }) }
 func Main(m *testing.M, checks ...func() error) {
@@ -57,30 +58,42 @@ func Main(m *testing.M, checks ...func() error) {
 	os.Exit(code)
 }
 
-// LeftOut reports whether this run leaves out a package whose tests take minutes, because
-// they start whole installations and break them: runs with -short do, such as "make test".
-// It is the first call of such a package's TestMain, which then returns.
+// LeftOut reports whether this run leaves out packages whose tests take minutes because they start
+// complete installations and break them. Runs with -short, such as "make test", do. The TestMain of
+// such a package calls it first, and returns if it is true.
 func LeftOut() bool {
 	flag.Parse()
 	return testing.Short()
 }
 
-// Each runs fn twice, as the subtests "sqlite+embedded" and "postgres+redis",
-// each on empty, migrated stores of its own that are closed when it ends.
-// The subtests run one after the other; call t.Parallel before Each to run
-// beside other tests.
-func Each(t *testing.T, fn func(t *testing.T, s *storage.Stores)) {
+// Long skips a test in runs with -short, such as "make test". It is for tests that take seconds and
+// that only a nearby change could break. "make check" runs them.
+func Long(t testing.TB) {
 	t.Helper()
-	t.Run("sqlite+embedded", func(t *testing.T) {
-		fn(t, Embedded(t))
-	})
-	t.Run("postgres+redis", func(t *testing.T) {
-		fn(t, Real(t))
-	})
+	if testing.Short() {
+		t.Skip("left out by -short: it takes long")
+	}
 }
 
-// EachRedis runs fn three times, as the subtests "embedded", "redis" and
-// "cluster", each on an empty Redis.
+// Each runs fn twice, as the subtests "sqlite+embedded" and "postgres+redis". Each subtest gets its
+// own empty, migrated stores, which are closed when it ends. The subtests run one after the other;
+// call t.Parallel before Each to run beside other tests.
+//
+// Runs with -short run only one of the two. The name of the test decides which, so half of the
+// tests run on each.
+func Each(t *testing.T, fn func(t *testing.T, s *storage.Stores)) {
+	t.Helper()
+	real := crc32.ChecksumIEEE([]byte(t.Name()))%2 == 1
+	if !testing.Short() || !real {
+		t.Run("sqlite+embedded", func(t *testing.T) { fn(t, Embedded(t)) })
+	}
+	if !testing.Short() || real {
+		t.Run("postgres+redis", func(t *testing.T) { fn(t, Real(t)) })
+	}
+}
+
+// EachRedis runs fn three times, as the subtests "embedded", "redis" and "cluster", each on an
+// empty Redis.
 func EachRedis(t *testing.T, fn func(t *testing.T, rdb redis.UniversalClient, sharded bool)) {
 	t.Helper()
 	t.Run("embedded", func(t *testing.T) {
@@ -102,22 +115,22 @@ func Embedded(t testing.TB) *storage.Stores {
 	t.Helper()
 	migrated, err := migratedSQLite()
 	require.NoError(t, err)
-	// Commits are not durable: the databases end with the tests.
+	// Commits need not be durable, because the databases end with the tests.
 	cfg := storage.Config{DataDir: t.TempDir(), SQLiteSync: "normal"}
 	require.NoError(t, os.WriteFile(filepath.Join(cfg.DataDir, sqliteFile), migrated, 0o600))
 	return Open(t, cfg)
 }
 
-// sqliteFile is the database in a data directory.
+// sqliteFile is the name of the database in a data directory.
 const sqliteFile = "tideline.db"
 
-// migratedSQLite is the file of a migrated database without rows.
+// migratedSQLite returns the file of a migrated database without rows.
 var migratedSQLite = sync.OnceValues(func() ([]byte, error) {
 	dir, err := newDir("sqlite")
 	if err != nil {
 		return nil, err
 	}
-	ctx := context.Background() // all tests share the file, so no test's context fits
+	ctx := context.Background() // all tests share the file, so no test owns the context
 	s, err := storage.Open(ctx, storage.Config{DataDir: dir, SQLiteSync: "normal"}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return nil, err
@@ -128,15 +141,15 @@ var migratedSQLite = sync.OnceValues(func() ([]byte, error) {
 	return os.ReadFile(filepath.Join(dir, sqliteFile))
 })
 
-// Real returns migrated stores on a new PostgreSQL database and a redis-server
-// of their own. It skips the test when either is not installed.
+// Real returns migrated stores on a new PostgreSQL database and a new redis-server. It skips the
+// test if either is not installed.
 func Real(t testing.TB) *storage.Stores {
 	t.Helper()
 	return Open(t, storage.Config{DatabaseURL: PostgresURL(t), RedisURL: StartRedis(t).URL()})
 }
 
-// Open opens cfg as it is, without migrating, and closes it at the end of the
-// test. [Config] and [Queries] know the stores that it returns.
+// Open opens cfg without migrating, and closes the stores when the test ends. Only stores from this
+// package can be passed to [Config] and [Queries].
 func Open(t testing.TB, cfg storage.Config) *storage.Stores {
 	t.Helper()
 	s, err := storage.Open(t.Context(), cfg, slog.New(slog.DiscardHandler))
@@ -156,7 +169,7 @@ func Open(t testing.TB, cfg storage.Config) *storage.Stores {
 	return s
 }
 
-// opened has the *origin of every *storage.Stores that a test has open.
+// opened maps every open *storage.Stores to its *origin.
 var opened sync.Map
 
 type origin struct {
@@ -172,26 +185,26 @@ func originOf(s *storage.Stores) *origin {
 	return o.(*origin)
 }
 
-// isStatement reports whether a line of ent's debug driver is about a statement,
-// and not about the begin or the end of a transaction.
+// isStatement reports whether a log line of ent's debug driver is about a statement, not about the
+// begin or the end of a transaction.
 func isStatement(line string) bool { return strings.Contains(line, ": query=") }
 
-// Config returns the configuration that opens the databases of s again, in this
-// process or in another one. The embedded setup can only be opened after s.Close.
+// Config returns the configuration that opens the databases of s again, in this process or in
+// another. The embedded setup can be opened again only after s.Close.
 func Config(s *storage.Stores) storage.Config { return originOf(s).cfg }
 
-// Queries returns how many SQL statements have gone through s.DB so far, those
-// in transactions included, BEGIN and COMMIT not.
+// Queries returns how many SQL statements have gone through s.DB so far. It counts statements in
+// transactions, but not BEGIN and COMMIT.
 func Queries(s *storage.Stores) int { return int(originOf(s).queries.Load()) }
 
-// CountQueries starts to count. The function that it returns says how many SQL
-// statements have gone through s.DB since then.
+// CountQueries starts to count. The returned function returns how many SQL statements have gone
+// through s.DB since then.
 func CountQueries(s *storage.Stores) func() int {
 	start := Queries(s)
 	return func() int { return Queries(s) - start }
 }
 
-// Wipe empties the Redis of s, all masters of it, as FLUSHALL does.
+// Wipe empties all Redis masters of s, like FLUSHALL.
 func Wipe(t testing.TB, s *storage.Stores) {
 	t.Helper()
 	require.NoError(t, flush(t.Context(), s.Redis))
@@ -206,7 +219,7 @@ func flush(ctx context.Context, rdb redis.UniversalClient) error {
 	return rdb.FlushAll(ctx).Err()
 }
 
-// missing skips the test, or fails it where the real servers are required.
+// missing skips the test, or fails it if real servers are required.
 func missing(t testing.TB, err error) {
 	t.Helper()
 	if os.Getenv("TIDELINE_TEST_REQUIRE_REAL") == "1" {

@@ -1,4 +1,4 @@
--- Purpose: moves the deadline of a user who is active. It leaves others as they are.
+-- Purpose: moves the deadline of an active user. A user who is not active does not change.
 -- KEYS:    1 the shard of active users (sorted set)
 -- ARGV:    1 user, 2 now, 3 new deadline (Unix ms)
 -- Returns: {1 the user was active, 0 not; the incarnation of the shard}

@@ -1,6 +1,6 @@
 -- Purpose: adds ids to a feed that is ready or being built, and trims it.
 -- ARGV:    1 floor of the ids added ('0': none), 2 cap, 3 slack, 4 life of
---          coverage, 5 life of set (ms; '0': leave as they are), 6.. ids
+--          coverage, 5 life of set (ms; '0': unchanged), 6.. ids
 -- Returns: 1 added, 0 the feed is missing
 -- Cost:    O(n log size)
 

@@ -1,11 +1,11 @@
--- Purpose: opens a build, unless the feed is ready or another builder is at work. A build
---          whose builder is stale goes on, with its epoch, its journal and what was pushed
---          since: the caller reads SQL anew, as after a removal.
--- ARGV:    1 epoch of this build, 2 now, 3 a builder last heard of at or before this
---          is stale (both Unix ms), 4 life of coverage, 5 life of set (ms),
---          6 the incarnation of the shard where the user was active a moment ago;
---          '' of an outbox
--- Returns: {epoch, generation, end of the journal} begun (also when this very build was begun before), {} not
+-- Purpose: begins a build, unless the feed is ready or another builder is at work. If that
+--          builder is stale, the caller continues its build, with the same epoch, journal
+--          and pushed ids, and reads SQL again, as after a removal.
+-- ARGV:    1 epoch of this build, 2 now, 3 a builder that was last heard of at or before
+--          this time is stale (both Unix ms), 4 life of coverage, 5 life of set (ms),
+--          6 the current incarnation of the user's shard of active users; '' for an outbox
+-- Returns: {epoch, generation, end of the journal} when the build has begun, also by an
+--          earlier call; {} otherwise
 -- Cost:    O(size) of what is deleted
 
 if intact() then

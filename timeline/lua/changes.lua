@@ -1,8 +1,8 @@
 -- Purpose: returns the end of a feed's journal, and its entries since a position.
 -- ARGV:    1 epoch, 2 position, 3 cap of the journal
 -- Returns: {} when the feed is missing; else {epoch, end, whole, {entries}}:
---          whole is 1 when these are all entries since the position, oldest first,
---          as append_journal takes them; otherwise it is 0
+--          whole is 1 when these are all entries since the position, oldest first, in
+--          the format of append_journal; otherwise it is 0
 -- Cost:    O(entries returned)
 
 local have = redis.call('HMGET', meta, 'epoch', 'pos', 'kept', 'redis')

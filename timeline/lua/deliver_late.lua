@@ -1,11 +1,12 @@
 -- Purpose: pushes a late post into a feed that has coverage, and adds it to the
 --          journal.
 -- ARGV:    1 id, 2 '1': push it, '0': readers find it elsewhere, 3 '1': add it to the
---          journal even if the feed has it already, as an earlier attempt may not
---          have told of it; '2': the user had it before, so that only a feed that lost it
---          lacks it, 4 cap of the journal
--- Returns: 1 added to the journal; 0 the feed is missing, or the post had arrived
---          otherwise than by a reader that put it there early, or the journal says that it arrived and was not removed since
+--          journal even if the feed has it already, because an earlier attempt may have
+--          sent no event; '2': the user had it before, so add it only if it was removed,
+--          4 cap of the journal
+-- Returns: 1 added to the journal; 0 the feed is missing, the post had arrived (unless a
+--          reader put it there early), or the journal says that it arrived and was not
+--          removed since
 -- Cost:    O(log size + cap)
 
 if not changeable() then
@@ -27,7 +28,7 @@ if last == id then
   return 0
 end
 if ARGV[3] == '2' and not last then
-  -- What is pulled, below the floor or not yet built was never in the set.
+  -- A post that is pulled, below the floor, or not yet built was never in the set.
   local have = redis.call('HMGET', meta, 'state', 'floor')
   if ARGV[2] ~= '1' or have[1] ~= 'ready' or tonumber(id) < tonumber(have[2]) then
     return 0

@@ -1,7 +1,7 @@
--- Purpose: tells whether something came to an outbox at or below an id since the last
---          time. From now on the outbox counts what does.
--- ARGV:    1 the id, 2 the id that the range of the count begins above
--- Returns: {state, epoch, how many ids came at or below such an id, how many ids the feed
+-- Purpose: returns how many ids have arrived in an outbox at or below a bound, and raises
+--          the bound to an id. From then on the outbox counts ids at or below it.
+-- ARGV:    1 the id, the upper end of the range, 2 the id above which the range begins
+-- Returns: {state, epoch, how many ids arrived at or below the bound, how many ids the feed
 --          has in the range}; {} when the feed is missing
 -- Cost:    O(log size)
 

@@ -1,8 +1,8 @@
--- Purpose: prolongs the life of a feed, both keys or neither.
--- ARGV:    1 life of coverage, 2 life of set (ms), 3 '1': look whether the feed is
---          intact; '0': the page script behind this one does
--- Returns: {} when the feed is missing; else {epoch, end of the journal, incarnation
---          of the activity that the feed was begun in}
+-- Purpose: extends the life of both keys of a feed.
+-- ARGV:    1 life of coverage, 2 life of set (ms), 3 '1': check whether the feed is
+--          intact; '0': the page script that follows does
+-- Returns: {} when the feed is missing; else {epoch, end of the journal, incarnation of
+--          the activity in which the feed was begun}
 -- Cost:    O(1)
 
 if ARGV[3] == '1' and not changeable() then

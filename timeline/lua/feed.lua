@@ -1,44 +1,43 @@
--- Purpose: the first part of every script on a feed, behind incarnation.lua.
+-- Purpose: comes before every script on a feed, after incarnation.lua.
 -- KEYS:    1 the feed's coverage (hash), 2 its ids (sorted set)
 --
 -- Fields of the hash:
 --   epoch    differs from one build of the feed to the next
---   redis    the incarnation in which the feed was begun. In another one the feed is
+--   redis    the incarnation in which the feed was begun; in another one the feed is
 --            missing
---   activity of an inbox: the incarnation of the shard of active users in which the
---            user was active when it was begun; see begin.lua
+--   activity inboxes only: the incarnation of the user's shard of active users when the
+--            inbox was begun
 --   state    'building' or 'ready'
 --   started  when the builder was last heard of (Unix ms)
---   builder  the epoch under which the builder asked, where it took over a build
+--   builder  the epoch that a builder proposed when it took over the build
 --   floor    the id down to which the feed is complete ('0': to the beginning)
---   gen      the generation: how many removals there were, of nothing too. It keeps its short
---            name: a process of another version may count removals during a build
---   pos      the end of the journal: how many entries there ever were
---   kept     entries up to this position are forgotten
---   early    ids that a reader put there before their fan-out came, with spaces
---            around
---   changes  the last changes that made positions worthless, by their numbers, with
---            spaces around
---   under    how many ids were pushed below the floor, as far as they were counted
---   bound    of an outbox: the highest id of which a reader was told what came at or below
---   passed   of an outbox: how many ids came at or below the bound
---   j<n>     the entry whose position is n, modulo the cap of the journal
+--   gen      the generation: the number of removals, also of ids that were not there. Its
+--            name must not change: processes of two versions may count removals
+--   pos      the end of the journal: the number of entries ever
+--   kept     entries up to this position are gone
+--   early    ids that a reader put in before their fan-out, surrounded by spaces
+--   changes  the numbers of the last changes that invalidated positions, surrounded by
+--            spaces
+--   under    the number of ids that were pushed below the floor and counted
+--   bound    outboxes only: the highest id for which digest.lua was called
+--   passed   outboxes only: how many ids arrived at or below the bound
+--   j<n>     the journal entry whose position is n modulo the cap of the journal
 --
--- The set always holds the end mark, member 0 with score 0, which sorts last
--- as scores are negated ids. A set without it has lost ids.
+-- The set always holds the end mark, member 0 with score 0. It sorts last because
+-- scores are negated ids. A set without it has lost ids.
 
 local meta, set = KEYS[1], KEYS[2]
 
--- intact tells whether neither key of the feed has been lost, nor come back older than
--- it was. O(1).
+-- intact returns whether both keys of the feed exist and were begun in this
+-- incarnation. O(1).
 local function intact()
   local begun = redis.call('HGET', meta, 'redis')
   return begun and redis.call('ZRANGE', set, -1, -1)[1] == '0' and begun == incarnation()
 end
 
--- changeable is intact for a script that changes the feed. What is not intact loses its
--- coverage, for good: this change is not in it. The set stays, so that pushes
--- find one that expires. O(1).
+-- changeable is intact for a script that changes the feed. A feed that is not intact
+-- loses its coverage, because it lacks this change. The set stays, so that pushes find
+-- a set that expires. O(1).
 local function changeable()
   if intact() then
     return true
@@ -47,7 +46,7 @@ local function changeable()
   return false
 end
 
--- put adds the ids ARGV[first] and following, and returns how many are new.
+-- put adds the ids from ARGV[first] on, and returns how many are new.
 -- O(n log size).
 local function put(first)
   local new = 0
@@ -62,8 +61,8 @@ local function put(first)
   return new
 end
 
--- cut takes out the ids below the floor, where no read looks, and returns how many
--- these were. O(log size + cut).
+-- cut removes the ids below the floor, which no read returns, and returns their number.
+-- O(log size + cut).
 local function cut()
   local floor = redis.call('HGET', meta, 'floor')
   if floor == '0' then
@@ -72,10 +71,10 @@ local function cut()
   return redis.call('ZREMRANGEBYSCORE', set, '(-' .. floor, '(0')
 end
 
--- sink counts the ids that were pushed below the floor, and takes them out. They came
--- out of order: so many newer ones were there before. A reader whose ids do not reach
--- down to them learns from the count that there were some. It comes before everything
--- that raises the floor: what the floor passes is not counted. O(log size + cut).
+-- sink removes the ids that were pushed below the floor, and counts them. They arrived
+-- out of order, after newer ones. The count tells a reader whose ids do not reach down to
+-- them that there were some. Call sink before the floor rises: ids that the rising floor
+-- passes are not counted. O(log size + cut).
 local function sink()
   local sunk = cut()
   if sunk > 0 then
@@ -106,9 +105,9 @@ local function trim(cap, slack)
   return size - redis.call('ZCARD', set)
 end
 
--- settle raises the floor to an id, and so far that the feed keeps at most so many ids
--- above `low`. It returns the floor and how many ids were pushed below it ever since the
--- feed was begun. O(log size + cut).
+-- settle raises the floor to an id, and further until the feed has at most `keep` ids
+-- above `low`. It returns the floor, and how many ids were pushed below it since the feed
+-- was begun. O(log size + cut).
 local function settle(low, keep, id)
   sink()
   raise_floor(id)
@@ -120,11 +119,10 @@ local function settle(low, keep, id)
   return { have[1], have[2] or '0' }
 end
 
--- append_journal appends an entry to the journal: the id of a post that arrived, '-'
--- and the id of one that was removed, or '=' and that of one that its author, whose
--- inbox this is, deleted. The journal is a ring of the newest cap
--- entries. It is in the same hash as the coverage, so that neither is lost without
--- the other. O(1).
+-- append_journal appends an entry to the journal. The entry is the id of a post that
+-- arrived, '-' and the id of a post that was removed, or '=' and the id of a post that
+-- the owner of the inbox deleted. The journal is a ring of the newest cap entries. It is
+-- in the hash of the coverage, so neither is lost without the other. O(1).
 local function append_journal(entry, cap)
   local pos = redis.call('HINCRBY', meta, 'pos', 1)
   redis.call('HSET', meta, 'j' .. pos % cap, entry)
@@ -133,8 +131,8 @@ local function append_journal(entry, cap)
   end
 end
 
--- read_journal returns the entries after a position, as far as they are kept, oldest
--- first. O(entries).
+-- read_journal returns the entries after a position that are still kept, oldest first.
+-- O(entries).
 local function read_journal(since, cap)
   local have = redis.call('HMGET', meta, 'pos', 'kept')
   local fields = {}
@@ -147,7 +145,7 @@ local function read_journal(since, cap)
   return redis.call('HMGET', meta, unpack(fields))
 end
 
--- invalidate_positions makes all earlier positions in the journal worthless. O(1).
+-- invalidate_positions invalidates all earlier positions in the journal. O(1).
 local function invalidate_positions()
   redis.call('HSET', meta, 'kept', redis.call('HINCRBY', meta, 'pos', 1))
 end
@@ -158,7 +156,7 @@ local function expire(metaLife, setLife)
   redis.call('PEXPIRE', set, setLife)
 end
 
--- top returns the greatest score of an id that is above `after` and not below the
+-- top returns the highest score of the ids that are above `after` and not below the
 -- floor. It excludes the end mark.
 local function top(after, floor)
   if tonumber(after) >= tonumber(floor) then

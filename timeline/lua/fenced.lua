@@ -1,4 +1,4 @@
--- Purpose: returns the fences of an author, and whether a watch was never interrupted.
+-- Purpose: returns the fences of an author, and whether a watch is unbroken.
 -- KEYS:    1 the author's fences (sorted set)
 -- ARGV:    1 lowest score (Unix s), 2 the watch
 -- Returns: {1 whole, 0 not; {members}}

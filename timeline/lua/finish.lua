@@ -1,10 +1,10 @@
--- Purpose: adds what a builder read and makes the feed ready, provided that the
---          build is still its own and nothing was removed since it read SQL.
--- ARGV:    1 epoch, 2 generation that the builder knows, 3 floor of what it read,
+-- Purpose: adds the ids that a builder read and makes the feed ready, if the build still
+--          belongs to the builder and nothing was removed since it read SQL.
+-- ARGV:    1 epoch, 2 generation that the builder knows, 3 floor of the ids,
 --          4 cap, 5 life of coverage, 6 life of set (ms), 7 now (Unix ms), 8.. ids
--- Returns: {'done'}, also when this build was finished before;
+-- Returns: {'done'}, also if this build was finished before;
 --          {'removed', generation} when the builder must read SQL again;
---          {'lost'} when the build is no longer its own
+--          {'lost'} when the build no longer belongs to the builder
 -- Cost:    O(n log size)
 
 if not intact() then
@@ -24,7 +24,7 @@ if generation ~= ARGV[2] then
 end
 sink()
 put(8)
-cut() -- what SQL has below the floor has not been pushed there
+cut() -- ids from SQL below the floor were not pushed there
 raise_floor(ARGV[3])
 trim(tonumber(ARGV[4]), 0)
 redis.call('HSET', meta, 'state', 'ready')

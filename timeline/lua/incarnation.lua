@@ -1,10 +1,10 @@
 -- Purpose: comes before the scripts that must know which Redis process runs them.
 --
--- incarnation names the process. A redis-server has another replication id after every
--- start, also from a snapshot, and after every promotion. What was begun under another
--- id may be older than it says: it may have been rolled back, by a snapshot or by a
--- replica that lacked the tail, or have come here with its slot. A Redis without
--- replication, as the one inside the process, has one incarnation. O(1), some 4 us.
+-- incarnation identifies the process by its replication id. A redis-server has a new id
+-- after every start, also from a snapshot, and after every promotion. Data that was begun
+-- under another id may be outdated: a snapshot or a replica that lacked the last writes
+-- may have rolled it back, or it came with a slot from another master. A Redis without
+-- replication, such as the embedded one, has one incarnation. O(1), some 4 us.
 local function incarnation()
   local info = redis.pcall('INFO', 'replication')
   if type(info) == 'table' then

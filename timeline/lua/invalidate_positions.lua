@@ -1,7 +1,7 @@
--- Purpose: makes all earlier positions in the journal of a feed worthless, once for a
---          change: too much changed to add it entry by entry.
--- ARGV:    1 the number of the change ('0': it has none, and each call counts), 2 how
---          many characters of `changes` are kept
+-- Purpose: invalidates all earlier positions in the journal of a feed, once for a change
+--          that is too large to add entry by entry.
+-- ARGV:    1 the number of the change ('0': every call invalidates), 2 how many
+--          characters of `changes` are kept
 -- Returns: 1
 -- Cost:    O(1)
 

@@ -1,7 +1,7 @@
--- Purpose: returns the epoch of the latest ids of a shard. It begins the hash anew when it
---          was lost, or begun in another incarnation.
+-- Purpose: returns the epoch of the latest ids of a shard. If the hash was lost, or begun in
+--          another incarnation, it creates a new one.
 -- KEYS:    1 latest ids of a shard of authors (hash)
--- ARGV:    1 random end of the epoch that may begin, 2 life of the hash (ms)
+-- ARGV:    1 random end of a new epoch, 2 life of the hash (ms)
 -- Returns: epoch
 -- Cost:    O(1), and O(authors) of what is deleted
 

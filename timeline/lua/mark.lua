@@ -1,7 +1,7 @@
 -- Purpose: adds a fence, or a watch, to the fences of an author, and removes those that
---          are over. A watch is good in the incarnation where it began.
+--          have expired. A watch is valid only in the incarnation in which it began.
 -- KEYS:    1 the author's fences (sorted set)
--- ARGV:    1 member, 2 now (Unix s), 3 score up to which fences are over, 4 life of the
+-- ARGV:    1 member, 2 now (Unix s), 3 score up to which fences have expired, 4 life of the
 --          set (s), 5 '1': the member is a watch
 -- Returns: 1
 -- Cost:    O(log fences)

@@ -1,11 +1,11 @@
--- Purpose: returns the coverage of a feed, and ids of it when it is ready. Then it
---          settles the feed, if it is asked to: in the same step, so that each id is
---          returned, counted below the floor, or comes later.
--- ARGV:    1 lowest score ('-inf' or '(-<id>'), 2 id above which ids are
---          wanted ('0': all), 3 how many, 4 '1' for oldest first; or more, of settle:
+-- Purpose: returns the coverage of a feed, and its ids if it is ready. If ARGV[5] is
+--          given, it then settles the feed, in the same step: each id is returned,
+--          counted below the floor, or arrives later.
+-- ARGV:    1 lowest score ('-inf' or '(-<id>'), 2 id above which ids are returned
+--          ('0': all), 3 how many, 4 '1' for oldest first; optional, for settle:
 --          5 low, 6 how many ids to keep above it, 7 id
 -- Returns: {} when missing; else {state, epoch, floor, generation, {ids}, settled}:
---          the floor is the one before the feed is settled
+--          floor is the floor before settling
 -- Cost:    O(log size + ids returned + cut)
 
 if not intact() then

@@ -1,5 +1,5 @@
--- Purpose: raises the latest id of an author to a post that is being added, if the
---          hash exists and has none as new. It deletes a hash of another incarnation.
+-- Purpose: raises the latest id of an author to a post that is being added, if the hash
+--          exists and its entry is older. It deletes a hash of another incarnation.
 -- KEYS:    1 latest ids of a shard of authors (hash)
 -- ARGV:    1 author, 2 id
 -- Returns: 1 raised, 0 not

@@ -1,9 +1,9 @@
--- Purpose: takes ids out of a feed, and makes a builder at work read SQL again. It
---          adds them to the journal, whether the feed had them or not: a reader may
---          know them from SQL.
--- ARGV:    1 cap of the journal ('0': no entries; '-1': no entries, but if the feed
---          had any of the ids, all earlier positions become worthless), 2 what an
---          entry begins with, see append_journal, 3.. ids
+-- Purpose: removes ids from a feed, and makes a current builder read SQL again. It adds
+--          them to the journal, even if the feed did not have them: a reader may know
+--          them from SQL.
+-- ARGV:    1 cap of the journal ('0': no entries; '-1': no entries, but if the feed had
+--          any of the ids, all earlier positions become invalid), 2 prefix of the
+--          entries, see append_journal, 3.. ids
 -- Returns: 1 done, 0 the feed is missing
 -- Cost:    O(n log size)
 

@@ -1,8 +1,8 @@
--- Purpose: takes ids out of a feed that is ready or being built, and puts others
---          in, in one step.
--- ARGV:    1 floor of the ids put in ('0': none), 2 cap, 3 slack, 4 cap of the
---          journal, 5 '1': if that changes the feed, all earlier positions in the
---          journal become worthless, 6 how many ids go, 7.. these, then those put in
+-- Purpose: removes ids from a feed that is ready or being built, and adds others, in one
+--          step.
+-- ARGV:    1 floor of the added ids ('0': none), 2 cap, 3 slack, 4 cap of the journal,
+--          5 '1': if the feed changes, all earlier positions in the journal become
+--          invalid, 6 how many ids to remove, 7.. these ids, then the ids to add
 -- Returns: 1 done, 0 the feed is missing
 -- Cost:    O(n log size)
 

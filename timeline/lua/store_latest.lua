@@ -1,8 +1,7 @@
--- Purpose: stores the latest ids of authors as SQL had them. A newer id that is known
---          stays.
+-- Purpose: stores the latest ids of authors as read from SQL. It keeps ids that are newer.
 -- KEYS:    1 latest ids of a shard of authors (hash)
 -- ARGV:    1 epoch of the hash when SQL was read, 2 author, 3 id, and so on
--- Returns: 1 stored, 0 the hash is another one by now
+-- Returns: 1 stored, 0 the hash has another epoch
 -- Cost:    O(authors)
 
 if redis.call('HGET', KEYS[1], 'e') ~= ARGV[1] then

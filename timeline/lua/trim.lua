@@ -1,7 +1,7 @@
--- Purpose: trims a feed that is past its cap. Of a lost one it deletes the coverage, and
---          gives the set an end if pushes have made one without.
+-- Purpose: trims a feed that is past its cap. If the feed is not intact, it deletes the
+--          coverage, and gives the set an expiry if it has none.
 -- ARGV:    1 cap, 2 slack, 3 life of a set without coverage (ms)
--- Returns: how many ids went; -1 when it found remains of a lost feed to deal with
+-- Returns: the number of ids removed; -1 when it cleaned up after a lost feed; else 0
 -- Cost:    O(1) when there is nothing to do, else O(log size + cut)
 
 if not intact() then

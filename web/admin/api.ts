@@ -62,7 +62,6 @@ export type Process = {
   state: 'running' | 'pausing' | 'draining' | 'paused' | 'resuming' | 'gone'
   workers: boolean
   /** Those that can be changed while it runs; null of a version that has none. */
-  sizes: Record<string, { now: number; configured: number }> | null
 }
 
 export type Job = { id: number; kind: string; pool: string; dead: boolean; attempts: number; error: string; payload: unknown; createdAt: string }

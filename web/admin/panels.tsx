@@ -78,7 +78,7 @@ export function Processes({ now }: Now) {
   return (
     <section class="panel" aria-label={w().processes}>
       <h2>{w().processes}</h2>
-      <Table label={w().processes} head={['ID', w().host, w().roles, w().version, w().started, w().seen, w().subscriptions, w().jobs, w().sizes, w().state, '']}>
+      <Table label={w().processes} head={['ID', w().host, w().roles, w().version, w().started, w().seen, w().subscriptions, w().jobs, w().state, '']}>
         {now.processes.map((p) => (
           <tr key={p.id} data-process={p.id}>
             <th scope="row">
@@ -98,16 +98,6 @@ export function Processes({ now }: Now) {
             </td>
             <td class="number">{count(p.subscriptions)}</td>
             <td class="number">{count(p.jobs)}</td>
-            <td>
-              {Object.entries(p.sizes ?? {})
-                .sort()
-                .map(([name, { now, configured }]) => (
-                  <div key={name} data-size={name}>
-                    <small>{name}</small> {count(now)}
-                    {now !== configured && <small> ({count(configured)})</small>}
-                  </div>
-                ))}
-            </td>
             <td>
               <span class="state" data-state={p.state}>
                 {w().states[p.state]}

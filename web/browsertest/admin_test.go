@@ -11,6 +11,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	_ "modernc.org/sqlite" // the database of the site, into which a test writes
+
+	"tideline/storage/storagetest"
 )
 
 // seesIn waits until the region of the admin page with this name has the text.
@@ -22,6 +24,7 @@ func (p *page) seesIn(region, text string) {
 // An admin logs in, sees what runs and what waits, has a job tried again, pauses the
 // workers, and looks at a post and at a timeline.
 func TestAdminPage(t *testing.T) {
+	storagetest.Long(t)
 	t.Parallel()
 	s := prepare(t)
 	s.admin = "http://" + freeAddress(t)

@@ -8,6 +8,8 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 	"github.com/stretchr/testify/assert"
+
+	"tideline/storage/storagetest"
 )
 
 const (
@@ -107,6 +109,7 @@ func TestTwoPeople(t *testing.T) {
 
 // What others like is counted on the page at once, beside the viewer's own like.
 func TestLikesOfOthersShow(t *testing.T) {
+	storagetest.Long(t)
 	t.Parallel()
 	s := serve(t)
 	ada, bob, cyd := s.signUp("ada"), s.signUp("bob"), s.signUp("cyd")
@@ -194,6 +197,7 @@ func TestReadOnAnotherDevice(t *testing.T) {
 }
 
 func TestWhatMayNoLongerBeSeenGoesAtOnce(t *testing.T) {
+	storagetest.Long(t)
 	t.Parallel()
 	s := serve(t)
 	ada, bob := s.signUp("ada"), s.signUp("bob")
@@ -310,6 +314,7 @@ func TestSessionEnds(t *testing.T) {
 }
 
 func TestEndlessScroll(t *testing.T) {
+	storagetest.Long(t)
 	t.Parallel()
 	const posts = 500
 	s := serve(t)
@@ -471,6 +476,7 @@ func TestKeyboardOnly(t *testing.T) {
 }
 
 func TestPeopleAndSettings(t *testing.T) {
+	storagetest.Long(t)
 	t.Parallel()
 	s := serve(t)
 	ada, bob := s.signUp("ada"), s.signUp("bob")

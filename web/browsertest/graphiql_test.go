@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"tideline/storage/storagetest"
 )
 
 // answer returns the answer that GraphiQL shows, without white space.
@@ -41,6 +43,7 @@ func (p *page) answers(text string) {
 // of Tideline does. As in every test, a request of the page to another host fails
 // it.
 func TestGraphiQL(t *testing.T) {
+	storagetest.Long(t)
 	t.Parallel()
 	s := serve(t)
 	p := open(t, s.url+"/graphiql")

@@ -9,6 +9,8 @@ import (
 	"github.com/chromedp/chromedp/kb"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"tideline/storage/storagetest"
 )
 
 // unread is the count of the server.
@@ -43,6 +45,7 @@ const glances = `{
 // Only what was scrolled past is read, and the line stays where the reader was until then:
 // after a reload, in the other order and back, on another page and back.
 func TestReadIsWhatWasScrolledPast(t *testing.T) {
+	storagetest.Long(t)
 	t.Parallel()
 	s := serve(t)
 	ada, bob := s.signUp("ada"), s.signUp("bob")
@@ -97,6 +100,7 @@ func TestReadIsWhatWasScrolledPast(t *testing.T) {
 
 // A reload comes back to the same post, however far down, also when that post is gone.
 func TestReloadKeepsThePlace(t *testing.T) {
+	storagetest.Long(t)
 	t.Parallel()
 	s := serve(t)
 	ada, bob := s.signUp("ada"), s.signUp("bob")
@@ -257,6 +261,7 @@ func TestAnEditKeepsTheFocusAndItsText(t *testing.T) {
 
 // On the smallest phone an own post with all that is said of it is as wide as the page.
 func TestAnOwnPostFitsASmallPhone(t *testing.T) {
+	storagetest.Long(t)
 	t.Parallel()
 	s := serve(t)
 	ada, bob := s.signUp("ada"), s.signUp("bob")

@@ -8,6 +8,8 @@ import (
 	"github.com/chromedp/chromedp/kb"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"tideline/storage/storagetest"
 )
 
 // chooseFrom presses a button of the menu on the page.
@@ -18,6 +20,7 @@ func (p *page) chooseFrom(menu, name string) {
 }
 
 func TestRequestsAreDeclined(t *testing.T) {
+	storagetest.Long(t)
 	t.Parallel()
 	s := serve(t)
 	ada, bob := s.signUp("ada"), s.signUp("bob")
@@ -48,6 +51,7 @@ func TestRequestsAreDeclined(t *testing.T) {
 }
 
 func TestBlockMuteAndBack(t *testing.T) {
+	storagetest.Long(t)
 	t.Parallel()
 	s := serve(t)
 	ada, bob := s.signUp("ada"), s.signUp("bob")
@@ -91,6 +95,7 @@ func TestBlockMuteAndBack(t *testing.T) {
 
 // Whom one blocks and mutes is in the settings, where that ends.
 func TestBlockedAndMutedInTheSettings(t *testing.T) {
+	storagetest.Long(t)
 	t.Parallel()
 	s := serve(t)
 	ada, bob, eve := s.signUp("ada"), s.signUp("bob"), s.signUp("eve")
@@ -194,6 +199,7 @@ func TestSearch(t *testing.T) {
 }
 
 func TestSuggestionsForANewcomer(t *testing.T) {
+	storagetest.Long(t)
 	t.Parallel()
 	s := serve(t)
 	bob := s.signUp("bob")
@@ -210,6 +216,7 @@ func TestSuggestionsForANewcomer(t *testing.T) {
 
 // Whom a followee follows is suggested before those who came last.
 func TestSuggestionsOfFriends(t *testing.T) {
+	storagetest.Long(t)
 	t.Parallel()
 	s := serve(t)
 	cem, bob, ada := s.signUp("cem"), s.signUp("bob"), s.signUp("ada")
@@ -222,6 +229,7 @@ func TestSuggestionsOfFriends(t *testing.T) {
 }
 
 func TestDeliveryReceipt(t *testing.T) {
+	storagetest.Long(t)
 	t.Parallel()
 	s := serve(t)
 	ada, bob, cem := s.signUp("ada"), s.signUp("bob"), s.signUp("cem")
@@ -248,6 +256,7 @@ func TestDeliveryReceipt(t *testing.T) {
 }
 
 func TestLikes(t *testing.T) {
+	storagetest.Long(t)
 	t.Parallel()
 	s := serve(t)
 	ada, bob := s.signUp("ada"), s.signUp("bob")
@@ -279,6 +288,7 @@ func TestLikes(t *testing.T) {
 // An edit is what everybody sees at once; its author alone opens what the post said before, and
 // an edit of what another device has edited meanwhile undoes nothing.
 func TestEditingAPost(t *testing.T) {
+	storagetest.Long(t)
 	t.Parallel()
 	s := serve(t)
 	ada, bob := s.signUp("ada"), s.signUp("bob")
@@ -315,6 +325,7 @@ func TestEditingAPost(t *testing.T) {
 }
 
 func TestRefusedPostComesBack(t *testing.T) {
+	storagetest.Long(t)
 	t.Parallel()
 	s := serve(t)
 	a := s.signUp("ada").browse()
@@ -339,6 +350,7 @@ func TestRefusedPostComesBack(t *testing.T) {
 }
 
 func TestThemeAndDefaults(t *testing.T) {
+	storagetest.Long(t)
 	t.Parallel()
 	s := serve(t)
 	a := s.signUp("ada").browse()
@@ -376,6 +388,7 @@ func TestThemeAndDefaults(t *testing.T) {
 }
 
 func TestLinksOfAPost(t *testing.T) {
+	storagetest.Long(t)
 	t.Parallel()
 	s := serve(t)
 	ada := s.signUp("ada")

@@ -7,10 +7,13 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"tideline/storage/storagetest"
 )
 
 // The app links what the server takes for tags: both have the same cases.
 func TestAppLinksTags(t *testing.T) {
+	storagetest.Long(t)
 	t.Parallel()
 	file, err := os.ReadFile("../../feed/tag/testdata/cases.json")
 	require.NoError(t, err)
@@ -42,6 +45,7 @@ func TestAppLinksTags(t *testing.T) {
 
 // A tag in a post leads to all posts that have it, in pages, and is for visitors, too.
 func TestTagPage(t *testing.T) {
+	storagetest.Long(t)
 	t.Parallel()
 	s := serve(t)
 	ada, bob := s.signUp("ada"), s.signUp("bob")

@@ -17,9 +17,9 @@ import (
 	"tideline/ent/userdelta"
 )
 
-// Counter is a number of a user or a post that many change at the same time. It is the sum
-// of a column and of what was appended to a table of deltas, and exact in every statement
-// that reads both. COUNTERS.md tells the protocol.
+// Counter is a number of a user or a post that many transactions change at the same time. It is the
+// sum of a column and of the rows that were appended to a table of deltas, and is exact in every
+// statement that reads both. COUNTERS.md describes the protocol.
 type Counter struct {
 	Column                    string // of the table
 	table, deltas, key, delta string
@@ -32,12 +32,12 @@ var (
 	Likes     = Counter{post.FieldLikeCount, post.Table, postdelta.Table, postdelta.FieldPostID, postdelta.FieldLikes}
 )
 
-// Of is the SQL expression of the counter, of a row of its table under the alias. The sums of
-// all deltas are one value: with a look-up for each row, PostgreSQL may go through all deltas
-// for each, since it takes one that many count at the same time for all there are.
+// Of returns the SQL expression of the counter, for a row of its table under the alias. It sums up
+// all deltas at once. With a look-up for each row, PostgreSQL may read all deltas for each: while
+// many transactions change one counter, it assumes that all deltas belong to that counter.
 //
-// Cost: once a statement, a look whether there are any deltas, of which most often there are
-// none; while there are, all of them, which are those of a second.
+// Cost: once per statement a check whether there are any deltas, which is rare. If there are, it
+// reads all of them, the deltas of about a second.
 func (c Counter) Of(of, alias string) string {
 	if of != dialect.Postgres {
 		return alias + "." + c.Column
@@ -47,19 +47,18 @@ func (c Counter) Of(of, alias string) string {
 		alias, c.Column, c.deltas, c.key, c.delta)
 }
 
-// Anywhere is Of for either database, and costs an index range of deltas a row.
+// Anywhere is Of as one expression for both databases. It costs an index range of deltas a row.
 func (c Counter) Anywhere(alias string) string {
 	return fmt.Sprintf("%[1]s.%[2]s + coalesce((SELECT CAST(sum(d.%[5]s) AS bigint) FROM %[3]s d WHERE d.%[4]s = %[1]s.id), 0)",
 		alias, c.Column, c.deltas, c.key, c.delta)
 }
 
-// WithLikes has a query of posts that ent builds read how many likes they have.
+// WithLikes makes a query of posts that ent builds read the number of likes.
 func WithLikes(s *sql.Selector) {
 	s.AppendSelectExprAs(sql.Raw(Likes.Of(s.Dialect(), post.Table)), Likes.Column)
 }
 
-// WithFollows has a query of users that ent builds read how many they follow, and are
-// followed by.
+// WithFollows makes a query of users that ent builds read the numbers of followers and followees.
 func WithFollows(s *sql.Selector) {
 	s.AppendSelectExprAs(sql.Raw(Followers.Of(s.Dialect(), user.Table)), Followers.Column)
 	s.AppendSelectExprAs(sql.Raw(Following.Of(s.Dialect(), user.Table)), Following.Column)
@@ -70,9 +69,9 @@ type executor interface {
 	ExecContext(ctx context.Context, query string, args ...any) (stdsql.Result, error)
 }
 
-// Add adds n to the counter of a row. It waits for nobody: where the row is locked, or has
-// deltas, it appends a delta. Where it is neither, it locks the row until the transaction
-// ends, so that deltas are the exception.
+// Add adds n to the counter of a row. It never waits: if the row is locked or has deltas, it
+// appends a delta. Otherwise it locks the row until the transaction ends and changes the column, so
+// that deltas are the exception.
 //
 // Cost: one statement by primary key.
 func (c Counter) Add(ctx context.Context, in executor, of string, id int64, n int) error {
@@ -86,13 +85,13 @@ func (c Counter) Add(ctx context.Context, in executor, of string, id int64, n in
 	return Wrap("count", err)
 }
 
-// foldedAtOnce is how many users, or posts, Fold folds at the most.
+// foldedAtOnce is the largest number of users, and of posts, that one call of Fold folds.
 const foldedAtOnce = 1000
 
-// Fold moves deltas into the columns, which is safe beside everything else, and returns of
-// how many rows.
+// Fold moves deltas into the columns and returns the number of rows that it changed. It is safe to
+// run beside everything else.
 //
-// Cost: two index ranges when there are none; else a short transaction for each row.
+// Cost: two index ranges if there are no deltas; else a short transaction for each row.
 func Fold(ctx context.Context, db *ent.Client) (n int, err error) {
 	for _, group := range [][]Counter{{Followers, Following}, {Likes}} {
 		c := group[0]
@@ -110,8 +109,8 @@ func Fold(ctx context.Context, db *ent.Client) (n int, err error) {
 	return n, nil
 }
 
-// fold locks the row, deletes its deltas, and adds to the columns what it has deleted. What
-// is appended meanwhile stays for the next time.
+// fold locks the row, deletes its deltas, and adds their sum to the columns. Deltas that are
+// appended meanwhile stay for the next time.
 func fold(ctx context.Context, tx *ent.Tx, id int64, group []Counter) (err error) {
 	c := group[0]
 	if c.table == post.Table {
@@ -155,9 +154,9 @@ func fold(ctx context.Context, tx *ent.Tx, id int64, group []Counter) (err error
 	return err
 }
 
-// LockPair has whoever changes how two users stand to each other wait until the transaction
-// ends: they lock no row of the other one, whom many may follow at the same time. SQLite has
-// one writer at a time and needs no lock.
+// LockPair makes transactions that change the relation of the same two users wait for each other.
+// The lock lasts until the transaction ends. It replaces a lock on the other user's row, because
+// many may follow that user at the same time. SQLite has one writer at a time and needs no lock.
 //
 // Cost: one statement of PostgreSQL.
 func LockPair(ctx context.Context, tx *ent.Tx, of string, a, b int64) error {
@@ -165,7 +164,7 @@ func LockPair(ctx context.Context, tx *ent.Tx, of string, a, b int64) error {
 		return nil
 	}
 	const class, odd, prime = 7_445_637, 0x9E3779B97F4A7C15, 0x100000001B3
-	pair := (uint64(min(a, b))*odd ^ uint64(max(a, b))) * prime // a pair that has the number of another waits for it, too
+	pair := (uint64(min(a, b))*odd ^ uint64(max(a, b))) * prime // pairs with the same number wait for each other, too
 	_, err := tx.ExecContext(ctx, "SELECT pg_advisory_xact_lock($1, $2)", class, int32(pair>>32))
 	return Wrap("lock pair", err)
 }

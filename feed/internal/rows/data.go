@@ -10,13 +10,13 @@ import (
 	"tideline/ent/userdata"
 )
 
-// KeepPostData gives the post these own fields of the app, in canonical form.
+// KeepPostData stores data, which is in canonical form, as the app's own fields of the post.
 func KeepPostData(ctx context.Context, tx *ent.Tx, post int64, data string) error {
 	return keepData(ctx, tx, postdata.Table, postdata.FieldPostID, post, data)
 }
 
-// KeepUserData gives the user these own fields of the app, in canonical form. It locks the
-// user's row, so that what is recorded of the change is in the order of the commits.
+// KeepUserData stores data, which is in canonical form, as the app's own fields of the user. It
+// locks the user's row, so that changes are recorded in the order of their commits.
 func KeepUserData(ctx context.Context, tx *ent.Tx, id int64, data string) error {
 	if _, err := tx.User.Query().Where(user.ID(id), ForUpdate).OnlyID(ctx); err != nil {
 		return fmt.Errorf("lock user: %w", err)
@@ -34,8 +34,8 @@ func keepData(ctx context.Context, tx *ent.Tx, table, column string, of int64, d
 	return Wrap("keep data", err)
 }
 
-// PostData returns the own fields of the app in posts, in the order of the ids: ent.NoData
-// where there are none. Whoever calls it has decided who sees the posts.
+// PostData returns the app's own fields of posts, in the order of the ids, and ent.NoData for posts
+// without any. The caller must have decided who sees the posts.
 //
 // Cost: one query by index.
 func PostData(ctx context.Context, db *ent.PostDataClient, posts []int64) ([]*string, error) {
@@ -46,7 +46,7 @@ func PostData(ctx context.Context, db *ent.PostDataClient, posts []int64) ([]*st
 	return dataOf(InOrder(posts, found, func(d *ent.PostData) int64 { return d.PostID }), func(d *ent.PostData) *string { return &d.Data }), nil
 }
 
-// UserData is PostData of users.
+// UserData is PostData for users.
 func UserData(ctx context.Context, db *ent.UserDataClient, users []int64) ([]*string, error) {
 	found, err := db.Query().Where(Among(userdata.FieldUserID, users)).All(ctx)
 	if err != nil {

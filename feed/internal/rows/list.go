@@ -8,13 +8,13 @@ import (
 	"entgo.io/ent/dialect/sql"
 )
 
-// A list of values is one parameter of a statement, so that the database plans the statement
-// once and not for each number of values. PostgreSQL must not see how many they are either: it
-// takes an unknown list to have ten values, and would plan each statement of a shorter one
-// anew, which takes several times as long as to read the rows.
+// A list of values is one parameter of a statement, so that the database plans the statement once
+// and not for each number of values. PostgreSQL must not see the length of the list either. It
+// assumes ten values for an unknown list, and would plan each statement of a shorter list anew,
+// which takes several times as long as reading the rows.
 
-// In is the SQL condition that the column before it is one of the values of a list. Element is
-// their type in PostgreSQL. The argument is what List returns.
+// In returns the SQL condition that the column before it is one of the values of a list. element is
+// the values' type in PostgreSQL. The argument is the result of List.
 func In(of, parameter, element string) string {
 	if of == dialect.SQLite {
 		return "IN (SELECT value FROM json_each(" + parameter + "))"
@@ -22,8 +22,8 @@ func In(of, parameter, element string) string {
 	return "= ANY(" + Array(parameter, element) + ")"
 }
 
-// Each is the SQL table u with the ids of a list in its column value. The argument is what List
-// returns.
+// Each returns the SQL table u, whose column value has the ids of a list. The argument is the
+// result of List.
 func Each(of, parameter string) string {
 	if of == dialect.SQLite {
 		return "json_each(" + parameter + ") u"
@@ -31,12 +31,12 @@ func Each(of, parameter string) string {
 	return "unnest(" + Array(parameter, "bigint") + ") u(value)"
 }
 
-// Array is the PostgreSQL expression of a list of whose length the plan knows nothing.
+// Array returns the PostgreSQL expression of a list whose length is hidden from the planner.
 func Array(parameter, element string) string {
 	return "CAST((SELECT CAST(" + parameter + " AS " + element + "[])) AS " + element + "[])"
 }
 
-// List is the argument for a list of values.
+// List returns the argument for a list of values.
 func List[T int64 | string](of string, values []T) any {
 	if of == dialect.SQLite {
 		return JSON(values)
@@ -60,7 +60,7 @@ func Among(column string, ids []int64) func(*sql.Selector) {
 	}
 }
 
-// WriteIn writes In with the list as its argument.
+// WriteIn writes the condition In with the list as its argument.
 func WriteIn(b *sql.Builder, element string, list any) {
 	const parameter = "$list"
 	before, after, _ := strings.Cut(In(b.Dialect(), parameter, element), parameter)

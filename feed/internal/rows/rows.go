@@ -1,5 +1,5 @@
-// Package rows has the SQL that the rooms of feed share: many ids as one parameter,
-// rows in the order of their ids, lists of ids, transactions, row locks.
+// Package rows holds the SQL that the packages of feed share: many ids as one parameter, rows in
+// the order of their ids, lists of ids, counters, transactions and row locks.
 package rows
 
 import (
@@ -18,7 +18,7 @@ import (
 	"tideline/ent/hiddenuser"
 )
 
-// InOrder arranges rows in the order of ids, nil where there is no row.
+// InOrder arranges rows in the order of ids, with nil for ids that have no row.
 func InOrder[T any](ids []int64, rows []*T, id func(*T) int64) []*T {
 	byID := make(map[int64]*T, len(rows))
 	for _, row := range rows {
@@ -31,8 +31,8 @@ func InOrder[T any](ids []int64, rows []*T, id func(*T) int64) []*T {
 	return list
 }
 
-// IDs returns the column id of a query. It is read in one row, because thousands of rows
-// take longer to receive than to find.
+// IDs returns the column id of a query. The query returns all ids in one row, because thousands of
+// rows take longer to receive than to find.
 func IDs(ctx context.Context, db *ent.Client, query string, args ...any) ([]int64, error) {
 	found, err := db.QueryContext(ctx, "SELECT string_agg(CAST(id AS TEXT), ',') FROM ("+query+") ids", args...)
 	if err != nil {
@@ -71,10 +71,10 @@ func Without(ids, others []int64) []int64 {
 	return slices.DeleteFunc(slices.Clone(ids), func(id int64) bool { return slices.Contains(others, id) })
 }
 
-// InTx runs fn in a transaction. It commits when fn returns nil, and otherwise
-// rolls back: also when fn panics, as the server goes on after a panic, and on
-// SQLite no other transaction begins before this one ends. A transaction that is
-// undone for the sake of others runs once more, from the beginning of fn.
+// InTx runs fn in a transaction. It commits if fn returns nil, and otherwise rolls back. It also
+// rolls back if fn panics, because the server goes on after a panic, and on SQLite no other
+// transaction can begin before this one ends. If the database undoes the transaction in favour of
+// others (see Undone), InTx runs it once more, from the beginning of fn.
 func InTx(ctx context.Context, db *ent.Client, fn func(tx *ent.Tx) error) error {
 	return UndoneOnce(func() error { return inTx(ctx, db, fn) })
 }
@@ -100,8 +100,8 @@ func inTx(ctx context.Context, db *ent.Client, fn func(tx *ent.Tx) error) (err e
 	return Wrap("commit", tx.Commit())
 }
 
-// UndoneOnce runs a transaction, and runs it once more if it was undone: the others had
-// their turn by then.
+// UndoneOnce runs a transaction, and runs it once more if it was undone. By then the transactions
+// that it conflicted with are done.
 func UndoneOnce(do func() error) error {
 	err := do()
 	if Undone(err) {
@@ -110,8 +110,8 @@ func UndoneOnce(do func() error) error {
 	return err
 }
 
-// Undone reports whether PostgreSQL undid a transaction for the sake of others, with which
-// it waited in a circle: it may succeed when it is tried again.
+// Undone reports whether PostgreSQL undid a transaction because of a deadlock or a serialization
+// failure. It may succeed when it is tried again.
 func Undone(err error) bool {
 	var known interface {
 		error
@@ -120,25 +120,26 @@ func Undone(err error) bool {
 	return errors.As(err, &known) && (known.SQLState() == "40P01" || known.SQLState() == "40001")
 }
 
-// ForUpdate locks the rows that are read, where the database locks rows. SQLite has
-// one writer at a time and needs no lock.
+// ForUpdate locks the selected rows on PostgreSQL. SQLite has one writer at a time and needs no
+// lock.
 func ForUpdate(s *sql.Selector) {
 	if s.Dialect() == dialect.Postgres {
-		// Not FOR UPDATE: that waits for, and deadlocks with, every insert of a row
-		// that refers to this one.
+		// Not FOR UPDATE, which waits for, and deadlocks with, every insert of a row that refers to
+		// this one.
 		s.For(sql.LockUpdate, sql.WithLockClause("FOR NO KEY UPDATE"))
 	}
 }
 
-// ForDeletion locks the rows that are read against rows that refer to them, too.
+// ForDeletion is ForUpdate, and also keeps others from inserting rows that refer to the selected
+// rows.
 func ForDeletion(s *sql.Selector) {
 	if s.Dialect() == dialect.Postgres {
 		s.ForUpdate()
 	}
 }
 
-// MayReturn reports whether a hidden user may be shown again: the user is suspended, or in
-// the grace period of a deletion.
+// MayReturn reports whether a hidden user may become visible again, because the user is suspended
+// or in the grace period of a deletion.
 //
 // Cost: a look-up by primary key.
 func MayReturn(ctx context.Context, hidden *ent.HiddenUserClient, id int64) (bool, error) {
@@ -146,7 +147,7 @@ func MayReturn(ctx context.Context, hidden *ent.HiddenUserClient, id int64) (boo
 	return found, Wrap("find hidden user", err)
 }
 
-// Wrap adds an operation to an error, and leaves nil alone.
+// Wrap adds an operation to an error. It returns nil for nil.
 func Wrap(doing string, err error) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", doing, err)

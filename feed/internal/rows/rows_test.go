@@ -16,12 +16,13 @@ import (
 
 func TestMain(m *testing.M) { storagetest.Main(m) }
 
-// However a transaction ends, it is over: nothing of it stays, and the next one begins.
+// A transaction is over however it ends: none of its changes stay, and the next transaction can
+// begin.
 func TestATransactionEndsAlsoInAPanic(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-		defer cancel() // of a transaction that goes on, too
+		defer cancel() // also ends a transaction that would go on
 		add := func(then func() error) error {
 			return rows.InTx(ctx, s.DB, func(tx *ent.Tx) error {
 				err := tx.User.Create().SetID(1).SetHandle("ann").SetName("Ann").SetPasswordHash("-").Exec(ctx)

@@ -3,27 +3,28 @@ package text
 import (
 	"bytes"
 	"encoding/json"
+	"io"
 	"math"
 	"strings"
 
 	"tideline/feed/refusal"
 )
 
-// Bounds of the own fields of an app: bytes in canonical form, and levels of objects and lists.
+// Bounds of the app's own fields: bytes in canonical form, and levels of objects and lists.
 const (
 	MaxData      = 4096
 	MaxDataDepth = 5
 )
 
-// Data returns a JSON object in canonical form: without white space, names in the order of
-// their bytes, numbers as the doubles that they are. What means the same is the same text.
-// Error: BadInput, for what is no object, too long, too deep, or has a number that no double
-// is.
+// Data returns a JSON object in canonical form: without white space, names in the order of their
+// bytes, numbers as doubles. Objects with the same meaning have the same text. Error: BadInput, if
+// the text is not an object, too long, too deep, or has a number that a double cannot hold.
 func Data(object string) (string, error) {
 	d := json.NewDecoder(strings.NewReader(object))
 	d.UseNumber()
 	var fields map[string]any
-	if err := d.Decode(&fields); err != nil || fields == nil || d.More() {
+	err := d.Decode(&fields)
+	if _, end := d.Token(); err != nil || fields == nil || end != io.EOF {
 		return "", refusal.New(refusal.NotAnObject, "The data must be a JSON object.").In("data")
 	}
 	canonical, err := canonicalOf(fields, 1)
@@ -43,7 +44,7 @@ func Data(object string) (string, error) {
 	return text, nil
 }
 
-// canonicalOf returns the value with numbers that encode in one way alone.
+// canonicalOf returns the value with its numbers as doubles, which have only one encoding.
 func canonicalOf(value any, level int) (any, error) {
 	var err error
 	switch value := value.(type) {
@@ -65,7 +66,7 @@ func canonicalOf(value any, level int) (any, error) {
 		if err != nil || !exact {
 			return nil, refusal.New(refusal.OutOfRange, "The data has a number that a double cannot hold: send it as a text.").In("data")
 		}
-		if f == 0 { // there is a negative one
+		if f == 0 { // also turns negative zero into zero
 			f = 0
 		}
 		return f, nil

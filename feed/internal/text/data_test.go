@@ -37,11 +37,11 @@ func TestData(t *testing.T) {
 	}
 	for given, reason := range map[string]string{
 		``: "NOT_AN_OBJECT", `null`: "NOT_AN_OBJECT", `[]`: "NOT_AN_OBJECT", `"a"`: "NOT_AN_OBJECT", `{`: "NOT_AN_OBJECT",
-		`{} {}`:                            "NOT_AN_OBJECT",
-		`{"a":{"a":{"a":{"a":{"a":{}}}}}}`: "TOO_DEEP",
-		`{"a":[[[[[]]]]]}`:                 "TOO_DEEP",
-		`{"n":9007199254740993}`:           "OUT_OF_RANGE",
-		`{"n":1e999}`:                      "OUT_OF_RANGE",
+		`{} {}`: "NOT_AN_OBJECT", `{}}`: "NOT_AN_OBJECT", `{}]`: "NOT_AN_OBJECT",
+		`{"a":{"a":{"a":{"a":{"a":{}}}}}}`:                  "TOO_DEEP",
+		`{"a":[[[[[]]]]]}`:                                  "TOO_DEEP",
+		`{"n":9007199254740993}`:                            "OUT_OF_RANGE",
+		`{"n":1e999}`:                                       "OUT_OF_RANGE",
 		`{"a":"` + strings.Repeat("x", text.MaxData) + `"}`: "TOO_LONG",
 	} {
 		_, err := text.Data(given)
@@ -49,7 +49,7 @@ func TestData(t *testing.T) {
 	}
 }
 
-// What means the same is the same text, and the text means what was given.
+// Objects with the same meaning have the same text, and the text has the meaning of the input.
 func TestDataIsCanonical(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -9,30 +9,31 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// Fold returns s in the form in which handles and tags are compared: Unicode's NFKC, so that
-// wide, narrow and composed letters are the same; case folding, in all scripts and whatever the
-// language; and without the characters that Ignored reports. Runs of white space become one
-// space, and none is left at the ends. Invalid UTF-8 becomes U+FFFD. Fold(Fold(s)) is Fold(s).
+// Fold returns s in the form in which handles and tags are compared. It applies Unicode's NFKC, so
+// that wide, narrow and composed letters are the same, and case folding, in all scripts and
+// independent of the language. It removes the characters that Ignored reports. Runs of white space
+// become one space, and none is left at the ends. Invalid UTF-8 becomes U+FFFD. Fold(Fold(s)) is
+// Fold(s).
 //
-// A folded text may have more characters than s, up to 18 for one: lengths are checked after
+// A folded text may have more characters than s, up to 18 for one, so lengths are checked after
 // folding.
 //
 // Cost: one pass without allocation for lower-case ASCII; else several passes.
 func Fold(s string) string { return fold(s, false) }
 
-// FoldPhrase is Fold for texts that people type in more than one way: names, muted words and
-// what is looked for in either. Apostrophes, quotation marks and hyphens that a keyboard sets
-// by itself are those of ASCII.
+// FoldPhrase is Fold for texts that people type in more than one way: names, muted words, and
+// queries for either. It also replaces the apostrophes, quotation marks and hyphens that keyboards
+// insert by themselves with the ASCII characters.
 func FoldPhrase(s string) string { return fold(s, true) }
 
 func fold(s string, typed bool) string {
 	if !isASCII(s) {
 		s = strings.ToValidUTF8(s, "\uFFFD")
-		// NFKC makes characters that fold, and folding makes sequences that NFKC composes. Two
-		// rounds are enough for all of Unicode but a few sequences of marks.
+		// NFKC produces characters that fold, and folding produces sequences that NFKC composes.
+		// Two rounds are enough for all of Unicode except a few sequences of marks.
 		for range 4 {
-			// The folding of x/text makes large letters of Cherokee's small ones, and the other way
-			// round.
+			// The folding of x/text turns small letters of Cherokee into capitals, and capitals
+			// into small letters.
 			next := norm.NFKC.String(strings.Map(keep(typed), strings.ToLower(cases.Fold().String(norm.NFKC.String(s)))))
 			if next == s {
 				break
@@ -52,7 +53,7 @@ func isASCII(s string) bool {
 	return true
 }
 
-// keep returns the mapping of fold, which drops what is ignored.
+// keep returns the mapping of fold, which drops ignored characters.
 func keep(typed bool) func(rune) rune {
 	return func(r rune) rune {
 		switch {
@@ -67,7 +68,7 @@ func keep(typed bool) func(rune) rune {
 	}
 }
 
-// ascii is the character of a keyboard in place of which r is often set.
+// ascii returns the ASCII character that keyboards often replace with r.
 func ascii(r rune) rune {
 	switch r {
 	case '‘', '’', '‛', '′', 'ʼ', '׳':
@@ -83,9 +84,9 @@ func ascii(r rune) rune {
 // blank is the braille pattern without dots, which looks like a space.
 const blank = '\u2800'
 
-// Ignored reports whether a character shows nothing by itself and makes no difference where
-// texts are compared: joiners, soft hyphens, variation selectors, fillers and controls of
-// direction. They are Unicode's Default_Ignorable_Code_Point and the annotation characters.
+// Ignored reports whether a character shows nothing by itself and makes no difference when texts
+// are compared: joiners, soft hyphens, variation selectors, fillers and controls of direction. They
+// are Unicode's Default_Ignorable_Code_Point and the annotation characters.
 func Ignored(r rune) bool {
 	switch {
 	case r < 0xAD:
@@ -104,6 +105,6 @@ func Visible(s string) bool {
 	})
 }
 
-// Turns reports whether a character changes the direction of the text behind it: embeddings,
-// overrides and isolates, which may reach beyond the field that has them.
+// Turns reports whether a character changes the direction of the text behind it. These are
+// embeddings, overrides and isolates, which may reach beyond the field that contains them.
 func Turns(r rune) bool { return r >= '\u202A' && r <= '\u202E' || r >= '\u2066' && r <= '\u2069' }

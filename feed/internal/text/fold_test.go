@@ -11,7 +11,7 @@ import (
 	"tideline/feed/refusal"
 )
 
-// What people take for the same text has the same form.
+// Texts that people consider equal have the same form.
 func TestFold(t *testing.T) {
 	t.Parallel()
 	for _, same := range [][]string{

@@ -1,5 +1,5 @@
-// Package text checks the texts that users write, and folds them for comparison: names,
-// handles, tags, muted words and queries are compared in one form.
+// Package text checks the texts that users write, and folds them for comparison. Names, handles,
+// tags, muted words and queries are compared in one form.
 package text
 
 import (
@@ -10,18 +10,18 @@ import (
 	"tideline/feed/refusal"
 )
 
-// Field is what a user writes somewhere: how a refusal names it, and the bounds of its
-// length in characters (Unicode code points).
+// Field describes a text that users write: how a refusal names it, and the bounds of its length in
+// characters (Unicode code points).
 type Field struct {
 	What        string // in a sentence, as "The name"
 	Name        string // of the argument, or of the input's field
-	Limit       string // what the upper bound is called
+	Limit       string // name of the upper bound
 	Least, Most int
 }
 
-// Clean returns s with line ends as \n and without white space around it. It refuses all
-// control characters except line breaks and tabs, and a text that is too short or too long. A
-// text of invisible characters is empty. Error: BadInput.
+// Clean returns s with line ends as \n and without white space around it. It refuses all control
+// characters except line breaks and tabs, and a text that is too short or too long. A text of
+// invisible characters counts as empty. Error: BadInput.
 func (f Field) Clean(s string) (string, error) {
 	s, err := f.valid(s)
 	if err == nil {
@@ -33,7 +33,7 @@ func (f Field) Clean(s string) (string, error) {
 	return s, nil
 }
 
-// valid is Clean without its check of the length.
+// valid is Clean without the check of the length.
 func (f Field) valid(s string) (string, error) {
 	if !utf8.ValidString(s) {
 		return "", refusal.New(refusal.NotText, "%s is not valid Unicode.", f.What).In(f.Name)
@@ -59,7 +59,7 @@ func (f Field) bounded(s string) error {
 }
 
 // CleanLine is Clean for a text on one line. It also refuses line and paragraph separators, and
-// characters that change the direction of what stands beside the text. Error: BadInput.
+// characters that change the direction of the surrounding text. Error: BadInput.
 func (f Field) CleanLine(s string) (string, error) {
 	if err := f.oneLine(s); err != nil {
 		return "", err
@@ -77,12 +77,12 @@ func (f Field) oneLine(s string) error {
 	return nil
 }
 
-// perFolded is how many characters may stand for one of a folded text: letters with their marks
-// apart, and characters that are ignored.
+// perFolded is how many characters may fold into one: letters with separate marks, and ignored
+// characters.
 const perFolded = 16
 
-// FoldPhrase returns a text on one line as the function FoldPhrase has it. The bounds are those
-// of the folded text. Error: BadInput.
+// FoldPhrase returns a text on one line, folded by the function FoldPhrase. The bounds apply to the
+// folded text. Error: BadInput.
 func (f Field) FoldPhrase(s string) (string, error) {
 	if err := f.oneLine(s); err != nil {
 		return "", err
@@ -100,7 +100,7 @@ func (f Field) FoldPhrase(s string) (string, error) {
 	return s, nil
 }
 
-// OfPost is the text of a post of at most so many characters.
+// OfPost returns the Field for the text of a post, which may have at most most characters.
 func OfPost(most int) Field {
 	return Field{What: "The text", Name: "text", Limit: "postLength", Least: 1, Most: most}
 }

@@ -8,9 +8,9 @@ import (
 	"tideline/feed/refusal"
 )
 
-// CleanURL returns the address of a page or of a picture, without white space around it. It
-// refuses what is not http or https, has no host, or names a user: a link must not run
-// anything, nor look as if it led somewhere else. Empty stays empty. Error: BadInput.
+// CleanURL returns the address of a page or of a picture, without white space around it. It refuses
+// an address that is not http or https, has no host, or names a user: a link must not run anything,
+// nor look as if it led somewhere else. An empty address stays empty. Error: BadInput.
 func (f Field) CleanURL(s string) (string, error) {
 	s, err := f.CleanLine(s)
 	if err != nil || s == "" {

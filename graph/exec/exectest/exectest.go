@@ -1,5 +1,5 @@
-// Package exectest makes executable schemas for tests that need no types below the
-// root, such as those of admission or of transports.
+// Package exectest makes executable schemas for tests that execute only root fields, such as
+// tests of admission or transports.
 package exectest
 
 import (
@@ -14,8 +14,8 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
-// Resolver answers a root field with a value for JSON; a resolver of Subscription
-// answers with a <-chan any, as exec.Open makes it.
+// Resolver returns the value of a root field, which is encoded as JSON. A resolver of a Subscription
+// returns a <-chan any made by exec.Open.
 type Resolver func(ctx context.Context, args map[string]any) (any, error)
 
 type executable struct {
@@ -24,8 +24,8 @@ type executable struct {
 	fields                   map[string]Resolver
 }
 
-// New makes the schema of a text. Its resolvers, by "Type.field", serve the root
-// fields that the test executes.
+// New makes an executable schema from a text. fields has the resolvers of the root fields that
+// the test executes, by "Type.field".
 func New(t testing.TB, text string, fields map[string]Resolver) graphql.ExecutableSchema {
 	t.Helper()
 	schema, err := gqlparser.LoadSchema(&ast.Source{Name: "test", Input: text})

@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// Source is a subscription's source whose events come through a channel.
+// Source is a subscription's source that receives its events from a channel.
 type Source struct {
 	mu    sync.Mutex
 	queue []any
@@ -13,13 +13,13 @@ type Source struct {
 	err   error
 }
 
-// Interruption interrupts a source when it is sent through its channel.
+// Interruption is an event that interrupts the source.
 type Interruption struct{}
 
 func (Interruption) Error() string { return "interrupted" }
 
-// From makes a source of the events from the channel until the channel is closed or
-// ctx is done. It takes each event at once, and then calls wake.
+// From makes a source of the events from the channel, until the channel is closed or ctx is done. It takes
+// each event at once and then calls wake.
 func From(ctx context.Context, events <-chan any, wake func()) *Source {
 	s := &Source{}
 	go func() {
@@ -59,7 +59,7 @@ func (s *Source) Next(context.Context) (event any, ok bool) {
 	return event, true
 }
 
-// Withdrawn is an event that Confirm finds to be no longer true.
+// Withdrawn is an event for which Confirm returns false.
 type Withdrawn struct{}
 
 // Confirm implements exec.Source.
@@ -68,7 +68,7 @@ func (s *Source) Confirm(_ context.Context, event any, _ bool) bool {
 	return !withdrawn
 }
 
-// Shared implements exec.Source: no event is for many.
+// Shared implements exec.Source. No event is shared.
 func (*Source) Shared() (event any, ok bool) { return nil, false }
 
 // TakeShared implements exec.Source.

@@ -1,4 +1,4 @@
-// Package tracetest has a collector of traces for tests.
+// Package tracetest provides a trace collector for tests.
 package tracetest
 
 import (
@@ -16,10 +16,10 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// patience is how long a test waits for spans that must come.
+// patience is how long a test waits for expected spans.
 const patience = 90 * time.Second
 
-// Span is what a process has sent. Parent is "" at the beginning of a trace.
+// Span is a span that a process has sent. Parent is "" at the root of a trace.
 type Span struct {
 	Trace, ID, Parent, Name string
 	Role                    string // of the process
@@ -27,23 +27,23 @@ type Span struct {
 	Links                   int
 }
 
-// Collector takes spans by OTLP over HTTP, as binary protobuf.
+// Collector accepts spans by OTLP over HTTP, as binary protobuf.
 type Collector struct {
-	// URL is its address, without a path.
+	// URL is the address of the collector, without a path.
 	URL string
-	// Asked gets a value when a process sends something, unless one waits there already.
+	// Asked receives a value when a process sends spans. It holds at most one value.
 	Asked chan struct{}
 
 	mu     sync.Mutex
 	spans  []Span
 	header http.Header
-	hang   chan struct{} // nil: answers
+	hang   chan struct{} // if not nil, requests block until it is closed
 }
 
-// New returns a collector that ends with the test.
+// New returns a collector that is closed when the test ends.
 func New(t testing.TB) *Collector { return open(t, nil) }
 
-// NewHanging returns a collector that answers nothing before the end of the test.
+// NewHanging returns a collector that does not answer before the test ends.
 func NewHanging(t testing.TB) *Collector { return open(t, make(chan struct{})) }
 
 func open(t testing.TB, hang chan struct{}) *Collector {
@@ -59,7 +59,7 @@ func open(t testing.TB, hang chan struct{}) *Collector {
 	return c
 }
 
-// ServeHTTP see http.Handler.
+// ServeHTTP implements http.Handler.
 func (c *Collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	var sent collector.ExportTraceServiceRequest
@@ -101,21 +101,21 @@ func attributes(list []*common.KeyValue) map[string]string {
 	return of
 }
 
-// Spans returns what was sent.
+// Spans returns the spans received so far.
 func (c *Collector) Spans() []Span {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.spans)
 }
 
-// Header returns that of the last request.
+// Header returns the header of the last request.
 func (c *Collector) Header() http.Header {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.header
 }
 
-// Await waits until spans were sent of which holds is true.
+// Await waits until holds returns true for the received spans, and returns them.
 func (c *Collector) Await(t testing.TB, what string, holds func([]Span) bool) []Span {
 	t.Helper()
 	for late := time.After(patience); ; {
@@ -131,7 +131,8 @@ func (c *Collector) Await(t testing.TB, what string, holds func([]Span) bool) []
 	}
 }
 
-// Path returns the names from the span up to the beginning of its trace. The last is "?" when a span between was not sent.
+// Path returns the names from the span up to the root of its trace. The last name is "?" if an
+// ancestor was not sent.
 func Path(spans []Span, from Span) []string {
 	names := []string{from.Name}
 	for from.Parent != "" {
@@ -145,7 +146,7 @@ func Path(spans []Span, from Span) []string {
 	return names
 }
 
-// Find returns the spans of the name.
+// Find returns the spans with this name.
 func Find(spans []Span, name string) []Span {
 	return slices.DeleteFunc(slices.Clone(spans), func(s Span) bool { return s.Name != name })
 }

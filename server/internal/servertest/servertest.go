@@ -1,4 +1,4 @@
-// Package servertest gives the tests of the server's packages clients.
+// Package servertest provides HTTP and WebSocket clients for the tests of the server's packages.
 package servertest
 
 import (
@@ -12,22 +12,21 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The subprotocols of sockets.
+// WebSocket subprotocols.
 const (
 	Modern = "graphql-transport-ws"
-	Legacy = "graphql-ws"
 )
 
-// AsJSON is the media type of requests.
+// AsJSON is the content type of requests.
 const AsJSON = "application/json"
 
-// Peer is a raw client on a socket. What it does not get in time fails its test.
+// Peer is a raw WebSocket client. Its test fails if an expected message does not come in time.
 type Peer struct {
 	*testing.T
 	Conn *websocket.Conn
 }
 
-// Dial opens a socket at an http or https URL. The dialer may be nil.
+// Dial opens a WebSocket at an http or https URL. The dialer may be nil.
 func Dial(t *testing.T, dialer *websocket.Dialer, url string, protocols ...string) *Peer {
 	t.Helper()
 	d := websocket.Dialer{}
@@ -58,13 +57,13 @@ func (p *Peer) Receive() string {
 	return string(data)
 }
 
-// Expect says what the next message is.
+// Expect receives the next message and compares it with the given JSON.
 func (p *Peer) Expect(message string) {
 	p.Helper()
 	require.JSONEq(p, message, p.Receive())
 }
 
-// ExpectClose reads on to the close frame and returns its reason.
+// ExpectClose reads until the close frame, checks its code and returns its reason.
 func (p *Peer) ExpectClose(code int) string {
 	p.Helper()
 	require.NoError(p, p.Conn.SetReadDeadline(time.Now().Add(30*time.Second)))
@@ -80,7 +79,7 @@ func (p *Peer) ExpectClose(code int) string {
 	}
 }
 
-// Ask makes a request, by a connection of its own, and returns the answer.
+// Ask makes a request on a new connection, and returns the answer.
 func Ask(t *testing.T, method, url, body string) (status int, answer string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))

@@ -7,17 +7,15 @@ import (
 	"strings"
 )
 
-// A credential is what a client shows to say who it is: the token of the header
-// Authorization, and after a space the value of ActAs where there is one. The empty one is
-// an anonymous client's.
+// A credential identifies the client: the token of the header Authorization, followed by a space and the
+// value of ActAs if it is set. The empty credential is anonymous.
 
-// ActAs is the header, and the field of connection_init, with the user for whom a server
-// acts.
+// ActAs names the user for whom a server acts: a header, or a field of connection_init.
 const ActAs = "Tideline-Act-As"
 
 const authorization = "Authorization"
 
-// credential puts a credential together; ok is false when it cannot be one.
+// credential combines a token and a user into a credential. ok is false if they are malformed.
 func credential(bearer, actAs string) (text string, ok bool) {
 	token := ""
 	if bearer != "" {
@@ -33,7 +31,7 @@ func credential(bearer, actAs string) (text string, ok bool) {
 	return token + " " + actAs, token != ""
 }
 
-// Credential is the credential of a request; ok is false when it cannot be one.
+// Credential returns the credential of a request. ok is false if it is malformed.
 func Credential(h http.Header) (text string, ok bool) {
 	if len(h.Values(authorization)) > 1 || len(h.Values(ActAs)) > 1 {
 		return "", false
@@ -41,9 +39,8 @@ func Credential(h http.Header) (text string, ok bool) {
 	return credential(h.Get(authorization), h.Get(ActAs))
 }
 
-// InitCredential is the credential in the payload of connection_init, empty for an
-// anonymous client; ok is false when it cannot be one. Its error is a payload that is no
-// object.
+// InitCredential returns the credential in the payload of connection_init, empty for an anonymous client. ok
+// is false if it is malformed. It returns an error if the payload is not an object.
 func InitCredential(payload json.RawMessage) (text string, ok bool, err error) {
 	if payload == nil {
 		return "", true, nil
@@ -61,7 +58,8 @@ func InitCredential(payload json.RawMessage) (text string, ok bool, err error) {
 	return text, ok, nil
 }
 
-// field is a text by its name, or by that in lower case; empty without one.
+// field returns the string field with the name, or with the name in lower case.
+// It is empty if neither exists.
 func field(fields map[string]json.RawMessage, name string) (value string, ok bool) {
 	for _, name := range []string{name, strings.ToLower(name)} {
 		if raw, given := fields[name]; given && !bytes.Equal(raw, []byte("null")) {

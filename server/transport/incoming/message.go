@@ -11,12 +11,12 @@ import (
 	"tideline/server/limit"
 )
 
-// ErrInflated refuses a message on a socket that is too large once it is inflated. The
-// rest of it has not been inflated.
+// ErrInflated refuses a message on a socket that is too large once it is decompressed. The rest
+// of the message is not decompressed.
 var ErrInflated = errors.New("the inflated message is too large")
 
-// ReadMessage reads a message of at most so many bytes, counted as they are once
-// inflated; budget, free, release and errors as of [limit.ReadAll], and ErrInflated.
+// ReadMessage reads a message of at most most bytes, counted after decompression. budget, free, release and
+// errors are as in [limit.ReadAll]; in addition it returns ErrInflated.
 func ReadMessage(r io.Reader, most int, budget *semaphore.Weighted, free int) (data []byte, release func(), err error) {
 	data, release, err = limit.ReadAll(io.LimitReader(r, int64(most)+1), budget, 512, free)
 	if err == nil && len(data) > most {

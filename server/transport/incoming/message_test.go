@@ -12,7 +12,7 @@ import (
 	"tideline/server/limit"
 )
 
-// endless inflates to zeros without an end.
+// endless decompresses to zeros without an end.
 type endless struct{ read int }
 
 func (e *endless) Read(p []byte) (int, error) {
@@ -20,8 +20,7 @@ func (e *endless) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// No more than one byte beyond the bound is inflated, and nothing of the budget stays
-// taken.
+// At most one byte beyond the bound is decompressed, and the whole budget is released.
 func TestReadMessageStopsAtItsBound(t *testing.T) {
 	t.Parallel()
 	budget := semaphore.NewWeighted(1 << 20)

@@ -6,13 +6,14 @@ import (
 	"strings"
 )
 
-// Origins are the origins of other sites whose pages may use the API. The zero Origins has none.
+// Origins is a set of other sites' origins whose pages may use the API. The zero Origins is empty.
 type Origins struct {
 	all    bool
-	listed map[string]bool // as of normal
+	listed map[string]bool // keys are as returned by normal
 }
 
-// NewOrigins reads a list of origins such as https://app.example.com; * is all of them.
+// NewOrigins returns the set of the listed origins, such as https://app.example.com. The
+// entry * matches all origins.
 func NewOrigins(list []string) Origins {
 	o := Origins{listed: make(map[string]bool, len(list))}
 	for _, origin := range list {
@@ -22,12 +23,12 @@ func NewOrigins(list []string) Origins {
 	return o
 }
 
-// Has reports whether an origin, as a browser sends it, is on the list.
+// Has reports whether the set contains an origin in the form that browsers send.
 func (o Origins) Has(origin string) bool { return origin != "" && (o.all || o.listed[normal(origin)]) }
 
-// Allow reports whether a page of ours or of the list has made the request. Programs other than
-// browsers send no Origin, and are allowed. A page is ours if its host and port are the ones that
-// the request is for. Either may name the default port of the page's scheme, or leave it out.
+// Allow reports whether the request comes from our own page or from an origin in the set. Programs other than
+// browsers send no Origin and are allowed. A page is our own if its host and port are the request's. Either
+// may include or omit the default port of the page's scheme.
 func (o Origins) Allow(r *http.Request) bool {
 	origin := r.Header.Get("Origin")
 	if origin == "" || o.Has(origin) {
@@ -37,7 +38,7 @@ func (o Origins) Allow(r *http.Request) bool {
 	return err == nil && u.Host != "" && withoutDefaultPort(u.Scheme, u.Host) == withoutDefaultPort(u.Scheme, r.Host)
 }
 
-// normal is an origin in lower case, without a default port.
+// normal returns an origin in lower case and without a default port.
 func normal(origin string) string {
 	scheme, host, found := strings.Cut(strings.ToLower(origin), "://")
 	if !found {

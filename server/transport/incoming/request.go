@@ -1,4 +1,5 @@
-// Package incoming reads what clients send: GraphQL requests, over any transport.
+// Package incoming parses requests of clients: GraphQL requests of all transports, credentials,
+// origins and WebSocket messages.
 package incoming
 
 import (
@@ -14,8 +15,8 @@ import (
 	"tideline/graph/exec"
 )
 
-// The parameters of a GraphQL request, on every transport. Names are exact:
-// encoding/json alone would also take "QUERY" for "query".
+// The parameters of a GraphQL request, on every transport. Their names are case-sensitive: encoding/json
+// alone would also accept "QUERY" for "query".
 const (
 	paramQuery     = "query"
 	paramOperation = "operationName"
@@ -23,7 +24,7 @@ const (
 	paramExtension = "extensions"
 )
 
-// ParseObject reads one JSON object and nothing after it, in valid UTF-8.
+// ParseObject parses exactly one JSON object in valid UTF-8.
 func ParseObject(data []byte) (map[string]json.RawMessage, error) {
 	if !utf8.Valid(data) {
 		return nil, errors.New("it is not valid UTF-8")
@@ -41,8 +42,7 @@ func ParseObject(data []byte) (map[string]json.RawMessage, error) {
 	return fields, nil
 }
 
-// Parse reads a GraphQL request from its JSON. It ignores parameters that
-// it does not know, as the specification asks.
+// Parse parses a GraphQL request in JSON. It ignores unknown parameters, as the specification requires.
 func Parse(data []byte) (exec.Request, error) {
 	fields, err := ParseObject(data)
 	if err != nil {
@@ -62,7 +62,7 @@ func Parse(data []byte) (exec.Request, error) {
 		if !given {
 			continue
 		}
-		// Numbers stay as they were written: a float64 would round a large one.
+		// Numbers stay as written: a float64 would round large ones.
 		decoder := json.NewDecoder(bytes.NewReader(raw))
 		decoder.UseNumber()
 		if err := decoder.Decode(param.into); err != nil {
@@ -75,7 +75,7 @@ func Parse(data []byte) (exec.Request, error) {
 	return r, nil
 }
 
-// ParseParams reads a GraphQL request from the parameters of a GET.
+// ParseParams parses a GraphQL request from the parameters of a GET request.
 func ParseParams(raw string) (exec.Request, error) {
 	values, err := url.ParseQuery(raw)
 	if err != nil {
@@ -110,17 +110,16 @@ func ParseParams(raw string) (exec.Request, error) {
 	return Parse(data)
 }
 
-// The media types of answers. For the specification's own one a request error has
-// a status of its own; clients of the older one expect 200.
+// The media types of answers. With TypeResponse, defined by the specification, a request error has an HTTP
+// error status. Clients of the older TypeJSON expect 200.
 const (
 	TypeResponse = "application/graphql-response+json"
 	TypeJSON     = "application/json"
 )
 
-// Negotiate chooses the media type of the answer from Accept headers; ok is false
-// when the client takes neither. A client that welcomes both as much gets the
-// specification's if it names it; one that says nothing, or has wildcards only,
-// gets application/json.
+// Negotiate chooses the media type of the answer from Accept headers. ok is false if the client accepts
+// neither type. If the client names TypeResponse with at least the quality of TypeJSON, it gets TypeResponse.
+// A client without an Accept header, or with wildcards only, gets TypeJSON.
 func Negotiate(accept []string) (mediaType string, ok bool) {
 	if len(accept) == 0 {
 		return TypeJSON, true
@@ -147,7 +146,7 @@ func Negotiate(accept []string) (mediaType string, ok bool) {
 	return mediaType, mediaType != ""
 }
 
-// Quality reads the q of a media type: 1 when there is none, 0 when it is malformed.
+// Quality parses the q parameter of a media type: 1 if it is missing, 0 if it is malformed.
 func Quality(q string) float64 {
 	if q == "" {
 		return 1
@@ -159,8 +158,8 @@ func Quality(q string) float64 {
 	return value
 }
 
-// IsJSON reports whether a request's body is declared as JSON in UTF-8. No other
-// body is read: browsers send the simpler types to other origins without asking.
+// IsJSON reports whether a request's body is declared as JSON in UTF-8. Other bodies are refused: browsers
+// send simpler types to other origins without a preflight request.
 func IsJSON(contentType string) bool {
 	name, params, err := mime.ParseMediaType(contentType)
 	charset, given := params["charset"]

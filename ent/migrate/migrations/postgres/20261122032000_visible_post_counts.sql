@@ -1,9 +1,0 @@
--- +goose Up
--- modify "users" table
-ALTER TABLE "users" ADD COLUMN "public_post_count" bigint NOT NULL DEFAULT 0, ADD COLUMN "followers_post_count" bigint NOT NULL DEFAULT 0, ADD COLUMN "mutuals_post_count" bigint NOT NULL DEFAULT 0;
--- fill in what the posts there are count for
-UPDATE "users" SET "public_post_count" = "counted"."public_post_count", "followers_post_count" = "counted"."followers_post_count", "mutuals_post_count" = "counted"."mutuals_post_count" FROM (SELECT "author_id", count(*) FILTER (WHERE "visibility" = 'PUBLIC') AS "public_post_count", count(*) FILTER (WHERE "visibility" = 'FOLLOWERS') AS "followers_post_count", count(*) FILTER (WHERE "visibility" = 'MUTUALS') AS "mutuals_post_count" FROM "posts" GROUP BY "author_id") AS "counted" WHERE "counted"."author_id" = "users"."id";
-
--- +goose Down
--- reverse: modify "users" table
-ALTER TABLE "users" DROP COLUMN "mutuals_post_count", DROP COLUMN "followers_post_count", DROP COLUMN "public_post_count";

@@ -1,0 +1,5 @@
+-- +goose Up
+ALTER TABLE "users" ADD COLUMN "fixture" bigint NOT NULL DEFAULT 0;
+
+-- +goose Down
+ALTER TABLE "users" DROP COLUMN "fixture";
