@@ -35,9 +35,9 @@ func (w *Workers) postGivenUp(ctx context.Context, j *queue.Job) error {
 	f := &forgetting{w: w, forgotten: p}
 	// The author's own feeds are repeated in each attempt.
 	masters := w.Timelines.Masters()
-	err := f.later(ctx, masters.Try(ctx, func(ctx context.Context) error { return w.raiseLatest(ctx, args.Author) }))
+	err := f.later(ctx, masters.WithinLimit(ctx, func(ctx context.Context) error { return w.raiseLatest(ctx, args.Author) }))
 	if err == nil {
-		err = f.later(ctx, masters.Try(ctx, func(ctx context.Context) error { return w.Timelines.Drop(ctx, timeline.Outbox(args.Author)) }))
+		err = f.later(ctx, masters.WithinLimit(ctx, func(ctx context.Context) error { return w.Timelines.Drop(ctx, timeline.Outbox(args.Author)) }))
 	}
 	if err == nil {
 		err = f.forget(ctx, args.Author, []int64{args.Author})
@@ -104,7 +104,7 @@ func (f *forgetting) forget(ctx context.Context, author int64, users []int64) er
 // case it records that part for the next attempt.
 func (f *forgetting) later(ctx context.Context, err error) error {
 	var some *timeline.Unreached
-	if err = f.w.Timelines.Masters().Tolerate(ctx, err); !errors.As(err, &some) {
+	if err = f.w.Timelines.Masters().MarkUnreached(ctx, err); !errors.As(err, &some) {
 		return err
 	}
 	f.Left, f.reason = f.Left.with(some.Users), err
