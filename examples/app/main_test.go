@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// An account that is deleted while Tideline is away has no token from then on, and goes
-// there, and then here, as soon as Tideline is back.
+// An account deleted while Tideline is down gets no more tokens. It is deleted at Tideline,
+// and then in the app, as soon as Tideline is back.
 func TestDeletionWaitsForTideline(t *testing.T) {
 	t.Parallel()
 	away, told := true, ""
