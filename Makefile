@@ -81,7 +81,7 @@ test-all: deps e2e-deps ## Run all tests with the race detector; for some of the
 	@$(RUN_TESTS) -race
 
 .PHONY: check
-check: deps lint verify deploy image fuzz peers-test test-all ## Run everything that continuous integration runs: lint, verify, deploy, image, fuzz, test-all
+check: deps lint verify deploy image fuzz peers-test test-all ## Run everything that continuous integration runs: lint, verify, deploy, image, fuzz, peers-test, test-all
 
 .PHONY: deploy
 deploy: ## Check the files in deploy with promtool, nginx, Caddy, systemd and helm; GORELEASER=on adds goreleaser

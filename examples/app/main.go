@@ -163,10 +163,8 @@ func (a app) finishDeletions(ctx context.Context) error {
 	if err != nil || len(ids) == 0 {
 		return err
 	}
-	if err := a.tideline.deleteUsers(ctx, ids); err != nil {
-		return err
-	}
-	return a.users.delete(ctx, ids)
+	deleted, err := a.tideline.deleteUsers(ctx, ids)
+	return errors.Join(err, a.users.delete(ctx, deleted))
 }
 
 func sessionOf(r *http.Request) string {

@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -40,22 +41,25 @@ func (t tideline) token(u user, now time.Time) string {
 	return text + "." + base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// deleteUsers deletes up to 100 users and everything they own. They are hidden when it
-// returns, and deleted soon after. Users who do not exist are no error.
-func (t tideline) deleteUsers(ctx context.Context, ids []string) error {
+// deleteUsers deletes up to 100 users and everything they own, and returns those that were not
+// refused. They are hidden when it returns, and deleted soon after. Users who do not exist are no
+// error.
+func (t tideline) deleteUsers(ctx context.Context, ids []string) (deleted []string, err error) {
 	var answer struct {
 		DeleteUsers []struct{ Status, Message string }
 	}
-	err := t.ask(ctx, `mutation ($ids: [String!]!) { deleteUsers(externalIds: $ids) { status message } }`, map[string]any{"ids": ids}, &answer)
+	err = t.ask(ctx, `mutation ($ids: [String!]!) { deleteUsers(externalIds: $ids) { status message } }`, map[string]any{"ids": ids}, &answer)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for i, result := range answer.DeleteUsers {
 		if result.Status == "REFUSED" {
-			return fmt.Errorf("delete user %s: %s", ids[i], result.Message)
+			err = errors.Join(err, fmt.Errorf("delete user %s: %s", ids[i], result.Message))
+			continue
 		}
+		deleted = append(deleted, ids[i])
 	}
-	return nil
+	return deleted, err
 }
 
 // ask calls Tideline with the app's key, and decodes the data into result.
