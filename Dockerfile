@@ -1,6 +1,6 @@
-# The image has the program, the certificates by which it knows others, and nothing else: no
-# shell, no user but its own. It runs with a root that it cannot write to (--read-only); /data is
-# for the SQLite file of the embedded setup.
+# The image contains the program and the CA certificates, and nothing else: no shell, no user database.
+# The program does not run as root and needs no writable root (--read-only). /data is for the SQLite
+# file of the embedded setup.
 #
 #   docker build -t tideline --build-arg VERSION=0.1.0 --build-arg COMMIT=$(git rev-parse HEAD) .
 #   docker run --read-only --cap-drop=ALL -p 127.0.0.1:8080:8080 -v tideline:/data tideline
@@ -23,7 +23,7 @@ COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ca-certifica
 COPY --from=build --chown=65532:65532 /out/data /data
 COPY --from=build /out/tideline /tideline
 USER 65532:65532
-# The address for operators is the container's own; set it to :8090 where Prometheus is on the same network.
+# Only this container can reach the address for operators. Set it to :8090 if Prometheus is on the same network.
 ENV TIDELINE_ADDR=:8080 TIDELINE_ADMIN_ADDR=127.0.0.1:8090 TIDELINE_DATA_DIR=/data TIDELINE_LOG_FORMAT=json
 VOLUME /data
 EXPOSE 8080

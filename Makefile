@@ -1,10 +1,10 @@
-# Plain "make" prints what there is.
+# "make" without a target prints the list of targets.
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 GO ?= go
-# No path of this clone is compiled in: clones and worktrees share what was compiled.
+# With -trimpath no path of this clone is compiled in, so clones and worktrees share the build cache.
 export GOFLAGS := -trimpath $(GOFLAGS)
 LINT = $(GO) tool -modfile=.ci/lint.mod golangci-lint
 GOTESTSUM = $(GO) tool -modfile=.ci/test.mod gotestsum
@@ -18,10 +18,10 @@ run: build ## Build and start Tideline with everything inside; ARGS="..." for ot
 	@exec ./bin/tideline $(ARGS)
 
 .PHONY: example
-example: build ## Start Tideline and the example app beside it; DATA=./folder keeps what they have
+example: build ## Start Tideline and the example app beside it; DATA=./folder keeps their data
 	@exec bash examples/app/run
 
-# A build says which version it is: Go notes that in the binary only where it asks git by itself.
+# The linker sets version and commit. Go records them in the binary only if it can ask git itself.
 VERSION := $(shell git describe --tags --match 'v[0-9]*' --dirty=-modified 2>/dev/null)
 COMMIT := $(shell git describe --always --abbrev=40 --match '' --dirty=-modified 2>/dev/null)
 LDFLAGS = -ldflags '-X tideline/server.version=$(VERSION) -X tideline/server.commit=$(COMMIT)'
@@ -43,94 +43,94 @@ build: ## Build bin/tideline
 	    END { if (tty == 1) printf "\r\033[K" }'; \
 	fi
 
-# The race detector finds nothing in SQLite, C turned into Go that locks by itself,
-# and makes it ten times slower.
+# SQLite and its libc are compiled without the race detector: they are C translated to Go, with
+# their own locks. The detector finds nothing there and makes SQLite ten times slower.
 UNRACED = '-gcflags=modernc.org/sqlite/lib=-race=false -d=checkptr=0' '-gcflags=modernc.org/libc=-race=false -d=checkptr=0'
 test-all flakes lint verify fuzz peers-test: export GOFLAGS := $(GOFLAGS) $(UNRACED)
 test test-all flakes peers peers-test: export TIDELINE_TEST_REQUIRE_REAL = 1
-# PostgreSQL's files with the tables, which each package's server begins with.
+# A cached PostgreSQL data directory that already has the tables. Each server of the tests starts with a copy.
 test test-all flakes: export TIDELINE_TEST_CACHE = $(CURDIR)/.test/cache
 
-# Continuous integration repeats a failed test once, and says so: it looks for what
-# a change broke. A developer's run repeats nothing.
+# Continuous integration repeats a failed test once and reports that, because it looks for what a
+# change broke. A developer's run repeats nothing.
 ONCE_MORE = --rerun-fails=1 --rerun-fails-run-root-test --rerun-fails-abort-on-data-race --rerun-fails-report=.test/repeated
 
-# With the race detector as many tests at once as Go chooses: four packages of four tests on two
-# processors had a load of 23, took up to seven times as long each, and tests of leases failed.
-# The slowest packages are the first, so that none runs alone in the end. "make lint" vets, which
-# took 40 s more here.
+# With the race detector, Go chooses how many tests run at once. Four packages of four tests each on
+# two processors gave a load of 23 and took up to seven times as long, and tests of leases failed.
+# The slowest packages come first, so that none runs alone at the end. The tests run without go vet,
+# which took 40 s more; "make lint" runs it.
 ALL = ./web/browsertest ./workers ./queue ./feed/... ./e2e/... ./...
 COUNT = 1
 RUN_TESTS = $(GOTESTSUM) --format-hide-empty-pkg --jsonfile-timing-events=.test/results.json --post-run-command='bash .ci/totals' \
   $(if $(CI),$(ONCE_MORE)) --packages='$(or $(PKGS),$(ALL))' -- -count=$(COUNT) $(PACKAGES) -vet=off -timeout=15m $(if $(RUN),-run '$(value RUN)')
 
 .PHONY: test
-# Without cgo the packages are those that "make run" has compiled.
+# Without cgo, the tests use the packages that "make run" has already compiled.
 test: export CGO_ENABLED = 0
-# Tests mostly wait: four packages at once take three quarters of the time of two.
+# Tests mostly wait: four packages at once take three quarters of the time that two take.
 test: PACKAGES = -p 4
-test: deps ## Run the tests that take minutes together, on all databases; some: PKGS=./live RUN=TestName COUNT=50
+test: deps ## Run the fast tests on all databases, in minutes; for some of them: PKGS=./live RUN=TestName COUNT=50
 	@mkdir -p .test; rm -f .test/repeated
 	@$(if $(RUN)$(PKGS),:,$(if $(NPM),$(MAKE) --no-print-directory kit,:))
 	@$(RUN_TESTS) $(if $(PKGS),,-short)
 
 .PHONY: test-all
-test-all: deps e2e-deps ## Run all tests with the race detector; some: PKGS=./live RUN=TestName COUNT=50
+test-all: deps e2e-deps ## Run all tests with the race detector; for some of them: PKGS=./live RUN=TestName COUNT=50
 	@mkdir -p .test; rm -f .test/repeated
 	@$(if $(RUN)$(PKGS),:,$(if $(NPM),$(MAKE) --no-print-directory kit,:))
 	@$(RUN_TESTS) -race
 
 .PHONY: check
-check: deps lint verify deploy image fuzz peers-test test-all ## All that continuous integration checks: lint, verify, deploy, image, fuzz, test-all
+check: deps lint verify deploy image fuzz peers-test test-all ## Run everything that continuous integration runs: lint, verify, deploy, image, fuzz, peers-test, test-all
 
 .PHONY: deploy
-deploy: ## Have promtool, nginx, Caddy, systemd and helm read the files of deploy; GORELEASER=on for goreleaser, too
+deploy: ## Check the files in deploy with promtool, nginx, Caddy, systemd and helm; GORELEASER=on adds goreleaser
 	@GORELEASER=$(GORELEASER) bash .ci/deploy
 
 .PHONY: image
-image: ## Build the image without docker, run it in its confinement, and look at what the documents promise of it
+image: ## Build the image without docker, run it confined, and check what docs/deploy.md says about it
 	@bash .ci/image
 
 .PHONY: release
-release: ## Build the programs of a release into dist, with checksums and lists of their modules; publish nothing
+release: ## Build the programs of a release into dist, with checksums and module lists; publish nothing
 	@GOFLAGS= $(GO) run github.com/goreleaser/goreleaser/v2@v2.16.0 release --snapshot --clean
 
 .PHONY: flakes
 flakes: PKGS = ./feed/... ./live ./queue ./workers ./timeline ./server/...
 flakes: COUNT = 20
-flakes: deps ## Run tests COUNT=20 times beside busy processors, say which failed how often; PKGS="./live ./queue"
+flakes: deps ## Run tests COUNT=20 times under CPU load and count the failures of each; PKGS="./live ./queue"
 	@bash .ci/flakes $(COUNT) $(PKGS)
 
-# The limits of time are the tests' own.
+# These tests limit their own time.
 MINUTES = $(GO) test -v -count=1 -timeout=0
 chaos soak resume transfer alarms upgrade: export TIDELINE_TEST_REQUIRE_REAL = 1
 chaos soak resume: FOR = 10m
 
 .PHONY: chaos
-chaos: deps e2e-deps ## Break machines under load for FOR=10m and look for what is lost: SEED=1 for the same faults, ONLY=snapshot,killed
+chaos: deps e2e-deps ## Inject faults under load for FOR=10m and look for lost data; SEED=1 repeats the faults, ONLY=snapshot,killed
 	@$(MINUTES) -run '^TestChaos$$' ./e2e/chaos -args -for='$(FOR)' -seed='$(or $(SEED),0)' -only='$(ONLY)'
 
 .PHONY: soak
-soak: deps e2e-deps ## Load one server and one worker for FOR=10m and see whether memory, files, keys and rows come back
+soak: deps e2e-deps ## Load one server and one worker for FOR=10m; memory, files, keys and rows must return to their initial level
 	@$(MINUTES) -run '^TestSoak$$' ./e2e/soak -args -for='$(FOR)'
 
 .PHONY: resume
-resume: deps e2e-deps ## Kill, cut and wipe for FOR=10m under the client kit: nothing missed, twice, or shown that may not be seen
+resume: deps e2e-deps ## Kill, cut off and wipe for FOR=10m while the client kit reads: nothing missing, doubled or leaked
 	@$(MINUTES) -run '^TestNothingIsLostSilently' ./e2e/resume -args -for='$(FOR)'
 
 .PHONY: transfer
 transfer: SIZE = 1
-transfer: deps ## Import and export SIZE=1 times 100,000 users, 1,000,000 follows, 300,000 posts; compare, and say how fast
+transfer: deps ## Import and export SIZE=1 times 100,000 users, 1,000,000 follows, 300,000 posts; compare and print the speed
 	@$(MINUTES) -run '^TestTransfer$$' ./e2e/transfer -args -size='$(SIZE)'
 
 .PHONY: alarms
-alarms: deps ## Have alerts fire by real faults before a Prometheus, and end after the cure; ONLY=Webhooks for some
+alarms: deps ## Cause real faults and check that Prometheus alerts fire and then end; ONLY=Webhooks for some of them
 	@bash .ci/tool prometheus prometheus >/dev/null || { echo "There is no Prometheus here, and none could be unpacked."; exit 1; }
 	@$(MINUTES) $(if $(ONLY),-run '$(ONLY)') ./e2e/alarms -args -need
 
 .PHONY: upgrade
 upgrade: FOR = 5m
-upgrade: deps e2e-deps ## Upgrade the previous release under load for FOR=5m, one process after the other, some back and forward again
+upgrade: deps e2e-deps ## Upgrade from the previous release under load for FOR=5m, one process at a time, with some rollbacks
 	@$(MINUTES) -run '^TestRollingUpgrade$$' ./e2e/upgrade -args -for='$(FOR)'
 
 .PHONY: deps
@@ -139,7 +139,7 @@ deps:
 	@$(if $(NPM),$(MAKE) --no-print-directory web/node_modules/.package-lock.json e2e/node_modules/.package-lock.json clients/typescript/build/.tsbuildinfo,:)
 
 .PHONY: lint
-lint: ## Check the format, and the rules of .golangci.yml, go vet among them
+lint: ## Check the format and the rules in .golangci.yml, including go vet
 	@files=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go' | while read -r f; do [ -f "$$f" ] && echo "$$f"; done)); \
 	  if [ -n "$$files" ]; then echo "not formatted (gofmt -w):"; echo "$$files"; exit 1; fi
 	@echo "lint (the first time builds the linter, some minutes)"
@@ -153,13 +153,13 @@ lint: ## Check the format, and the rules of .golangci.yml, go vet among them
 FUZZTIME = 4s
 
 .PHONY: fuzz
-fuzz: ## Fuzz what strangers send, briefly; FUZZTIME=1m each for longer
+fuzz: ## Fuzz untrusted input briefly; FUZZTIME=1m per target for longer
 	@bash .ci/fuzz $(FUZZTIME)
 
 GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.1.4
 
 .PHONY: vuln
-vuln: ## Look for known vulnerabilities in what is called; VULNDB=URL asks another database
+vuln: ## Look for known vulnerabilities in the code that is called; VULNDB=URL asks another database
 	@out=$$($(GO) run $(GOVULNCHECK) $(if $(VULNDB),-db $(VULNDB)) ./... 2>&1); status=$$?; echo "$$out"; \
 	if [ $$status != 0 ] && grep -q 'fetching vulnerabilities' <<<"$$out"; then \
 	  echo "NOT CHECKED: the database of vulnerabilities cannot be reached from here."; \
@@ -167,13 +167,13 @@ vuln: ## Look for known vulnerabilities in what is called; VULNDB=URL asks anoth
 
 .PHONY: generate
 generate: ## Regenerate ent, the API, schema.graphql, and the table of packages in docs/architecture.md
-	@$(GO) generate ./ent # first, for the API's code is written by what ent has
+	@$(GO) generate ./ent # first, because the API's code is generated from the ent types
 	@$(GO) generate .
 	@$(GO) run .ci/schema.go
 	@$(GO) run .ci/packages.go
 
 .PHONY: migration
-migration: ## Write the migration that the changed schema needs, or sum what was edited by hand: NAME=add-something
+migration: ## Write the migration for a changed schema, or update the checksum of an edited one: NAME=add-something
 	@test -n "$(NAME)" || { echo 'say what it does: make migration NAME=add-something'; exit 1; }
 	@TIDELINE_TEST_REQUIRE_REAL=1 $(GO) test -count=1 -v -run '^TestMigrations(LeaveNoDifferenceFromTheSchema|DropNoTableOfSQLite)$$' ./storage \
 	  -args -migration='$(NAME)' $(if $(FROM_SCRATCH),-from-scratch)
@@ -208,7 +208,7 @@ kit: clients/typescript/node_modules/.package-lock.json ## Build the client kit,
 e2e-deps: $(if $(NPM),$(addsuffix /node_modules/.package-lock.json,web e2e e2e/hostile examples/typescript examples/caches) clients/typescript/build/.tsbuildinfo)
 	@$(if $(NPM),:,echo "NO npm HERE: the packages that need it are not installed")
 
-# Tests of more than one package compile the kit: here before they may do so at once.
+# Tests of several packages compile the kit. It is compiled here first, so that they do not do so at the same time.
 clients/typescript/build/.tsbuildinfo: clients/typescript/node_modules/.package-lock.json clients/typescript/tsconfig.json $(wildcard clients/typescript/src/*.ts clients/typescript/test/*.ts)
 	@node clients/typescript/node_modules/typescript/bin/tsc --project clients/typescript
 	@touch $@
@@ -218,19 +218,19 @@ clients/typescript/build/.tsbuildinfo: clients/typescript/node_modules/.package-
 	@touch $@
 
 .PHONY: bench
-bench: build ## Load a running server: ARGS="--help" says how
+bench: build ## Put load on a running server; ARGS="--help" prints the options
 	@exec ./bin/tideline bench $(ARGS)
 
 .PHONY: peers
 peers: BENCH = Page|Live|Reconnect
 peers: ROUNDS = 3
-peers: peers-deps ## Benchmark Tideline beside gqlgen, PostGraphile, centrifuge and gorilla, ten minutes; BENCH=Live ROUNDS=1 ARGS="-subscribers=1000"
+peers: peers-deps ## Compare Tideline with gqlgen, PostGraphile, centrifuge and gorilla, ten minutes; BENCH=Live ROUNDS=1 ARGS="-subscribers=1000"
 	@bash .ci/deps
 	@$(GO) -C bench/peers test -run - -bench '$(value BENCH)' -benchtime 1x -timeout 0 . -args -rounds=$(ROUNDS) $(ARGS)
 
 .PHONY: model
 model: SEED = 10000
-model: ## Measure the constants of docs/capacity.md beside SEED=10000 users; ARGS="--for 100000000 --save model.json"
+model: ## Measure the constants of docs/capacity.md with SEED=10000 more users; ARGS="--for 100000000 --save model.json"
 	@bash .ci/deps
 	@$(MAKE) --no-print-directory build
 	@bash .ci/model $(SEED) $(ARGS)
@@ -239,14 +239,14 @@ model: ## Measure the constants of docs/capacity.md beside SEED=10000 users; ARG
 peers-deps: $(if $(NPM),bench/peers/postgraphile/node_modules/.package-lock.json)
 	@$(if $(NPM),:,echo "NO npm HERE: PostGraphile is left out")
 
-# A module of its own is not in ./... of this one.
+# bench/peers is a separate module, so ./... of this one does not include it.
 .PHONY: peers-test
 peers-test: peers-deps
 	@bash .ci/deps
 	@$(GO) -C bench/peers test -race -count=1 ./...
 
 .PHONY: clean
-clean: ## Remove what was built here
+clean: ## Remove everything that was built here
 	rm -rf bin .test web/node_modules e2e/node_modules e2e/hostile/node_modules
 	rm -rf bench/peers/postgraphile/node_modules
 	rm -rf $(foreach made,node_modules build __generated__,$(addsuffix /$(made),examples/typescript examples/caches clients/typescript))

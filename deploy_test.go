@@ -20,13 +20,14 @@ func readYAML(t *testing.T, file string, into any) {
 	require.NoError(t, yaml.Unmarshal(text, into), file)
 }
 
-// isCommand reports whether the table of commands has a name.
+// isCommand reports whether the program has a command of this name.
 func isCommand(name string) bool {
 	_, found := reflect.TypeFor[commands]().FieldByNameFunc(func(field string) bool { return strings.EqualFold(field, name) })
 	return found
 }
 
-// An upgrade of the chart expands the tables before it replaces pods.
+// TestChartMigratesFirst checks that an upgrade of the chart expands the tables before it replaces
+// pods.
 func TestChartMigratesFirst(t *testing.T) {
 	text, err := os.ReadFile("deploy/helm/tideline/templates/migrate.yaml")
 	require.NoError(t, err)
@@ -36,7 +37,8 @@ func TestChartMigratesFirst(t *testing.T) {
 	require.True(t, isCommand("migrate"))
 }
 
-// Whoever builds a program for others, tells it its version by variables that it has.
+// TestBuildsAreToldTheirVersion checks that every build for distribution sets the version and commit
+// variables, and that the variables exist.
 func TestBuildsAreToldTheirVersion(t *testing.T) {
 	source, err := os.ReadFile("server/version.go")
 	require.NoError(t, err)
@@ -65,7 +67,8 @@ func TestReleasesAreForSixSystems(t *testing.T) {
 	require.Len(t, release.Sboms, 1)
 }
 
-// The image is the program alone, of a user that is not root.
+// TestImageHasTheProgramAlone checks that the image contains no shell, and runs the program as a user
+// that is not root.
 func TestImageHasTheProgramAlone(t *testing.T) {
 	text, err := os.ReadFile("Dockerfile")
 	require.NoError(t, err)
@@ -142,7 +145,7 @@ func TestComposeHasThreeWaysToRun(t *testing.T) {
 	require.Subset(t, profiles["many"], []string{"server", "worker", "postgres", "redis-1", "redis-2", "redis-3", "caddy"})
 }
 
-// The units run commands that there are, as a user that may do little.
+// TestUnitsAreHardened checks that the units run commands that exist, as a user with few rights.
 func TestUnitsAreHardened(t *testing.T) {
 	units, err := filepath.Glob("deploy/systemd/*.service")
 	require.NoError(t, err)
@@ -172,8 +175,8 @@ func TestChartProbesWhatAProcessAnswers(t *testing.T) {
 	}
 }
 
-// Sockets compare the host of a request with the origin of the page, so a proxy must pass the
-// host on as it came, with its port.
+// TestProxyPassesTheHostOn checks that nginx passes the Host header on unchanged, with its port:
+// WebSockets compare it with the origin of the page.
 func TestProxyPassesTheHostOn(t *testing.T) {
 	text, err := os.ReadFile("deploy/nginx/tideline.conf")
 	require.NoError(t, err)

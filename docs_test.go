@@ -24,12 +24,13 @@ var (
 	goName      = regexp.MustCompile(`\b([a-z]+)\.([A-Z]\w*)`)
 )
 
-// pathSuffixes end what is a file of this repository wherever it is named.
+// pathSuffixes are the endings of file names. A word in a document with such an ending must name a
+// file of this repository.
 var pathSuffixes = []string{".go", ".lua", ".md", ".graphql", ".graphqls", ".ts", ".tsx", ".sql"}
 
-// trackedFiles returns the files under version control that exist in the working
-// tree, with slashes. Tests look at no others: what a run or an editor left behind
-// must not change their verdict.
+// trackedFiles returns the files under version control that exist in the working tree, as paths with
+// slashes. Tests use only these files, so that leftovers of a run or an editor do not change their
+// results.
 func trackedFiles(t *testing.T) []string {
 	out, err := exec.Command("git", "ls-files", "-z").Output()
 	if err != nil {
@@ -44,9 +45,9 @@ func trackedFiles(t *testing.T) []string {
 	return files
 }
 
-// repository is what documents may name.
+// repository holds the names that documents may use.
 type repository struct {
-	paths     map[string]bool // each tracked file, and each folder of one
+	paths     map[string]bool // tracked files and their folders
 	documents []string
 	sources   map[string]string   // the Go text of each folder, tests excluded
 	tests     map[string][]string // the test functions of each folder
@@ -59,7 +60,7 @@ func readRepository(t *testing.T) repository {
 			r.paths[p] = true
 		}
 		switch {
-		case path.Ext(file) == ".md" && file != "CHANGELOG.md": // which tells what was
+		case path.Ext(file) == ".md" && file != "CHANGELOG.md": // it may name things that no longer exist
 			r.documents = append(r.documents, file)
 		case path.Ext(file) == ".go":
 			text, err := os.ReadFile(file)
@@ -76,8 +77,8 @@ func readRepository(t *testing.T) repository {
 	return r
 }
 
-// hasTest reports whether a folder, or any when it is empty, has a test function
-// that the name is a part of.
+// hasTest reports whether a folder has a test function for which fits returns true. An empty folder
+// means any folder.
 func (r repository) hasTest(folder, name string, fits func(function, name string) bool) bool {
 	for of, functions := range r.tests {
 		if (folder == "" || folder == of) && slices.ContainsFunc(functions, func(f string) bool { return fits(f, name) }) {
@@ -87,8 +88,8 @@ func (r repository) hasTest(folder, name string, fits func(function, name string
 	return false
 }
 
-// hasName reports whether a package of ours of this name uses the identifier;
-// packages of others have all names.
+// hasName reports whether the source of a package of this module contains the identifier. It returns
+// true for every package of another module.
 func (r repository) hasName(pkg, name string) bool {
 	ours := false
 	for folder, text := range r.sources {
@@ -116,8 +117,8 @@ func (r repository) exists(pattern string) bool {
 	return false
 }
 
-// named reports whether the word of a document in the folder is the path of a
-// file, and whether there is one.
+// named reports whether a word is the path of a file, and whether that file exists. The word is from a
+// document in the folder.
 func (r repository) named(folder, word string) (isPath, exists bool) {
 	word = strings.TrimSuffix(strings.Trim(strings.TrimPrefix(word, "./"), "/,;:()"), "/...")
 	first, _, deep := strings.Cut(word, "/")
@@ -131,9 +132,8 @@ func (r repository) named(folder, word string) (isPath, exists bool) {
 	return true, r.exists(word) || r.exists(path.Join(folder, word))
 }
 
-// TestDocumentsNameWhatExists holds every document to the tree: relative links
-// lead to files, and the paths, tests, benchmarks and exported Go names that are
-// written as code exist.
+// TestDocumentsNameWhatExists compares every document with the tree: relative links lead to files, and
+// the paths, tests, benchmarks and exported Go names that are written as code exist.
 func TestDocumentsNameWhatExists(t *testing.T) {
 	t.Parallel()
 	r := readRepository(t)
@@ -172,8 +172,9 @@ func TestDocumentsNameWhatExists(t *testing.T) {
 	}
 }
 
-// TestNamesInDocumentsAreLookedUpInTrackedFiles has a name of a folder that a server
-// makes, ./tideline-data, be no path of the repository, whether or not one ran here.
+// TestNamesInDocumentsAreLookedUpInTrackedFiles checks that an untracked folder, such as the
+// ./tideline-data of a server, does not count as a path of the repository. So the tests give the same
+// result whether or not a server has run here.
 func TestNamesInDocumentsAreLookedUpInTrackedFiles(t *testing.T) {
 	t.Parallel()
 	r := readRepository(t)

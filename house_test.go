@@ -13,16 +13,16 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// importRule says what a folder may import of this module: a rule of depguard, the linter
-// of imports. It is named after its folder, and holds for all folders below it unless its files
-// end with *.go.
+// importRule is a rule of depguard, the linter of imports. It lists the packages of this module that a
+// folder may import. The rule has the name of the folder. It also covers the folders below, unless its
+// Files end with *.go.
 type importRule struct {
 	Files []string
 	Allow []string
 	Deny  []struct{ Pkg string }
 }
 
-// importRules are the rules of .golangci.yml by their folders.
+// importRules returns the rules of .golangci.yml by folder.
 func importRules(t *testing.T) map[string]importRule {
 	text, err := os.ReadFile(".golangci.yml")
 	require.NoError(t, err)
@@ -44,7 +44,7 @@ func importRules(t *testing.T) map[string]importRule {
 	return rules
 }
 
-// ruleOf returns the folder of the rule that holds for a folder, "" if there is none.
+// ruleOf returns the name of the rule that covers a folder, or "" if there is none.
 func ruleOf(rules map[string]importRule, folder string) string {
 	if folder == "." {
 		return "main"
@@ -58,15 +58,14 @@ func ruleOf(rules map[string]importRule, folder string) string {
 	return ""
 }
 
-// allows reports whether an entry of a rule's list allows to import the folder.
+// allows reports whether an entry of a rule's Allow list permits imports of the folder.
 func allows(entry, folder string) bool {
 	alone, exact := strings.CutSuffix(entry, "$")
 	return alone == "tideline/"+folder || !exact && strings.HasPrefix("tideline/"+folder, entry+"/")
 }
 
-// importsOfOurs returns, for each folder with Go files, the set of this module's
-// folders that they import. It leaves out tests and packages for tests, such as
-// storagetest.
+// importsOfOurs returns, for each folder with Go files, the folders of this module that they import.
+// It leaves out tests and test packages, such as storagetest.
 func importsOfOurs(t *testing.T) map[string]map[string]bool {
 	imports := map[string]map[string]bool{}
 	for _, file := range trackedFiles(t) {
@@ -94,10 +93,11 @@ func importsOfOurs(t *testing.T) map[string]map[string]bool {
 	return imports
 }
 
-// Each folder has a rule, which allows what the code imports and nothing more.
+// TestImportRulesAreWhatTheCodeImports checks that each folder has a rule, and that the rule allows
+// exactly the packages that the code imports.
 func TestImportRulesAreWhatTheCodeImports(t *testing.T) {
 	rules := importRules(t)
-	used := map[string]map[string]bool{} // entries by rule
+	used := map[string]map[string]bool{} // the Allow entries that are needed, by rule
 	for folder, imports := range importsOfOurs(t) {
 		name := ruleOf(rules, folder)
 		if name == "" {

@@ -18,7 +18,7 @@ import (
 
 //go:generate go tool gqlgen generate
 
-// commands is the command line. The settings belong to all commands.
+// commands is the command line. All commands share the settings in Config.
 type commands struct {
 	server.Config
 
@@ -62,8 +62,8 @@ func main() {
 	parser.FatalIfErrorf(chosen.Run())
 }
 
-// help prints the flags of a command. Of the settings it shows those by which a command finds
-// what it works on: the others are there to be as for the server.
+// help prints the flags of a command. For commands other than serve, server, worker and config, it
+// hides every setting except the storage and the address, which say where the command finds its data.
 func help(options kong.HelpOptions, ctx *kong.Context) error {
 	command := ctx.Selected()
 	for command != nil && command.Parent != nil && command.Parent != ctx.Model.Node {
@@ -82,10 +82,10 @@ func help(options kong.HelpOptions, ctx *kong.Context) error {
 	return err
 }
 
-// secret is the value of a flag that is in a file.
+// secret is a kong resolver. It reads the value of a secret flag from a file.
 func secret(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
 	if !flag.Tag.Has("secret") {
-		return nil, nil // none
+		return nil, nil // no value
 	}
 	value, found, err := server.Secret(flag.Envs[0])
 	if err != nil || !found {
@@ -109,12 +109,12 @@ func variables(node *kong.Node) []string {
 	return names
 }
 
-// sameSignal is the time after the first signal in which another one counts as its
-// echo: some supervisors signal a process and then the group that it is in.
+// sameSignal is the time after the first signal in which a second signal counts as a repetition of
+// it. Some supervisors signal a process and then its process group.
 const sameSignal = 500 * time.Millisecond
 
-// untilSignalled returns a context that ends on the first SIGINT or SIGTERM; a
-// second one ends the process at once.
+// untilSignalled returns a context that ends on the first SIGINT or SIGTERM. A second signal ends the
+// process at once.
 func untilSignalled() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	signals := make(chan os.Signal, 2)

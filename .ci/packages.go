@@ -1,5 +1,6 @@
-// Command packages writes the table of packages in docs/architecture.md: what each does, from
-// its documentation, and what it may import of this module, from the linter's rules.
+// Command packages writes the table of packages in docs/architecture.md: the purpose of each
+// package, from its documentation, and the packages of this module that it may import, from the
+// linter's rules.
 package main
 
 import (
@@ -19,7 +20,7 @@ import (
 
 const page = "docs/architecture.md"
 
-// The table stands between these lines of the page.
+// begin and end are the lines around the table.
 const (
 	begin = "<!-- The table of packages: make generate -->\n"
 	end   = "<!-- The end of the table -->\n"
@@ -53,7 +54,7 @@ func table() ([]byte, error) {
 	var config struct {
 		Linters struct {
 			Settings struct {
-				Depguard struct{ Rules yaml.Node } // in their order
+				Depguard struct{ Rules yaml.Node } // a node, to keep the order of the rules
 			}
 		}
 	}
@@ -96,8 +97,8 @@ func table() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// synopsis is the first sentence of the documentation of the folder's package, without "Package x".
-// It is "" where there is none.
+// synopsis returns the first sentence of the package documentation in the folder, without
+// "Package x", or "" if there is none.
 func synopsis(folder string) (string, error) {
 	if folder == "main" {
 		folder = "."

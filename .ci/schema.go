@@ -1,5 +1,5 @@
-// Command schema writes schema.graphql, the schema as code generators read it:
-// one file in the usual layout, from the sources in graph.
+// Command schema writes schema.graphql from the sources in graph: a single file in the usual layout,
+// for code generators.
 package main
 
 import (

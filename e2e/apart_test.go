@@ -9,8 +9,8 @@ import (
 	"tideline/storage/storagetest"
 )
 
-// house is two servers and a worker that share their databases. A follower is
-// connected to both servers, and the followee uses the first.
+// house is a fixture of two servers and a worker that share their databases. Ben follows ann
+// and is connected to both servers.
 type house struct {
 	stores   *storage.Stores
 	settings []string
@@ -62,8 +62,8 @@ func (h *house) stop(t *testing.T) {
 	}
 }
 
-// A worker is killed in the middle of a fan-out. The next worker does the rest, and
-// nobody gets a post twice.
+// A worker is killed during a fan-out. The next worker completes it, and no client gets a
+// post twice.
 func TestWorkerKilled(t *testing.T) {
 	storagetest.Long(t)
 	t.Parallel()
@@ -71,7 +71,7 @@ func TestWorkerKilled(t *testing.T) {
 	h.ann.post(t, h.a, "one")
 	h.received("one")
 
-	// The fan-out stops at the followers, whom it cannot read.
+	// The lock blocks the fan-out when it reads the followers.
 	tx, err := h.stores.SQL.BeginTx(t.Context(), nil)
 	require.NoError(t, err)
 	defer tx.Rollback()
@@ -107,8 +107,8 @@ func TestApartOnCluster(t *testing.T) {
 	}))
 }
 
-// A post that one server creates reaches a user on both servers, once on each;
-// after a wipe nobody has lost a post.
+// A post created at one server reaches a user's clients at both servers, once each. After
+// Redis is wiped, no timeline lacks a post.
 func testApart(t *testing.T, stores *storage.Stores) {
 	h := newHouse(t, stores)
 	h.ann.post(t, h.a, "one")

@@ -13,9 +13,9 @@ import (
 	"tideline/storage/storagetest"
 )
 
-// A backup that is taken while somebody posts is put into an empty place. What was
-// acknowledged before it began is there, nothing is missing in between, timelines are
-// built again, and posts go on.
+// A backup is taken while a user posts, and restored into an empty directory. It contains
+// every post that was acknowledged before it began, without gaps. Timelines are rebuilt, and
+// posting works.
 func TestBackupUnderLoadIsRestored(t *testing.T) {
 	storagetest.Long(t)
 	t.Parallel()

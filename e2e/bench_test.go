@@ -11,7 +11,7 @@ import (
 	"tideline/storage/storagetest"
 )
 
-// The load generator measures a real server, and no event is missing without a word.
+// The load generator measures a real server, and no event is silently missing.
 func TestBench(t *testing.T) {
 	storagetest.Long(t)
 	t.Parallel()
@@ -39,8 +39,8 @@ func TestBench(t *testing.T) {
 	require.Positive(t, report.ReadFloor.Count)
 }
 
-// The operations of each scenario succeed, a result is kept to compare with, and a
-// search says when no rate holds.
+// The operations of each scenario succeed. A saved result can be compared with. A search
+// reports if no rate meets the target.
 func TestBenchScenarios(t *testing.T) {
 	storagetest.Long(t)
 	t.Parallel()
@@ -53,10 +53,10 @@ func TestBenchScenarios(t *testing.T) {
 		out, err := load.Output()
 		return string(out), err
 	}
-	slow := regexp.MustCompile(`errors: \d+ TIMEOUT\n`) // on a machine that has much else to do
+	slow := regexp.MustCompile(`errors: \d+ TIMEOUT\n`) // happens on a busy machine
 	for scenario, c := range map[string]struct{ kind, rate string }{
 		"read-heavy": {"timeline reads", "20"}, "celebrity": {"timeline reads", "20"}, "follow-storm": {"follows", "20"}, "hot-spot": {"p99 on one, times that on all", "20"},
-		"login-storm": {"log-ins", "2"}, // a password takes long
+		"login-storm": {"log-ins", "2"}, // hashing a password is slow
 	} {
 		out, err := bench("--scenario="+scenario, "--rate="+c.rate)
 		require.NoError(t, err, out)
@@ -68,14 +68,14 @@ func TestBenchScenarios(t *testing.T) {
 	out, err = bench("--scenario=mixed", "--rate=20", "--compare="+kept)
 	require.NoError(t, err, out)
 	require.Contains(t, out, "timeline reads p99 ms")
-	out, err = bench("--find", "--p99=1ms", "--scenario=login-storm", "--rate=2", "--plot="+kept+".svg") // a password takes longer
+	out, err = bench("--find", "--p99=1ms", "--scenario=login-storm", "--rate=2", "--plot="+kept+".svg") // hashing a password takes longer
 	require.Error(t, err)
 	require.Contains(t, out, "highest rate that holds 1 ms: 0.0 operations per second")
 	require.FileExists(t, kept+".svg")
 }
 
-// A model of an embedded server has what the server's processes and the file tell, says what
-// they do not, and is worked out again from the file that keeps it.
+// A model of an embedded server contains the constants that the server and its database file
+// reveal, and names the unknown ones. It can be computed again from its saved file.
 func TestBenchModel(t *testing.T) {
 	storagetest.Long(t)
 	t.Parallel()
@@ -116,7 +116,7 @@ func TestBenchModel(t *testing.T) {
 	require.NotEmpty(t, c.Unknown)
 	require.Positive(t, model.Sizing.Reads)
 
-	p.stop() // the constants are in the file
+	p.stop() // the server is not needed: the constants are in the file
 	out, err = bench("--constants="+kept, "--for=2000000", "--assume=reads=40,posts=1")
 	require.NoError(t, err, out)
 	require.Contains(t, out, "| what breaks, in this order | at users | then |")

@@ -13,8 +13,8 @@ import (
 	"tideline/storage/storagetest"
 )
 
-// An operator's commands work beside a server that has everything inside, which shows what
-// they did.
+// An operator's commands work next to a running server with embedded stores, and the server
+// shows their effects.
 func TestCommandsBesideAnEmbeddedServer(t *testing.T) {
 	storagetest.Long(t)
 	t.Parallel()
@@ -32,7 +32,7 @@ func TestCommandsBesideAnEmbeddedServer(t *testing.T) {
 		require.Contains(t, out, want)
 		return out
 	}
-	out := func(u user) { // the server finds out within seconds
+	out := func(u user) { // waits until the user is signed out; the server notices within seconds
 		t.Helper()
 		require.EventuallyWithT(t, func(c *assert.CollectT) {
 			request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, p.url+"/graphql", strings.NewReader(`{"query":"{viewer{id}}"}`))

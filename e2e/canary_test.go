@@ -7,7 +7,7 @@ import (
 	"tideline/storage/storagetest"
 )
 
-// A process with everything inside says how long a canary takes to its workers and to its
+// A process with embedded stores measures how long a canary takes to reach a worker and a
 // subscriber.
 func TestCanary(t *testing.T) {
 	storagetest.Long(t)

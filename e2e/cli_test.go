@@ -19,13 +19,13 @@ import (
 	"tideline/storage/storagetest"
 )
 
-// run runs a command until it ends.
+// run runs a command and waits for it. It returns the exit code and the output.
 func run(t *testing.T, settings []string, args ...string) (code int, out string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience) // it stops a command that serves when it should refuse
+	ctx, cancel := context.WithTimeout(t.Context(), patience) // ends a command that serves although it should refuse
 	defer cancel()
 	cmd := command(ctx, settings, args...)
-	cmd.Dir = t.TempDir() // a wrong data directory is made there
+	cmd.Dir = t.TempDir() // a data directory created by mistake is created there
 	raw, err := cmd.CombinedOutput()
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
 		return exit.ExitCode(), string(raw)
@@ -84,7 +84,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// A misspelt setting does not keep a process from starting, but the log names it.
+// A process with a misspelt setting starts, but its log names the setting.
 func TestUnknownSettingIsNamed(t *testing.T) {
 	t.Parallel()
 	code, out := run(t, []string{"TIDELINE_DATA_DRI=x"}, "migrate")
@@ -93,7 +93,8 @@ func TestUnknownSettingIsNamed(t *testing.T) {
 	require.Contains(t, out, "did you mean TIDELINE_DATA_DIR?")
 }
 
-// Secrets may be in files. What is unsafe is said, and fails where that was asked for.
+// Secrets may be in files. "config check" reports unsafe settings, and fails on them with
+// --strict.
 func TestConfigCheck(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "url")
@@ -120,7 +121,7 @@ func TestConfigCheck(t *testing.T) {
 	require.Contains(t, out, "TIDELINE_ADDR_FILE is no setting", "it is no secret")
 }
 
-// A container asks the process inside without a shell or curl.
+// The command healthcheck checks a process without a shell or curl, for use in containers.
 func TestHealthcheck(t *testing.T) {
 	t.Parallel()
 	settings := []string{"TIDELINE_DATA_DIR=" + t.TempDir()}
@@ -147,7 +148,7 @@ func TestVersion(t *testing.T) {
 	require.Regexp(t, `^\{"version":"[^"]+","commit":"[^"]+","go":"go[^"]+","platform":"[^"]+"\}\n$`, out)
 }
 
-// A job that is not there is not tried again, and who asked for it is told.
+// A retry of a job that does not exist fails with a message.
 func TestRetryOfAJobThatIsNotThere(t *testing.T) {
 	t.Parallel()
 	settings := []string{"TIDELINE_DATA_DIR=" + t.TempDir()}
@@ -164,7 +165,7 @@ func TestRetryOfAJobThatIsNotThere(t *testing.T) {
 	require.Contains(t, out, "discard job 7: there is no such job")
 }
 
-// A retry by the command line is in the audit log, and one of nothing is not.
+// A retry from the command line is in the audit log. A retry of no jobs is not.
 func TestRetryIsInTheAuditLog(t *testing.T) {
 	t.Parallel()
 	stores := storagetest.Real(t)
@@ -213,7 +214,7 @@ func TestMigrate(t *testing.T) {
 	require.Zero(t, p.stop())
 }
 
-// What older processes need does not go while one of them runs.
+// The schema is not contracted while a process of an older version runs.
 func TestContractWaitsForOlderProcesses(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -231,15 +232,15 @@ func TestContractWaitsForOlderProcesses(t *testing.T) {
 	code, out = run(t, settings, "migrate", "--phase=contract")
 	require.NotZero(t, code, out)
 	require.Contains(t, out, "7 on box is 0.0.1")
-	p := start(t, settings, "--addr=127.0.0.1:0") // which does not mind
+	p := start(t, settings, "--addr=127.0.0.1:0") // a process of this version starts anyway
 	require.Zero(t, p.stop())
 	code, out = run(t, settings, "migrate", "--phase=contract", "--force")
 	require.Zero(t, code, out)
 	require.Contains(t, out, "there is nothing to do")
 }
 
-// Commands that only read make nothing in a folder without a database, and say that there
-// is none.
+// Commands that only read create nothing in a directory without a database. They report that
+// there is none.
 func TestReadingCommandsMakeNothing(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{
@@ -267,8 +268,9 @@ func TestReadingCommandsMakeNothing(t *testing.T) {
 	}
 }
 
-// Commands name the database that they use, and what to do for a backup as it is named, by
-// the environment or by a file. The password is in none of that.
+// Commands name the database that they use. The command backup prints the pg_dump command, with
+// the variable that names the database: an environment variable or a file. The password is never
+// printed.
 func TestCommandsNameTheirDatabase(t *testing.T) {
 	t.Parallel()
 	url := strings.Replace(storagetest.PostgresURL(t), "postgres@", "postgres:topsecret@", 1)
@@ -291,7 +293,7 @@ func TestCommandsNameTheirDatabase(t *testing.T) {
 	}
 }
 
-// Behind PgBouncer in transaction mode everything works: posts, follows, fan-outs, live.
+// Posts, follows and fan-outs work behind PgBouncer in transaction mode.
 func TestBehindPgBouncer(t *testing.T) {
 	t.Parallel()
 	config := storagetest.Config(storagetest.Real(t))

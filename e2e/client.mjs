@@ -1,17 +1,16 @@
-// Follows a timeline as a user's program would and prints what happens, one JSON
-// object per line:
+// Subscribes to a timeline like an application, and prints one JSON object per line:
 //
 //   {"event":"connected"}                       the server has accepted the client
 //   {"event":"next","data":{…},"errors":[…]}    a result of the subscription
 //   {"event":"closed","code":1012,"reason":""}  the connection has ended
-//   {"event":"error","error":"…"}               the subscription could not be had
-//   {"event":"complete"}                        the server has ended it
+//   {"event":"error","error":"…"}               the subscription failed
+//   {"event":"complete"}                        the server has ended the subscription
 //
 // usage: node client.mjs URL TOKEN [POSITION]
 //
-// The npm package graphql-ws reconnects by itself as far as it thinks it right. The subscription resumes after POSITION,
-// if any. The process ends when its standard input does, so that it never outlives
-// who started it.
+// The subscription starts after POSITION, if given. The npm package graphql-ws reconnects
+// as shouldRetry allows. The process ends when its standard input ends, so it does not
+// outlive its parent.
 import { createClient } from 'graphql-ws';
 import WebSocket from 'ws';
 
@@ -42,8 +41,8 @@ const client = createClient({
   connectionParams,
   webSocketImpl: WebSocket,
   retryAttempts: 1000,
-  // A browser tells of a refused connection by a close event, on which the
-  // package retries by default; ws does it by an error.
+  // If a connection is refused, a browser emits a close event, and graphql-ws retries by
+  // default. The npm package ws emits an error without a code instead.
   shouldRetry: (reason) => !('code' in reason) || reason.code < 4400,
   retryWait: () => new Promise((resolve) => setTimeout(resolve, 100)),
   on: { connected: () => print('connected'), closed },

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A post travels from a mutation to a live timeline, and all data are still there
-// after the process has been stopped and started again.
+// A post travels from a mutation to a live timeline. All data survive a restart of the
+// process.
 func TestEmbedded(t *testing.T) {
 	t.Parallel()
 	needClients(t)
@@ -36,7 +36,7 @@ func TestEmbedded(t *testing.T) {
 	p = start(t, settings, "--addr="+strings.TrimPrefix(p.url, "http://"))
 	require.Equal(t, []string{"two", "one"}, ben.timeline(t, p))
 	require.Equal(t, []string{"two", "one"}, ann.timeline(t, p))
-	// The client has reconnected by itself.
+	// The client reconnects by itself.
 	p.subscribed(1)
 	ann.post(t, p, "three")
 	client.received("two", "three")
@@ -44,7 +44,7 @@ func TestEmbedded(t *testing.T) {
 	require.Zero(t, p.stop())
 }
 
-// A client reads an empty timeline, posts come before it subscribes, and they are
+// A client reads an empty timeline. Posts that arrive before the client subscribes are
 // delivered.
 func TestEmptyTimelineIsResumed(t *testing.T) {
 	t.Parallel()
@@ -74,8 +74,8 @@ func TestEmptyTimelineIsResumed(t *testing.T) {
 	require.Zero(t, p.stop())
 }
 
-// After the first signal the process waits for a request under way, after the
-// second it does not.
+// After the first signal the process waits for running requests. After the second signal it
+// ends at once.
 func TestSecondSignal(t *testing.T) {
 	t.Parallel()
 	p := start(t, nil, "--data-dir="+t.TempDir(), "--addr=127.0.0.1:0", "--shutdown-grace=10m")
@@ -103,7 +103,7 @@ func TestSecondSignal(t *testing.T) {
 	require.Contains(t, p.out.String(), "second signal")
 }
 
-// Two processes cannot share one data directory.
+// Two processes cannot share a data directory.
 func TestDataDirectoryHasOneUser(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -16,7 +16,7 @@ import (
 	"tideline/timeline"
 )
 
-// The commands that examine timelines run beside a server and a worker.
+// The "feeds" commands run next to a server and a worker.
 func TestFeeds(t *testing.T) {
 	storagetest.Long(t)
 	t.Parallel()
@@ -93,8 +93,8 @@ func TestFeeds(t *testing.T) {
 	id := regexp.MustCompile(`@ben \((\d+)\)`).FindStringSubmatch(out)[1]
 	require.Equal(t, out, good("inspect", id), "by id as by handle")
 
-	// The worker's monitor finds, and repairs, the inboxes that the test spoils
-	// from here on.
+	// Stop the worker, because its monitor would repair the inboxes that the test spoils from
+	// here on.
 	require.Zero(t, worker.stop())
 	require.Equal(t, "1 timeline, 1 entry: 0 missing, 0 extra in 0 timelines\n", good("verify", "ben"))
 	spoil := func() {
@@ -155,7 +155,7 @@ func TestFeeds(t *testing.T) {
 	require.Zero(t, server.stop())
 }
 
-// emptyOutbox makes an outbox of which Redis says that its author posted nothing.
+// emptyOutbox replaces an author's outbox in Redis with an empty one that counts as complete.
 func emptyOutbox(t *testing.T, stores *storage.Stores, id string) {
 	t.Helper()
 	tl, err := timeline.New(stores.Redis, timeline.Config{})
@@ -172,7 +172,7 @@ func emptyOutbox(t *testing.T, stores *storage.Stores, id string) {
 	require.True(t, done)
 }
 
-// interruptFeeds interrupts a command while it waits for posts that it cannot read.
+// interruptFeeds interrupts "feeds verify" while a lock keeps it from reading users.
 func interruptFeeds(t *testing.T, stores *storage.Stores, settings []string) {
 	t.Helper()
 	tx, err := stores.SQL.BeginTx(t.Context(), nil)

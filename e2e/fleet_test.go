@@ -12,14 +12,14 @@ import (
 	"tideline/storage/storagetest"
 )
 
-// listed is a line of "tideline ps --json".
+// listed is a process in the output of "tideline ps --json".
 type listed struct {
 	ID           int64
 	Roles, State string
 	Jobs         int
 }
 
-// fleet is what "tideline ps" lists.
+// fleet returns the processes that "tideline ps" lists.
 func fleet(t *testing.T, settings []string) (list []listed) {
 	t.Helper()
 	code, out := run(t, settings, "ps", "--json")
@@ -32,11 +32,11 @@ func fleet(t *testing.T, settings []string) (list []listed) {
 	return list
 }
 
-// outstanding is what "tideline ps" says below the table.
+// outstanding matches the line about jobs that "tideline ps" prints below the table.
 var outstanding = regexp.MustCompile(`Jobs outstanding: (\d+), the oldest for (\S+)\.`)
 
-// An operator pauses a worker: it finishes its job and takes no other. Posts are taken and
-// wait, and arrive when the worker is resumed, without a restart.
+// An operator pauses a worker: the worker finishes its job and takes no other. New posts are
+// accepted. They arrive when the worker is resumed, without a restart.
 func TestWorkersArePaused(t *testing.T) {
 	storagetest.Long(t)
 	t.Parallel()
@@ -69,7 +69,7 @@ func TestWorkersArePaused(t *testing.T) {
 	ann.post(t, server, "one")
 	client.received("one")
 
-	// The fan-out stops at the followers, whom it cannot read.
+	// The lock blocks the fan-out when it reads the followers.
 	tx, err := stores.SQL.BeginTx(t.Context(), nil)
 	require.NoError(t, err)
 	defer tx.Rollback()
@@ -133,7 +133,7 @@ func TestWorkersArePaused(t *testing.T) {
 	require.Empty(t, fleet(t, settings))
 }
 
-// Nobody is told to pause by mistake.
+// The workers commands refuse unknown processes and ambiguous arguments.
 func TestPauseOfAProcessThatIsNotThere(t *testing.T) {
 	t.Parallel()
 	settings := []string{"TIDELINE_DATA_DIR=" + t.TempDir()}

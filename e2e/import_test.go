@@ -10,8 +10,8 @@ import (
 	"tideline/storage/storagetest"
 )
 
-// A file with a bad line is imported but for that line, and the exit code says so; what is
-// exported is imported elsewhere, and is the same there.
+// A file with a bad line is imported without that line, and the exit code is 3. An export can be
+// imported elsewhere, and the export from there is identical.
 func TestImportAndExport(t *testing.T) {
 	storagetest.Long(t)
 	t.Parallel()

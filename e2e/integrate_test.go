@@ -18,14 +18,15 @@ import (
 	"tideline/storage/storagetest"
 )
 
-// blocks are those of a page in Markdown, with their language.
+// blocks matches the code blocks of a Markdown page, with their language and text.
 var blocks = regexp.MustCompile("(?ms)^```(\\w+)\n(.*?)^```")
 
-// step is a block of commands, and the JSON that it prints, if the next block tells it.
+// step is a block of commands and the JSON that they must print. want is "" if no JSON block
+// follows the commands.
 type step struct{ commands, want string }
 
-// The commands of the pages in docs/integrate do what these say: those of a section are
-// one script, and JSON after commands is what they print.
+// The commands on the pages in docs/integrate work. The commands of a section are run as one
+// script. A JSON block after commands is their expected output.
 func TestIntegrate(t *testing.T) {
 	t.Parallel()
 	for _, tool := range []string{"bash", "openssl", "curl", "python3", "node", "psql", "sqlite3"} {
@@ -66,7 +67,7 @@ func TestIntegrate(t *testing.T) {
 	require.Equal(t, 7, ran)
 }
 
-// runScript runs commands of a page. Addresses of the page become free ones.
+// runScript runs the commands of a section. It replaces the addresses on the page with free ones.
 func runScript(t *testing.T, script []step) {
 	t.Helper()
 	dir := t.TempDir()
@@ -95,7 +96,7 @@ func runScript(t *testing.T, script []step) {
 	cmd := command(ctx, settings)
 	cmd.Path, cmd.Args = "/bin/bash", []string{"bash", "-eo", "pipefail"}
 	cmd.Dir, cmd.Stdin = dir, strings.NewReader(text)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // its servers end with it
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that its servers can be killed with it
 	file, err := os.Create(filepath.Join(dir, "complaints"))
 	require.NoError(t, err)
 	defer file.Close()
@@ -119,7 +120,8 @@ func runScript(t *testing.T, script []step) {
 	}
 }
 
-// blank returns what was printed, with … for what is … on the page: it is another each time.
+// blank returns the printed value, with "…" wherever the page has "…". The page uses "…" for
+// values that differ each time.
 func blank(want, got any) any {
 	switch want := want.(type) {
 	case string:
@@ -144,7 +146,7 @@ func blank(want, got any) any {
 	return got
 }
 
-// freeAddress is one of this machine that nobody listens on now.
+// freeAddress returns a local address that is currently unused.
 func freeAddress(t *testing.T) string {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

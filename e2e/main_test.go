@@ -1,15 +1,15 @@
-// Package e2e drives the tideline binary as its users do: processes with flags or
-// environment variables, GraphQL over HTTP, the npm clients over WebSocket. It
-// knows the command line and the API. Of the product's packages it imports only
-// those that start real databases and open them for a check.
+// Package e2e tests the tideline binary as its users run it: processes with flags or
+// environment variables, GraphQL over HTTP, and npm clients over WebSocket. The tests use the
+// command line and the API. They import the product's packages only to start databases, and
+// to prepare and check their contents.
 //
-// The binary is built once, with the race detector if the tests have it. A report of the
-// detector fails the test whose process made it. Every process that a test starts ends with the
-// test. No test here asserts how long something took: each wait has a minute.
+// The binary is built once, with the race detector if the tests have it. A data race in a
+// process fails the test that started the process. Every process ends with its test. No test
+// here asserts how long something takes; each wait is bounded by patience.
 //
-// The npm clients are those of package-lock.json ("npm ci" in this directory).
-// Without them, or without node, their tests are skipped and say so; with
-// TIDELINE_TEST_REQUIRE_REAL=1 they fail instead.
+// The npm clients are listed in package-lock.json ("npm ci" in this directory). Without them,
+// or without node, their tests are skipped with a message. With TIDELINE_TEST_REQUIRE_REAL=1
+// they fail instead.
 package e2e
 
 import (
@@ -24,9 +24,8 @@ import (
 )
 
 const (
-	// patience is how long a test waits for an event that must happen: longer than
-	// the time after which another worker takes over a dead worker's job, on a busy
-	// machine.
+	// patience is how long a test waits for a condition. On a busy machine, it is still longer
+	// than the time after which a worker takes over a dead worker's job.
 	patience = 90 * time.Second
 	// poll is the interval of the checks.
 	poll = 20 * time.Millisecond
@@ -36,8 +35,7 @@ const (
 var binary string
 
 func TestMain(m *testing.M) {
-	// These tests wait more than they compute: more of them run at once than there
-	// are processors.
+	// These tests mostly wait, so more of them run at once than there are processors.
 	flag.Parse()
 	if f := flag.Lookup("test.parallel"); f.Value.String() == f.DefValue {
 		_ = f.Value.Set("5")
@@ -52,6 +50,6 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, "build the binary:", err)
 		os.Exit(1)
 	}
-	// When a test fails the binary stays for the investigation.
+	// If a test fails, the binary is kept for debugging.
 	storagetest.Main(m, func() error { return os.RemoveAll(dir) })
 }

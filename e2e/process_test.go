@@ -19,13 +19,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// process is a running tideline.
+// process is a running tideline process.
 type process struct {
 	t    *testing.T
 	cmd  *exec.Cmd
 	out  *transcript
-	url  string        // of the API, without a path
-	done chan struct{} // closed when it has ended
+	url  string        // base URL, without a path
+	done chan struct{} // closed when the process has ended
 }
 
 // transcript collects the output of a process.
@@ -46,8 +46,8 @@ func (tr *transcript) String() string {
 	return tr.text.String()
 }
 
-// command returns tideline with these arguments and settings (as NAME=value),
-// without the settings of the tests' environment.
+// command returns a tideline command with these arguments and settings, as NAME=value. It
+// removes Tideline's settings from the environment of the tests.
 func command(ctx context.Context, settings []string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, binary, args...)
 	cmd.Env = append(slices.DeleteFunc(os.Environ(), func(entry string) bool {
@@ -56,7 +56,7 @@ func command(ctx context.Context, settings []string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// launch starts a process that is killed at the latest when the test ends.
+// launch starts a process. It is killed when the test ends, if it is still running.
 func launch(t *testing.T, settings []string, args ...string) *process {
 	t.Helper()
 	p := &process{t: t, cmd: command(t.Context(), settings, args...), out: new(transcript), done: make(chan struct{})}
@@ -64,7 +64,7 @@ func launch(t *testing.T, settings []string, args ...string) *process {
 	require.NoError(t, p.cmd.Start())
 	go func() {
 		defer close(p.done)
-		_ = p.cmd.Wait() // the exit code tells how it ended
+		_ = p.cmd.Wait() // the method ended returns the exit code
 	}()
 	t.Cleanup(func() {
 		p.kill()
@@ -78,7 +78,7 @@ func launch(t *testing.T, settings []string, args ...string) *process {
 	return p
 }
 
-// start is launch, and waits until the process is ready.
+// start is like launch but also waits until the process is ready.
 func start(t *testing.T, settings []string, args ...string) *process {
 	t.Helper()
 	p := launch(t, settings, args...)
@@ -93,7 +93,7 @@ func start(t *testing.T, settings []string, args ...string) *process {
 	return p
 }
 
-// await waits until the condition holds, and gives up early when the process ends.
+// await waits until the condition holds. It fails early if the process ends.
 func (p *process) await(what string, holds func() bool) {
 	p.t.Helper()
 	ended := false
@@ -122,7 +122,7 @@ func (p *process) get(path string) (status int, body string) {
 	return response.StatusCode, string(raw)
 }
 
-// subscribed waits until this many subscriptions are served.
+// subscribed waits until the process serves exactly n subscriptions.
 func (p *process) subscribed(n int) {
 	p.t.Helper()
 	p.await(fmt.Sprintf("%d subscriptions are served", n), func() bool {
@@ -136,7 +136,7 @@ func (p *process) signal(sig syscall.Signal) {
 	require.NoError(p.t, p.cmd.Process.Signal(sig))
 }
 
-// stop ends the process as a supervisor does and returns its exit code.
+// stop ends the process with SIGTERM, like a supervisor, and returns its exit code.
 func (p *process) stop() int {
 	p.t.Helper()
 	p.signal(syscall.SIGTERM)
@@ -157,7 +157,7 @@ func (p *process) ended() int {
 	return p.cmd.ProcessState.ExitCode()
 }
 
-// kill ends the process at once, as kill -9 does. It may have ended already.
+// kill kills the process with SIGKILL. The process may have ended already.
 func (p *process) kill() {
 	_ = p.cmd.Process.Kill()
 	<-p.done

@@ -12,7 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The README's commands, pasted whole into a shell, end with the post that comes live.
+// The README's commands work if they are pasted into a shell at once. Their last output is the
+// live event of the post.
 func TestReadme(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../README.md")
@@ -40,7 +41,7 @@ func TestReadme(t *testing.T) {
 			var printed []string
 			for lines := bufio.NewScanner(out); lines.Scan(); {
 				line := lines.Text()
-				if line != "" && line != ":" { // the stream's signs of life
+				if line != "" && line != ":" { // the stream sends ":" lines to keep the connection alive
 					printed = append(printed, line)
 				}
 				if strings.HasPrefix(line, "data: ") {
@@ -53,7 +54,7 @@ func TestReadme(t *testing.T) {
 			require.Len(t, printed, 5, all)
 			require.Equal(t, `{"data":{"follow":{"relationship":{"following":true}}}}`, printed[0])
 			require.Contains(t, printed[1], `"post":{"id":"`)
-			require.Contains(t, printed[2], `{"data":{"timeline":{"unreadCount":`) // on a slow machine the post is still on its way
+			require.Contains(t, printed[2], `{"data":{"timeline":{"unreadCount":`) // on a slow machine the post may not have arrived yet
 			require.Equal(t, "event: next", printed[3])
 			require.Contains(t, printed[4], `"TimelinePostAdded","edge":{"node":{"text":"Hello, tide!"}}`)
 		})

@@ -8,7 +8,7 @@ import (
 	"tideline/storage/storagetest"
 )
 
-// Counters are compared, and repaired, beside a server.
+// The command recount compares and repairs counters next to a running server.
 func TestRecount(t *testing.T) {
 	storagetest.Long(t)
 	t.Parallel()

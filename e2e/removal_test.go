@@ -14,14 +14,13 @@ import (
 	"tideline/storage/storagetest"
 )
 
-// follower is a user's subscription on a raw socket.
+// follower is a user's timeline subscription on a raw socket.
 type follower struct {
 	t    *testing.T
 	conn *websocket.Conn
 }
 
-// told is an event of a follower: a post, a removal, or that the timeline is to be
-// read again.
+// told is a timeline event: a new post, a removal, an invalidation or a heartbeat.
 type told struct {
 	Typename string `json:"__typename"`
 	PostID   string
@@ -48,7 +47,7 @@ func (u user) watch(t *testing.T, p *process) *follower {
 		require.NoError(t, conn.WriteJSON(message))
 	}
 	f := &follower{t, conn}
-	for f.next().Typename != "TimelineHeartbeat" { // now the server has the subscription
+	for f.next().Typename != "TimelineHeartbeat" { // the server has started the subscription
 	}
 	return f
 }
@@ -72,7 +71,8 @@ func (f *follower) next() told {
 	}
 }
 
-// until returns all events up to the first wanted one, without heartbeats.
+// until waits for the first wanted event. It returns all events up to that one, except
+// heartbeats.
 func (f *follower) until(wanted func(told) bool) (events []told) {
 	f.t.Helper()
 	for end := time.Now().Add(patience); ; {
@@ -105,8 +105,7 @@ var removals = []struct {
 	{"block by the author", `mutation($user: ID!) { block(input: {userId: $user}) { user { id } } }`, true},
 }
 
-// For every way in which a post leaves a timeline, an open subscription gets an
-// event.
+// For every way in which a post leaves a timeline, an open subscription gets an event.
 func testRemovals(t *testing.T, p *process) {
 	for i, way := range removals {
 		t.Run(way.name, func(t *testing.T) {
@@ -151,8 +150,8 @@ func TestRemovals(t *testing.T) {
 	})
 }
 
-// After a block the blocked user gets no event about the other's posts, however
-// late the worker handles the posts before and after the block.
+// After a block, the blocked user gets no event about the blocker's posts, even if the worker
+// handles the posts before and after the block late.
 func TestNothingAfterABlock(t *testing.T) {
 	storagetest.Long(t)
 	t.Parallel()
@@ -171,10 +170,10 @@ func TestNothingAfterABlock(t *testing.T) {
 	ann.call(t, p, `mutation($user: ID!) { block(input: {userId: $user}) { user { id } } }`, map[string]any{"user": ben.id}, nil)
 	ann.post(t, p, "later")
 	require.Empty(t, ben.timeline(t, p))
-	time.Sleep(2 * time.Second) // for events that the server itself has on its way
+	time.Sleep(2 * time.Second) // lets events that the server itself has sent arrive
 	worker.signal(syscall.SIGCONT)
 	carl.post(t, p, "over")
-	// The timeline may have it already when the client is told to read again.
+	// An invalidation may replace the event, if the timeline already has the post.
 	events := f.until(func(ev told) bool {
 		return ev.Edge.Node.Text == "over" || ev.Typename == "TimelineInvalidated" && slices.Contains(ben.timeline(t, p), "over")
 	})
@@ -192,7 +191,7 @@ func TestNothingAfterABlock(t *testing.T) {
 	require.Equal(t, []string{"really over", "over"}, ben.timeline(t, p))
 }
 
-// settings returns the settings of a process on these databases.
+// settings returns the settings of a process that uses these databases.
 func settings(c storage.Config) []string {
 	return []string{
 		"TIDELINE_DATABASE_URL=" + c.DatabaseURL, "TIDELINE_REDIS_URL=" + c.RedisURL, "TIDELINE_LOG_FORMAT=json", "TIDELINE_RATE_LIMIT=off",

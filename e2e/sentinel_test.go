@@ -12,9 +12,9 @@ import (
 	"tideline/storage/storagetest"
 )
 
-// The master that the Sentinels watch is killed. Until they have promoted another
-// one, posts are taken and pages are read from SQL. Then live delivery goes on, no
-// event is lost, and the process says that it is over.
+// The master of a Redis Sentinel setup is killed. Until the Sentinels have promoted another
+// master, posts are accepted and pages are read from SQL. Afterwards live delivery continues,
+// no event is lost, and the process logs that Redis is well again.
 func TestSentinelFailover(t *testing.T) {
 	storagetest.Long(t)
 	t.Parallel()
@@ -50,8 +50,8 @@ func TestSentinelFailover(t *testing.T) {
 	ann.post(t, p, "three")
 	told("three")
 	require.Equal(t, []string{"three", "two", "one"}, ben.timeline(t, p))
-	// It asks Redis now and then, or when somebody asks whether it is ready: a short
-	// failover may go unnoticed.
+	// The process checks Redis at intervals and on requests of /readyz, so a short failover may
+	// go unnoticed.
 	if out := p.out.String(); strings.Contains(out, "not ready") {
 		require.Contains(t, out, "well again")
 	}

@@ -11,7 +11,7 @@ import (
 	"tideline/storage/storagetest"
 )
 
-// pubsub is the owner of the connections that have subscribed.
+// pubsub is the proxy owner of the connections that have sent SUBSCRIBE.
 const pubsub = "pub/sub"
 
 func subscriberOrNot(owner string, sent []byte) string {
@@ -21,9 +21,8 @@ func subscriberOrNot(owner string, sent []byte) string {
 	return "commands"
 }
 
-// The connection for pub/sub, or every connection to Redis, falls silent, as behind
-// a firewall that has forgotten them. The process notices by itself, and no event
-// of that time is lost.
+// The pub/sub connection, or every connection to Redis, falls silent, as if a firewall had
+// forgotten it. The process notices this by itself, and no event is lost.
 func TestSilentRedis(t *testing.T) {
 	t.Parallel()
 	for name, silenced := range map[string]string{"pub/sub": pubsub, "everything": ""} {
@@ -39,7 +38,7 @@ func TestSilentRedis(t *testing.T) {
 			p := start(t, settings(config), "server", "--addr=127.0.0.1:0")
 			ann, ben := signUp(t, p, "ann"), signUp(t, p, "ben")
 			ben.follow(t, p, ann)
-			require.Eventually(t, func() bool { // otherwise it may change the posts that ben watches
+			require.Eventually(t, func() bool { // otherwise the follow's job may change the timeline that ben watches
 				jobs, err := stores.DB.Job.Query().Count(t.Context())
 				return err == nil && jobs == 0
 			}, 30*time.Second, 10*time.Millisecond)

@@ -16,10 +16,10 @@ import (
 	"tideline/timeline"
 )
 
-// A server process is stopped for so long that it is taken for dead, and goes on: its
-// client gets what came meanwhile, first of what the connection to Redis still held,
-// then of what nobody sent to it. The first of these posts is older than the arrival
-// grace by then: the client is not taken to have it only because time has passed.
+// A server process is frozen until it counts as dead, and then continues. Its client gets both
+// posts of that time. The first one was already sent on the server's Redis connection. The
+// second one was not sent to this server at all. When the server continues, the first post is
+// older than grace, but the server must not assume from the time alone that the client has it.
 func TestStoppedServerGoesOn(t *testing.T) {
 	storagetest.Long(t)
 	t.Parallel()
@@ -36,9 +36,9 @@ func TestStoppedServerGoesOn(t *testing.T) {
 
 	p.signal(syscall.SIGSTOP)
 	defer p.signal(syscall.SIGCONT)
-	made := time.Now().Add(15*time.Second - grace) // so it comes just in time
+	made := time.Now().Add(15*time.Second - grace) // the post is not late yet when it is delivered
 	deliver(t, stores, ann, ben, made, "two")
-	require.Eventually(t, func() bool { // the presence of the one that is stopped has ended
+	require.Eventually(t, func() bool { // the presence of the frozen server has expired
 		servers, err := stores.Redis.ZCard(t.Context(), "live:procs").Result()
 		return err == nil && servers == 1
 	}, time.Minute, 100*time.Millisecond)
@@ -50,8 +50,8 @@ func TestStoppedServerGoesOn(t *testing.T) {
 	f.added("three")
 }
 
-// deliver writes a post that was made at that time, brings it to the follower's inbox
-// and tells the follower, as a worker does with a post that is not late by its clock.
+// deliver writes a post with the creation time made, adds it to the follower's inbox and
+// publishes the event, like a worker for a post that is not late.
 func deliver(t *testing.T, stores *storage.Stores, author, follower user, made time.Time, text string) {
 	t.Helper()
 	id := func(u user) int64 { return stores.DB.User.Query().Where(entuser.Handle(u.handle)).OnlyIDX(t.Context()) }

@@ -14,17 +14,17 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// modern is the subprotocol.
+// modern is the WebSocket subprotocol.
 const modern = "graphql-transport-ws"
 
-// subscriber is client.mjs, following a user's timeline in a process of its own.
+// subscriber is a client.mjs process that follows a user's timeline.
 type subscriber struct {
 	t      *testing.T
 	mu     sync.Mutex
 	events []event
 }
 
-// event is one line of client.mjs.
+// event is a line printed by client.mjs.
 type event struct {
 	Event string
 	Data  struct {
@@ -40,8 +40,8 @@ type event struct {
 	Error  string
 }
 
-// needClients skips the test, or fails it where the real clients are required, when
-// node or the npm packages are missing.
+// needClients skips the test if node or the npm packages are missing. With
+// TIDELINE_TEST_REQUIRE_REAL=1 the test fails instead.
 func needClients(t *testing.T) {
 	t.Helper()
 	_, err := exec.LookPath("node")
@@ -57,13 +57,13 @@ func needClients(t *testing.T) {
 	t.Skipf("SKIPPED, NOT TESTED WITH THE NPM CLIENTS (npm ci in e2e): %v", err)
 }
 
-// subscribe starts a client that ends with the test. It subscribes after the
-// position, if any.
+// subscribe starts a client that subscribes after the position, if one is given. The client
+// ends with the test.
 func (u user) subscribe(t *testing.T, p *process, after ...string) *subscriber {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "node",
 		append([]string{"client.mjs", "ws" + strings.TrimPrefix(p.url, "http") + "/graphql", u.token}, after...)...)
-	_, err := cmd.StdinPipe() // the client ends when its standard input ends, at the latest with this process
+	_, err := cmd.StdinPipe() // the client ends when this pipe closes, at the latest when the test process ends
 	require.NoError(t, err)
 	stdout, err := cmd.StdoutPipe()
 	require.NoError(t, err)
@@ -97,7 +97,7 @@ func (s *subscriber) seen() []event {
 	return slices.Clone(s.events)
 }
 
-// posts returns the texts of the posts received so far, in the order of arrival.
+// posts returns the texts of the posts received so far, in order of arrival.
 func (s *subscriber) posts() []string {
 	texts := []string{}
 	for _, e := range s.seen() {
@@ -108,8 +108,8 @@ func (s *subscriber) posts() []string {
 	return texts
 }
 
-// received waits until the client has got these posts, and none twice, since its
-// start. Their order is not fixed: fan-outs overtake each other.
+// received waits until the client has received exactly these posts since its start, each once.
+// Any order is fine, because fan-outs can overtake each other.
 func (s *subscriber) received(texts ...string) {
 	s.t.Helper()
 	require.EventuallyWithT(s.t, func(c *assert.CollectT) {
@@ -122,7 +122,7 @@ func (s *subscriber) received(texts ...string) {
 	}
 }
 
-// closed waits until the connection has been closed and returns the first code.
+// closed waits until a connection has been closed and returns the first close code.
 func (s *subscriber) closed() (code int) {
 	s.t.Helper()
 	require.Eventually(s.t, func() bool {

@@ -10,13 +10,13 @@ import (
 	"tideline/storage/storagetest"
 )
 
-// traced are settings by which every operation is traced.
+// traced returns the settings with tracing of every operation, to the collector.
 func traced(settings []string, to *tracetest.Collector) []string {
 	return append(slices.Clone(settings), "TIDELINE_TRACES_ENDPOINT="+to.URL, "TIDELINE_TRACES_SHARE=1")
 }
 
-// journeyTo waits until a span of the name is sent whose trace began with the creation of a post, at which the others do
-// not look, and returns its path.
+// journeyTo waits for a span with the name in a trace that starts with the creation of a post, and that is not in the
+// traces not. It returns the span, its path to the root, and all spans.
 func journeyTo(t *testing.T, collector *tracetest.Collector, name string, not ...string) (path []string, found tracetest.Span, spans []tracetest.Span) {
 	t.Helper()
 	spans = collector.Await(t, "a post's "+name, func(spans []tracetest.Span) bool {
@@ -32,7 +32,7 @@ func journeyTo(t *testing.T, collector *tracetest.Collector, name string, not ..
 	return path, found, spans
 }
 
-// The journey of a post is one trace, from the mutation to the sockets of followers, through a server and a worker.
+// The journey of a post through servers and a worker, from the mutation to the followers' sockets, is one trace.
 func TestJourneyOfAPostIsOneTrace(t *testing.T) {
 	storagetest.Long(t)
 	t.Parallel()
@@ -76,7 +76,7 @@ func TestJourneyOfAPostIsOneTrace(t *testing.T) {
 		}
 	}
 
-	// Several followers at one server are told in one span.
+	// Events to several followers at one server share a span.
 	two := cid.subscribe(t, server)
 	server.subscribed(2)
 	ann.post(t, server, "for two")
@@ -88,7 +88,7 @@ func TestJourneyOfAPostIsOneTrace(t *testing.T) {
 	require.Zero(t, worker.stop())
 }
 
-// Without its setting nothing is sent, whatever the environment says to other programs.
+// Without TIDELINE_TRACES_ENDPOINT nothing is sent, even if the general OpenTelemetry variables are set.
 func TestNothingIsTracedByDefault(t *testing.T) {
 	t.Parallel()
 	collector := tracetest.New(t)
@@ -99,8 +99,7 @@ func TestNothingIsTracedByDefault(t *testing.T) {
 	require.Empty(t, collector.Header())
 }
 
-// A collector that answers nothing holds up neither posts nor the end of the process. The Redis inside and SQLite are on
-// the journey, too, before.
+// A collector that never answers delays neither posts nor the end of the process. The process has embedded stores.
 func TestCollectorThatHangsHoldsUpNothing(t *testing.T) {
 	t.Parallel()
 	hanging := tracetest.NewHanging(t)
@@ -113,8 +112,8 @@ func TestCollectorThatHangsHoldsUpNothing(t *testing.T) {
 	require.Zero(t, p.stop())
 }
 
-// A fleet of which only some processes trace delivers all the same: a process that does not trace, or of a version before this one,
-// ignores what jobs and events bring.
+// Delivery works if only some processes trace. A process that does not trace, or that has an older version, ignores the
+// trace data in jobs and events.
 func TestTracedAndUntracedProcessesTogether(t *testing.T) {
 	storagetest.Long(t)
 	t.Parallel()

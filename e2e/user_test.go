@@ -9,11 +9,10 @@ import (
 	tideline "tideline/clients/go"
 )
 
-// user is a signed-in user. The process of each call is an argument.
+// user is a signed-in user. Each method takes the process to call.
 type user struct{ id, handle, token string }
 
-// call runs an operation for the user, anonymously when u is zero, and decodes its
-// data.
+// call runs an operation as the user, or anonymously if u is zero, and decodes its data.
 func (u user) call(t *testing.T, p *process, query string, variables map[string]any, data any) {
 	t.Helper()
 	client := tideline.Client{URL: p.url + "/graphql"}
@@ -49,8 +48,7 @@ func (u user) post(t *testing.T, p *process, text string) {
 		map[string]any{"text": text}, nil)
 }
 
-// timeline returns the texts of the user's timeline, newest first, read page by
-// page.
+// timeline reads the user's timeline page by page and returns the texts, newest first.
 func (u user) timeline(t *testing.T, p *process) []string {
 	t.Helper()
 	texts := []string{}

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// startApp starts Tideline and the example app beside it as people do, and returns their
+// startApp starts Tideline and the example app with "make example", and returns their
 // addresses.
 func startApp(t *testing.T) (app, tideline string) {
 	t.Helper()
@@ -25,9 +25,9 @@ func startApp(t *testing.T) (app, tideline string) {
 	pages, err := filepath.Glob("app/page/*")
 	require.NoError(t, err)
 	for _, source := range append(sources, pages...) {
-		_, _ = os.ReadFile(source) // what the test has read is what it is run again for
+		_, _ = os.ReadFile(source) // go test runs the test again when a file that it has read changes
 	}
-	tidelineProgram(t) // to compile takes longer than what follows
+	tidelineProgram(t) // compile first: it takes longer than what follows
 
 	app, tideline = freeAddress(t), freeAddress(t)
 	lines, stop := start(t, []string{"MAKEFLAGS=", "APP_ADDR=" + app, "TIDELINE_ADDR=" + tideline, "TIDELINE_REQUEST_TIMEOUT=1m"},
@@ -47,7 +47,7 @@ func startApp(t *testing.T) (app, tideline string) {
 	return app, tideline
 }
 
-// freeAddress is one of this machine that nobody listens on now.
+// freeAddress returns a local address that nothing listens on.
 func freeAddress(t *testing.T) string {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -55,7 +55,7 @@ func freeAddress(t *testing.T) string {
 	return listener.Addr().String()
 }
 
-// person is a user of the app: a browser with its cookies.
+// person is a user of the app, with the cookies of a browser.
 type person struct {
 	*site
 	app                   string
@@ -63,7 +63,7 @@ type person struct {
 	token, id, externalID string
 }
 
-// signIn signs in at the app, and asks Tideline who that is.
+// signIn signs in at the app, and asks Tideline for the user's ids.
 func (s *site) signIn(app, name string) *person {
 	s.t.Helper()
 	jar, err := cookiejar.New(nil)
@@ -83,7 +83,7 @@ func (s *site) signIn(app, name string) *person {
 	return p
 }
 
-// do posts to the app, as its page does.
+// do sends a POST request to the app, as its page does.
 func (p *person) do(path string, body, result any) (status int) {
 	p.t.Helper()
 	text, err := json.Marshal(body)
@@ -97,7 +97,7 @@ func (p *person) do(path string, body, result any) (status int) {
 	return response.StatusCode
 }
 
-// knows reports whether Tideline has a user of this external id for the person.
+// knows reports whether the person finds a user with this external id at Tideline.
 func (p *person) knows(externalID string) bool {
 	p.t.Helper()
 	var answer struct{ UserByExternalID *struct{ ID string } }
@@ -105,7 +105,7 @@ func (p *person) knows(externalID string) bool {
 	return answer.UserByExternalID != nil
 }
 
-// timeline returns the texts of the person's timeline, and its position.
+// timeline returns the texts and the position of the person's timeline.
 func (p *person) timeline() (texts []string, position string) {
 	p.t.Helper()
 	var answer struct {
@@ -126,8 +126,8 @@ type liveEvent struct {
 	Edge     struct{ Node struct{ Text string } }
 }
 
-// listen subscribes to the person's timeline as the app's page does, from another site's
-// page. It returns a function that waits for the next event.
+// listen subscribes to the person's timeline as the app's page does, with the app's origin.
+// It returns a function that waits for the next event.
 func (p *person) listen(after string) (next func() liveEvent) {
 	p.t.Helper()
 	dialer := websocket.Dialer{Subprotocols: []string{"graphql-transport-ws"}}
@@ -163,8 +163,8 @@ func (p *person) listen(after string) (next func() liveEvent) {
 	}
 }
 
-// Two users of the example app: one posts, the other sees it live; one deletes the account
-// in the app, and is gone at Tideline.
+// A post of one user of the example app reaches another user live. A user who deletes the
+// account in the app is deleted at Tideline.
 func TestApp(t *testing.T) {
 	t.Parallel()
 	app, tideline := startApp(t)
@@ -177,8 +177,8 @@ func TestApp(t *testing.T) {
 	s.ask(bob.token, `mutation { createPost(input: { text: "High water" }) { post { id } } }`, nil, &struct{}{})
 	var texts []string
 	for len(texts) == 0 {
-		// A server that is away from its Redis for a moment has the page read again: the post is
-		// there then, or comes later.
+		// A server that loses Redis for a moment invalidates the timeline. The post is then on the
+		// page that is read again, or comes later.
 		if event := next(); event.Typename == "TimelinePostAdded" {
 			require.Equal(t, "High water", event.Edge.Node.Text)
 		} else {
@@ -195,7 +195,7 @@ func TestApp(t *testing.T) {
 	require.Empty(t, texts)
 	event := next()
 	for event.Typename == "TimelinePostAdded" {
-		event = next() // it had been read before it was told
+		event = next() // the post was already on the page
 	}
 	require.Contains(t, []string{"TimelineInvalidated", "TimelinePostRemoved"}, event.Typename)
 

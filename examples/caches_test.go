@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A cachedPost is a post as the apps of caches select it.
+// cachedPost is a post with the fields that the programs in caches select.
 type cachedPost struct {
 	ID, Text string
 	EditedAt *time.Time
@@ -30,15 +30,16 @@ type cachedProfile struct {
 	Posts struct{ Nodes []*cachedPost }
 }
 
-// cached is what an app prints that its cache has, or what the cache should have.
+// cached is the content of a program's cache as the program prints it, or as the server expects it.
 type cached struct {
 	Timeline []*cachedPost
 	Profile  *cachedProfile
-	// The ids of the posts that the cache has: those of both, and no others.
+	// Cached has the ids of all posts in the cache: exactly the posts of Timeline and Profile.
 	Cached []string
 }
 
-// serverHas is what the server answers ada: so many of her newest posts, and bob.
+// serverHas returns the content that the cache should have: the newest posts of ada's
+// timeline, at most most of them, and bob's profile.
 func (s *site) serverHas(most int) cached {
 	s.t.Helper()
 	const post = `id text editedAt author { id handle }`
@@ -71,7 +72,7 @@ func (c cached) bob() string {
 	return fmt.Sprintf("following %t, muting %t, blocking %t, posts %d", r.Following, r.Muting, r.Blocking, len(c.Profile.Posts.Nodes))
 }
 
-// cacheApp is an app of caches that runs, on ada's timeline and bob's profile.
+// cacheApp is a running program of caches that shows ada's timeline and bob's profile.
 type cacheApp struct {
 	*site
 	commands io.Writer
@@ -85,12 +86,12 @@ func (a *cacheApp) do(command string) {
 	require.NoError(a.t, err)
 }
 
-// settles waits until the timeline at the server begins with these texts, bob stands
-// to ada like this, and the app's cache has what the server has.
+// settles waits until the timeline at the server begins with these texts, ada's relationship
+// to bob is as given, and the program's cache agrees with the server.
 func (a *cacheApp) settles(step, texts, bob string) {
 	a.t.Helper()
 	timeout := time.After(2 * patience)
-	// The server may come to it later than the app.
+	// The server may reach the expected state later than the program does.
 	again := time.NewTicker(patience / 200)
 	defer again.Stop()
 	for {
@@ -112,9 +113,9 @@ func (a *cacheApp) settles(step, texts, bob string) {
 	}
 }
 
-// TestCaches has each app of caches page, post, edit, mute and block while others
-// post, edit and delete and the server is restarted. After each step its normalised
-// cache has what the server has, and no posts beside.
+// TestCaches runs each program of caches, which pages, posts, edits, mutes and blocks while
+// other users post, edit and delete, and the server restarts. After each step the program's
+// normalised cache agrees with the server and has no other posts.
 func TestCaches(t *testing.T) {
 	t.Parallel()
 	program := tidelineProgram(t)

@@ -1,5 +1,5 @@
-// Package examples holds programs to start one's own from: clients of the API, an app. Its
-// test runs each of them against the real program.
+// Package examples contains example programs: clients of the API, and an app. The tests run
+// each of them against a real Tideline.
 package examples
 
 import (
@@ -22,7 +22,7 @@ import (
 	tideline "tideline/clients/go"
 	"tideline/storage/storagetest"
 
-	// What is built below is tested again when it changes.
+	// The tests build the server, so they must run again when it changes.
 	_ "tideline/server"
 )
 
@@ -35,13 +35,14 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// start starts a program that ends with the test; its output comes line by line.
+// start starts a program, which is stopped at the end of the test, and returns its output
+// line by line.
 func start(t *testing.T, env []string, name string, args ...string) (lines <-chan string, stop func()) {
 	t.Helper()
 	return run(t, exec.Command(name, args...), env)
 }
 
-// run is start for a command that its caller has made.
+// run is start with a prepared command.
 func run(t *testing.T, cmd *exec.Cmd, env []string) (lines <-chan string, stop func()) {
 	t.Helper()
 	for _, entry := range os.Environ() {
@@ -73,7 +74,7 @@ func run(t *testing.T, cmd *exec.Cmd, env []string) (lines <-chan string, stop f
 	return c, stop
 }
 
-// expect reads lines up to one that is wanted.
+// expect reads lines until it finds a wanted one.
 func expect(t *testing.T, lines <-chan string, wanted ...string) {
 	t.Helper()
 	timeout := time.After(patience)
@@ -111,7 +112,7 @@ func (s *site) start() {
 	}, patience, 20*time.Millisecond)
 }
 
-// ask runs an operation and decodes its data.
+// ask runs an operation and decodes its data into result.
 func (s *site) ask(token, query string, variables map[string]any, result any) {
 	s.t.Helper()
 	client := tideline.Client{URL: s.url + "/graphql"}
@@ -134,7 +135,7 @@ func (s *site) signUp(handle string) (token, id string) {
 	return answer.SignUp.Token, answer.SignUp.User.ID
 }
 
-// follow has ada follow the user.
+// follow makes ada follow the user.
 func (s *site) follow(id string) {
 	s.t.Helper()
 	s.ask(s.ada, `mutation($u: ID!) { follow(input: { userId: $u }) { user { id } } }`, map[string]any{"u": id}, &struct{}{})
@@ -149,7 +150,7 @@ func (s *site) post(text string) (id string) {
 	return answer.CreatePost.Post.ID
 }
 
-// tidelineProgram returns the program that "make build" makes, once for all tests.
+// tidelineProgram builds the program with "make build", once for all tests, and returns its path.
 func tidelineProgram(t *testing.T) string {
 	t.Helper()
 	require.NoError(t, makeBuild())
@@ -173,7 +174,8 @@ func build(t *testing.T, pkg string) (program string) {
 	return program
 }
 
-// newSite starts a Tideline of its own with ada, who follows bob; it gives bob's id.
+// newSite starts a new Tideline with two users, ada and bob, and returns bob's id. ada follows
+// bob.
 func newSite(t *testing.T, program string) (s *site, bob string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -188,8 +190,8 @@ func newSite(t *testing.T, program string) (s *site, bob string) {
 	return s, bob
 }
 
-// TestExamples starts each client on ada's timeline, lets bob post and delete,
-// and takes the server away in between.
+// TestExamples starts each client on ada's timeline while bob posts and deletes, and restarts
+// the server in between.
 func TestExamples(t *testing.T) {
 	t.Parallel()
 	program, goExample := tidelineProgram(t), build(t, "tideline/examples/go")
@@ -222,7 +224,7 @@ func TestExamples(t *testing.T) {
 			s.stop()
 			s.start()
 			s.post("seven")
-			// Where Redis was inside the program, the timeline may be read again.
+			// The restart may have lost the embedded Redis; the client then reads the timeline again.
 			expect(t, lines, "new from @bob: seven", "@bob: seven")
 			s.post("eight")
 			expect(t, lines, "new from @bob: eight")
@@ -230,7 +232,7 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// compile compiles the programs of a folder, once.
+// compile has a function for each folder that compiles its programs once.
 var compile = map[string]func() error{"typescript": compiling("typescript"), "caches": compiling("caches")}
 
 func compiling(folder string) func() error {
@@ -245,8 +247,8 @@ func compiling(folder string) func() error {
 
 const kit = "../clients/typescript"
 
-// compileTypeScript skips the test where that cannot be done, unless everything
-// real is required.
+// compileTypeScript compiles the programs of the folder. It skips the test if npm ci has not
+// run, unless TIDELINE_TEST_REQUIRE_REAL is set.
 func compileTypeScript(t *testing.T, folder string) {
 	t.Helper()
 	sources, err := filepath.Glob(filepath.Join(folder, "*.ts"))
@@ -266,7 +268,7 @@ func compileTypeScript(t *testing.T, folder string) {
 		}
 	}
 	for _, source := range sources {
-		// What the test has read is what it is run again for.
+		// go test runs the test again when a file that it has read changes.
 		_, err := os.ReadFile(source)
 		require.NoError(t, err)
 	}

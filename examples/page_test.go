@@ -18,13 +18,13 @@ import (
 
 var screenshots = flag.String("screenshots", "", "write pictures of the app's page to this folder")
 
-// window is a browser of one user on the app's page.
+// window is a browser of one user that shows the app's page.
 type window struct {
 	t   *testing.T
 	ctx context.Context
 }
 
-// see waits until the JavaScript is true on the page.
+// see waits until the JavaScript expression is true on the page.
 func (w window) see(expression string) {
 	w.t.Helper()
 	look := fmt.Sprintf(`new Promise((tell) => { const look = () => (%s) ? tell(true) : setTimeout(look, 10); look() })`, expression)
@@ -49,7 +49,7 @@ func (w window) fill(id, text string) {
 	require.NoError(w.t, err)
 }
 
-// press presses the button of this text when it can be pressed.
+// press waits until the button with this text is enabled, and presses it.
 func (w window) press(text string) {
 	w.t.Helper()
 	w.see(fmt.Sprintf(`(() => {
@@ -69,7 +69,7 @@ func (w window) picture(name string, width, height int64) {
 	require.NoError(w.t, os.WriteFile(filepath.Join(*screenshots, name+".png"), image, 0o600))
 }
 
-// lookAtPage has two users use the app's page in Chromium.
+// lookAtPage plays two users on the app's page in Chromium.
 func lookAtPage(t *testing.T, app string) {
 	var chromium string
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable"} {
@@ -95,7 +95,7 @@ func lookAtPage(t *testing.T, app string) {
 			case *runtime.EventExceptionThrown:
 				assert.Fail(t, "the page throws", "%v", (&chromedp.ExceptionError{ExceptionDetails: e.ExceptionDetails}).Error())
 			case *log.EventEntryAdded:
-				assert.Contains(t, e.Entry.Text, "401", "the page complains") // of who is not signed in
+				assert.Contains(t, e.Entry.Text, "401", "the page complains") // logged while nobody is signed in
 			}
 		}))
 		require.NoError(t, chromedp.Do(ctx, chromedp.Navigate(app)))

@@ -60,7 +60,7 @@ func (f *Feed) UpdatePost(ctx context.Context, v account.Viewer, id int64, e Edi
 		p, err = f.edit(ctx, tx, v, id, e)
 		return err
 	})
-	f.posts.Narrowed() // a viewer may mute a word of the new text
+	f.posts.VisibilityReduced() // a viewer may mute a word of the new text
 	return p, err
 }
 

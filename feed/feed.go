@@ -3,7 +3,8 @@
 //
 // Invariants:
 //
-//   - A write and its job commit in one transaction. Redis is written only after the commit.
+//   - A write and the job that updates the feeds of other users commit in one transaction. Redis is
+//     written only after the commit.
 //   - A user's next read shows the user's own write. A mutation updates the viewer's own feeds
 //     before it returns. Workers update the feeds of everybody else.
 //
@@ -55,14 +56,15 @@ type Config struct {
 }
 
 // Defaults of Config, and the upper bound of MaxText. A text of MostMaxText characters fits into
-// a request body of the default size, however it is escaped.
+// a request body of the default size, even if JSON escapes every character.
 const (
 	DefaultLargeAudience = 10_000
 	DefaultMaxText       = 5000
 	MostMaxText          = 50_000
 )
 
-// Feed implements the actions of users. It is safe for concurrent use.
+// Feed implements the actions of users: finder reads lists, and mutedWords handles muted words. It is
+// safe for concurrent use.
 type Feed struct {
 	*finder
 	*mutedWords

@@ -51,6 +51,6 @@ func (f *Feed) HidePost(ctx context.Context, id int64, hide bool, allow func(*en
 		}
 		return f.changeVisibility(ctx, tx, author, p, to)
 	})
-	f.posts.Narrowed()
+	f.posts.VisibilityReduced()
 	return changed && err == nil, err
 }

@@ -176,7 +176,7 @@ func (f *Feed) SetVisibility(ctx context.Context, v account.Viewer, id int64, to
 		}
 		return f.changeVisibility(ctx, tx, author, p, to)
 	})
-	f.posts.Narrowed()
+	f.posts.VisibilityReduced()
 	return p, err
 }
 
@@ -246,7 +246,7 @@ func (f *Feed) DeletePost(ctx context.Context, v account.Viewer, id int64) error
 		}
 		return f.enqueuePost(ctx, tx, job.PostChanged, author, job.Post{Post: id, Author: v.ID, From: p.Visibility})
 	})
-	f.posts.Narrowed()
+	f.posts.VisibilityReduced()
 	if err != nil {
 		return err
 	}

@@ -104,7 +104,7 @@ func (f *Feed) change(ctx context.Context, v account.Viewer, other int64, c rela
 		changed, err = false, nil
 	}
 	if changed { // also if it is unknown whether the commit succeeded
-		f.posts.Narrowed()
+		f.posts.VisibilityReduced()
 	}
 	if err != nil {
 		return nil, err

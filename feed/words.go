@@ -97,7 +97,7 @@ func (m *mutedWords) changeWords(ctx context.Context, v account.Viewer, word str
 		return m.cfg.Queue.Enqueue(ctx, tx, queue.Relations, job.WordsChanged, j)
 	})
 	if changed { // also if it is unknown whether the commit succeeded
-		m.posts.Narrowed()
+		m.posts.VisibilityReduced()
 	}
 	if err != nil || !changed {
 		return word, u, err

@@ -19,8 +19,8 @@ var (
 	reading, writing              = []apikey.Scope{apikey.Read}, []apikey.Scope{apikey.Write}
 )
 
-// keyScopes has the scopes, all required, that an API key needs for a root field. Other fields
-// need Read, and other mutations Write.
+// keyScopes lists the scopes that an API key needs for a root field; it needs all of them. For a field
+// that is not listed, it needs Write in a mutation, and Read otherwise.
 var keyScopes = map[string][]apikey.Scope{
 	"apiKeys": manage, "createApiKey": manage, "revokeApiKey": manage,
 	"upsertUsers": importing, "upsertFollows": importing, "upsertBlocks": importing,
@@ -31,15 +31,15 @@ var keyScopes = map[string][]apikey.Scope{
 	"exportAccount": {apikey.Write, apikey.Read},
 }
 
-// permit refuses an operation with a root field for which the viewer's API key lacks a scope, or which only
-// API keys may use. Error: Forbidden.
+// permit checks each root field of the operation. It returns an error if the viewer's API key lacks a scope
+// for the field, or if the viewer has no key and only API keys may use the field. Error: Forbidden.
 func permit(ctx context.Context, op *exec.Operation) error {
 	v, _ := ctx.Value(viewerKey{}).(account.Viewer)
 	usual := reading
 	if op.Kind() == ast.Mutation {
 		usual = writing
 	}
-	if v.Key == nil && op.Compiled() { // a page of the timeline
+	if v.Key == nil && op.Compiled() { // a page of the timeline, which needs no key
 		return nil
 	}
 	for _, field := range op.RootFields() {
@@ -48,7 +48,7 @@ func permit(ctx context.Context, op *exec.Operation) error {
 			scopes = usual
 		}
 		for _, scope := range scopes {
-			forKeys := scope == apikey.Manage || scope == apikey.Import // users may not use these scopes
+			forKeys := scope == apikey.Manage || scope == apikey.Import // only API keys have these scopes
 			if v.Key == nil && forKeys || v.Key != nil && !v.Key.Has(scope) {
 				return refusal.New(refusal.ScopeMissing, "%s takes an API key with the scope %s.", field, scope)
 			}

@@ -2,8 +2,8 @@ package live
 
 import "time"
 
-// LinesStand sets how long an author's messages wait for one message. Call it before Subscribe.
-func (h *Hub) LinesStand(d time.Duration) { h.lines.stands = d }
+// SetMaxQueueWait sets how long an author's messages wait for one message. Call it before Subscribe.
+func (h *Hub) SetMaxQueueWait(d time.Duration) { h.queues.maxWait = d }
 
 // Waiting returns the number of events in the buffer.
 func (s *Subscription) Waiting() int {

@@ -72,8 +72,8 @@ type Hub struct {
 	covered atomic.Int64 // see Subscription.Covered
 	wake    chan struct{}
 	prepare atomic.Pointer[func(context.Context, Event)]
-	telling sync.WaitGroup // the goroutines of tell and of lines
-	lines   lines
+	telling sync.WaitGroup // the goroutines of tell and of authorQueues
+	queues  authorQueues
 
 	received, delivered, strays, lagged, malformed, resyncs, connects atomic.Uint64
 
@@ -109,7 +109,7 @@ func NewHub(rdb redis.UniversalClient, cfg HubConfig) *Hub {
 		touched:  make(map[int64]struct{}),
 		held:     make(map[int64]struct{}),
 	}
-	h.lines = lines{most: cfg.Buffer, stands: lineStands, running: &h.telling, busy: make(map[int64][]offer)}
+	h.queues = authorQueues{most: cfg.Buffer, maxWait: maxQueueWait, running: &h.telling, busy: make(map[int64][]offer)}
 	return h
 }
 
@@ -233,7 +233,7 @@ func (h *Hub) confirm(ctx context.Context, sub *redis.PubSub) error {
 // A probe arrives after every message that was published before it. It carries a mark
 // that was taken before presence was last found complete. So when the probe arrives,
 // every event that was published before the mark was taken has been offered, or waits
-// in h.lines. The mark is covered once those have been offered. Marks up to after are
+// in h.queues. The mark is covered once those have been offered. Marks up to after are
 // ignored: they were taken before the last loss, and a probe that was sent before the
 // Resync may carry them.
 func (h *Hub) receive(ctx context.Context, sub *redis.PubSub, after int64) error {
@@ -248,7 +248,7 @@ func (h *Hub) receive(ctx context.Context, sub *redis.PubSub, after int64) error
 		case *redis.Message:
 			if mark, ok := decodeProbe(msg.Payload); ok {
 				if mark > after {
-					h.lines.afterAll(func() { h.cover(mark) })
+					h.queues.afterAll(func() { h.cover(mark) })
 				}
 				continue
 			}
@@ -262,7 +262,7 @@ func (h *Hub) receive(ctx context.Context, sub *redis.PubSub, after int64) error
 			default:
 				h.received.Add(1)
 				recipients := slices.Clone(users)
-				h.lines.join(ctx, ev.Author, func() <-chan struct{} { return h.deliver(ctx, ev, recipients) })
+				h.queues.join(ctx, ev.Author, func() <-chan struct{} { return h.deliver(ctx, ev, recipients) })
 			}
 		case *redis.Subscription:
 			// A cluster unsubscribes the channel when it moves the slot to another node.

@@ -58,7 +58,7 @@ func (g gates) prepare(reached chan<- int64) func(context.Context, live.Event) {
 func TestEventsOfAnAuthorWaitInLine(t *testing.T) {
 	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, sharded bool) {
 		h, _ := run(t, rdb, live.HubConfig{Sharded: sharded})
-		h.LinesStand(patience)
+		h.SetMaxQueueWait(patience)
 		gate, reached := gates{7: make(chan struct{})}, make(chan int64, 1)
 		h.Prepare(gate.prepare(reached))
 		told := crowd(t, h)
@@ -95,7 +95,7 @@ func TestEventsOfAnAuthorWaitInLine(t *testing.T) {
 func TestLinesMoveOn(t *testing.T) {
 	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, sharded bool) {
 		h, _ := run(t, rdb, live.HubConfig{Sharded: sharded, Buffer: 3})
-		h.LinesStand(patience)
+		h.SetMaxQueueWait(patience)
 		shut := make(chan struct{})
 		gate, reached := gates{}, make(chan int64, 10)
 		for post := range int64(7) {
@@ -139,7 +139,7 @@ func TestWhatWaitsInLineIsNotDropped(t *testing.T) {
 		for _, stands := range []time.Duration{patience, time.Millisecond} {
 			mine, network := storagetest.Through(t, rdb)
 			h, stop := run(t, mine, live.HubConfig{Sharded: sharded})
-			h.LinesStand(stands)
+			h.SetMaxQueueWait(stands)
 			gate, reached := gates{7: make(chan struct{})}, make(chan int64, 1)
 			h.Prepare(gate.prepare(reached))
 			crowd(t, h)

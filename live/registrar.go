@@ -9,22 +9,22 @@ import (
 )
 
 // The registrar is the only goroutine that writes presence. It is level-triggered:
-// a subscription that begins or ends only marks its user as touched, and the
-// registrar then writes whether the process holds the user at that moment. So no
-// order of Subscribe and Close leaves a subscriber without presence. Users that are
-// touched during a write are written together.
+// a subscription that begins or ends only marks its user as touched. The registrar
+// then writes whether the user has a subscription at that moment. So no order of
+// Subscribe and Close leaves a subscriber without presence. Users that are touched
+// during a write are written together afterwards.
 
-// touch has the registrar check the presence of a user. The caller holds h.mu.
+// touch makes the registrar check the presence of a user. The caller holds h.mu.
 func (h *Hub) touch(user int64) {
 	h.touched[user] = struct{}{}
 	select {
 	case h.wake <- struct{}{}:
-	default: // it is awake
+	default: // the registrar already has a wake-up
 	}
 }
 
 // keepPresence registers all users, sends a Resync, and then writes changes, heartbeats
-// and probes until ctx is done. It returns an error only if the first step fails.
+// and probes until ctx is done. It returns an error only if it cannot register all users.
 func (h *Hub) keepPresence(ctx context.Context) error {
 	if err := bounded(ctx, func(ctx context.Context) error { return h.beat(ctx, true) }); err != nil {
 		if ctx.Err() != nil {
@@ -63,9 +63,9 @@ func (h *Hub) keepPresence(ctx context.Context) error {
 	}
 }
 
-// stepTimeout bounds each step of the registrar. Replacing a broken connection waits for
-// the step, and a command of the Redis client ends at its context's deadline but not when
-// the context is canceled.
+// stepTimeout bounds each step of the registrar. The replacement of a broken connection
+// waits for the step to end. The Redis client ends a command at the deadline of its
+// context, but not when the context is canceled, so each step needs a deadline.
 const stepTimeout = 3 * time.Second
 
 func bounded(ctx context.Context, step func(context.Context) error) error {
@@ -78,8 +78,9 @@ func bounded(ctx context.Context, step func(context.Context) error) error {
 // after a new connection (fresh), lost presence or a lost message. The Resync follows
 // after presence is restored, so that no event is lost in between.
 //
-// Probes carry the mark from before the beat only after beat has succeeded, including
-// its Resync.
+// beat reads the mark at its start, and gives it to the probes only after it has
+// succeeded, including the Resync. So a subscriber that missed an event from before the
+// mark has a Resync before the probe arrives.
 func (h *Hub) beat(ctx context.Context, fresh bool) error {
 	mark := h.marked.Load()
 	intact, err := h.presence.refresh(ctx, len(h.held))
@@ -108,8 +109,8 @@ func (h *Hub) beat(ctx context.Context, fresh bool) error {
 	return nil
 }
 
-// takeMarks takes a mark every Heartbeat until ctx is done. It has its own goroutine, so
-// that a slow HubConfig.Mark delays nothing else.
+// takeMarks calls HubConfig.Mark every Heartbeat and keeps the highest result, until ctx
+// is done. It has its own goroutine, so that a slow Mark delays nothing else.
 func (h *Hub) takeMarks(ctx context.Context) {
 	every := time.NewTicker(h.cfg.Heartbeat)
 	defer every.Stop()
@@ -143,6 +144,7 @@ func (h *Hub) change(ctx context.Context) error {
 	return nil
 }
 
+// probe publishes the mark of the last successful beat to the process's own channel.
 func (h *Hub) probe(ctx context.Context) error {
 	var err error
 	if name, msg := channel(h.presence.proc), encodeProbe(h.whole); h.cfg.Sharded {

@@ -17,7 +17,7 @@ import (
 	entsql "entgo.io/ent/dialect/sql"
 	"github.com/redis/go-redis/v9"
 
-	"tideline/internal/together"
+	"tideline/internal/batch"
 	"tideline/queue"
 	"tideline/workers"
 )
@@ -337,7 +337,7 @@ func (g *gate) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Process
 			}
 		}
 		if inbox {
-			g.pass(l, together.Sharers(ctx))
+			g.pass(l, batch.Sharers(ctx))
 		}
 		if err := alive(ctx); err != nil {
 			return err

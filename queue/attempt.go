@@ -61,7 +61,7 @@ func (w *worker) attempt(ctx context.Context, e entry, r *running) {
 	storing, cancel = context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
 	if end.inherited {
-		w.bequeath(storing, r)
+		w.handOver(storing, r)
 	} else {
 		w.free(storing, r)
 	}

@@ -18,11 +18,11 @@ import (
 // stalled is an attempt that is stopped in its handler, and the process that takes over its job.
 type stalled struct {
 	*Queue
-	job     *Job       // as the first attempt sees it
-	end     chan error // the result that its handler returns
-	results chan Result
-	later   chan *Job // the jobs of the later attempts
-	heir    *worker
+	job       *Job       // as the first attempt sees it
+	end       chan error // the result that its handler returns
+	results   chan Result
+	later     chan *Job // the jobs of the later attempts
+	successor *worker
 }
 
 func stall(t *testing.T, s *storage.Stores) *stalled {
@@ -44,14 +44,14 @@ func stall(t *testing.T, s *storage.Stores) *stalled {
 	start(t, st.Queue)
 	enqueue(t, st.Queue, Small, "k", "p")
 	st.job = receive(t, began)
-	st.heir = newWorker(newQueue(t, s, cfg), Small, 1)
+	st.successor = newWorker(newQueue(t, s, cfg), Small, 1)
 	return st
 }
 
 // takeOver makes the successor read the row and take the claim.
 func (st *stalled) takeOver(t *testing.T) *Job {
 	t.Helper()
-	j, err := st.heir.load(t.Context(), entry{job: st.job.ID})
+	j, err := st.successor.load(t.Context(), entry{job: st.job.ID})
 	require.NoError(t, err)
 	require.True(t, j.Again)
 	j.steps = new(steps)
@@ -61,9 +61,9 @@ func (st *stalled) takeOver(t *testing.T) *Job {
 // finish ends the attempt of the successor.
 func (st *stalled) finish(t *testing.T, j *Job, cause error) ending {
 	t.Helper()
-	end, err := st.heir.settle(t.Context(), j, cause)
+	end, err := st.successor.settle(t.Context(), j, cause)
 	require.NoError(t, err)
-	st.heir.free(t.Context(), &running{job: j.ID, entries: st.entriesOf(t)})
+	st.successor.free(t.Context(), &running{job: j.ID, entries: st.entriesOf(t)})
 	return end
 }
 
@@ -100,49 +100,49 @@ func (st *stalled) requireOnceMore(t *testing.T) {
 func TestLostClaim(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]func(t *testing.T, st *stalled){
-		"its failure after the heir is done brings the job back": func(t *testing.T, st *stalled) {
+		"its failure after the successor is done brings the job back": func(t *testing.T, st *stalled) {
 			assert.Equal(t, Done, st.finish(t, st.takeOver(t), nil).outcome)
 			assert.Equal(t, Lost, st.goOn(t, errors.New("too late")))
 			st.requireOnceMore(t)
 		},
-		"its failure beside the heir lets the heir go on, and the job is done once more": func(t *testing.T, st *stalled) {
-			heir := st.takeOver(t)
-			require.NoError(t, heir.Checkpoint(t.Context(), 1))
+		"its failure beside the successor lets the successor go on, and the job is done once more": func(t *testing.T, st *stalled) {
+			successor := st.takeOver(t)
+			require.NoError(t, successor.Checkpoint(t.Context(), 1))
 			assert.Equal(t, Lost, st.goOn(t, errors.New("too late")))
-			require.NoError(t, heir.Checkpoint(t.Context(), 2))
-			assert.Empty(t, st.later, "not beside the heir")
-			end := st.finish(t, heir, nil)
+			require.NoError(t, successor.Checkpoint(t.Context(), 2))
+			assert.Empty(t, st.later, "not beside the successor")
+			end := st.finish(t, successor, nil)
 			assert.Equal(t, Done, end.outcome)
 			assert.False(t, end.due.IsZero())
 			st.requireOnceMore(t)
 		},
-		"its failure when the heir has failed forgets the heir's state": func(t *testing.T, st *stalled) {
-			heir := st.takeOver(t)
-			require.NoError(t, heir.Checkpoint(t.Context(), 1))
-			assert.Equal(t, Failed, st.finish(t, heir, errors.New("no luck")).outcome)
+		"its failure when the successor has failed forgets the successor's state": func(t *testing.T, st *stalled) {
+			successor := st.takeOver(t)
+			require.NoError(t, successor.Checkpoint(t.Context(), 1))
+			assert.Equal(t, Failed, st.finish(t, successor, errors.New("no luck")).outcome)
 			assert.Equal(t, Lost, st.goOn(t, errors.New("too late")))
 			st.requireOnceMore(t)
 		},
-		"its failure when the heir has given up brings the job back": func(t *testing.T, st *stalled) {
-			heir := st.takeOver(t)
-			assert.Equal(t, Dead, st.finish(t, heir, GiveUp(errors.New("hopeless"))).outcome)
+		"its failure when the successor has given up brings the job back": func(t *testing.T, st *stalled) {
+			successor := st.takeOver(t)
+			assert.Equal(t, Dead, st.finish(t, successor, GiveUp(errors.New("hopeless"))).outcome)
 			assert.Equal(t, Lost, st.goOn(t, errors.New("too late")))
 			st.requireOnceMore(t)
 		},
-		"its success leaves the job to the heir": func(t *testing.T, st *stalled) {
-			heir := st.takeOver(t)
+		"its success leaves the job to the successor": func(t *testing.T, st *stalled) {
+			successor := st.takeOver(t)
 			assert.Equal(t, Done, st.goOn(t, nil))
-			require.NoError(t, heir.Checkpoint(t.Context(), 1))
-			assert.Len(t, st.entriesOf(t), 1, "the heir's entry stays")
-			assert.Equal(t, ending{outcome: Done}, st.finish(t, heir, nil))
+			require.NoError(t, successor.Checkpoint(t.Context(), 1))
+			assert.Len(t, st.entriesOf(t), 1, "the successor's entry stays")
+			assert.Equal(t, ending{outcome: Done}, st.finish(t, successor, nil))
 			assert.Zero(t, st.db.Job.Query().CountX(t.Context()))
 		},
-		"its checkpoint does not replace the heir's": func(t *testing.T, st *stalled) {
-			heir := st.takeOver(t)
-			require.NoError(t, heir.Checkpoint(t.Context(), "heir"))
+		"its checkpoint does not replace the successor's": func(t *testing.T, st *stalled) {
+			successor := st.takeOver(t)
+			require.NoError(t, successor.Checkpoint(t.Context(), "successor"))
 			require.ErrorIs(t, st.job.Checkpoint(t.Context(), "lost"), ErrClaimLost)
-			assert.JSONEq(t, `"heir"`, string(onlyJob(t, st.Queue).State))
-			assert.Equal(t, Done, st.finish(t, heir, nil).outcome)
+			assert.JSONEq(t, `"successor"`, string(onlyJob(t, st.Queue).State))
+			assert.Equal(t, Done, st.finish(t, successor, nil).outcome)
 			assert.Equal(t, Done, st.goOn(t, nil))
 		},
 		"it is retried by an operator meanwhile": func(t *testing.T, st *stalled) {
@@ -215,13 +215,13 @@ func TestConfirm(t *testing.T) {
 		st.job.claim.beats.beat(time.Now())
 		require.NoError(t, st.job.Confirm(t.Context()))
 
-		heir := st.takeOver(t)
+		successor := st.takeOver(t)
 		require.NoError(t, st.job.Confirm(t.Context()), "it does not look while the heart beats")
 		away()
 		require.ErrorIs(t, st.job.Confirm(t.Context()), ErrClaimLost)
 		st.job.claim.beats.beat(time.Now())
 		require.ErrorIs(t, st.job.Confirm(t.Context()), ErrClaimLost)
-		require.NoError(t, heir.Confirm(t.Context()))
+		require.NoError(t, successor.Confirm(t.Context()))
 		assert.Equal(t, Done, st.goOn(t, nil))
 	})
 }
@@ -267,9 +267,9 @@ func TestLateReleaseLeavesTheNextEntry(t *testing.T) {
 		require.NoError(t, q.rdb.Del(t.Context(), Small.known()).Err())
 		require.Equal(t, 2, push())
 		fourth := read()
-		release(&freed{job: 1, entries: fourth[:1], heir: third[0]})
-		require.Equal(t, 0, push(), "the heir has the first entry")
-		release(&freed{job: 1, entries: third[:1]}, &freed{job: 2, entries: fourth[1:], heir: "0-1"})
-		require.Equal(t, 2, push(), "no heir is left")
+		release(&freed{job: 1, entries: fourth[:1], successor: third[0]})
+		require.Equal(t, 0, push(), "the successor has the first entry")
+		release(&freed{job: 1, entries: third[:1]}, &freed{job: 2, entries: fourth[1:], successor: "0-1"})
+		require.Equal(t, 2, push(), "no successor is left")
 	})
 }

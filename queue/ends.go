@@ -89,10 +89,10 @@ func (w *worker) delete(ctx context.Context, batch []*end, rows func(*ent.JobCli
 
 // freed names the entries of one job to remove from the stream.
 type freed struct {
-	job     int64
-	entries []string
-	heir    string // the entry of the successor, which stays; "" if there is none
-	err     error
+	job       int64
+	entries   []string
+	successor string // the entry of the successor, which stays; "" if there is none
+	err       error
 }
 
 // release removes the entries of a job from the stream, so that the job can be pushed again. It

@@ -1,12 +1,12 @@
--- Adds those jobs to a pool's stream that are not in it yet.
+-- Adds jobs to the stream of a pool, except the jobs that the stream already has.
 --
 -- KEYS[1]  stream of the pool
 -- KEYS[2]  set of the ids of all jobs in the stream, delivered ones included
--- ARGV     per job four: id, kind, payload, time of enqueueing (Unix, in us);
---          with an empty kind, the worker that gets the job reads its row
--- Returns  how many were added. Cost: O(1) per job.
+-- ARGV     four for each job: id, kind, payload, time of enqueueing (Unix, in us);
+--          if the kind is empty, the worker that gets the job reads its row
+-- Returns  how many jobs were added. Cost: O(1) per job.
 
--- Without the stream (evicted, deleted) the set means nothing.
+-- If the stream is gone (evicted, deleted), the set is out of date.
 if redis.call('EXISTS', KEYS[1]) == 0 then
   redis.call('DEL', KEYS[2])
 end

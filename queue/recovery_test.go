@@ -142,7 +142,7 @@ func TestDeadWorkersJobIsClaimedWithItsState(t *testing.T) {
 		close(hang)
 		stop()
 		again := onlyJob(t, b)
-		assert.True(t, again.Restart, "it may have written after its heir's last look")
+		assert.True(t, again.Restart, "it may have written after its successor's last look")
 		assert.True(t, again.CreatedAt.After(j.CreatedAt), "the first is done")
 	})
 }

@@ -1,11 +1,12 @@
--- Takes entries of jobs out of a pool's stream, so that the jobs can be pushed again. A
--- job stays known that may be in the stream still: by the entry that its heir has, or, if
--- its entries were gone before, by another one.
+-- Removes entries of jobs from the stream of a pool, so that the jobs can be pushed again.
+-- The id of a job stays in the set if the job may still be in the stream: if the entry of a
+-- successor exists, or if none of the given entries existed.
 --
 -- KEYS[1]  stream of the pool
 -- KEYS[2]  set of the ids of all jobs in the stream
 -- ARGV[1]  consumer group
--- ARGV...  per job its id, the entry of its heir or '', how many entries follow, and these
+-- ARGV...  for each job: its id, the entry of its successor or '', the number of entries
+--          to remove, and these entries
 -- Returns  1. Cost: O(1) per entry.
 
 local i = 2

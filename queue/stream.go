@@ -70,7 +70,7 @@ func (q *Queue) push(ctx context.Context, p Pool, entries ...entry) (added int, 
 func (q *Queue) releaseAll(ctx context.Context, p Pool, batch []*freed) error {
 	args := []any{group}
 	for _, f := range batch {
-		args = append(args, f.job, f.heir, len(f.entries))
+		args = append(args, f.job, f.successor, len(f.entries))
 		for _, e := range f.entries {
 			args = append(args, e)
 		}

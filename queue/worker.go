@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"tideline/internal/together"
+	"tideline/internal/batch"
 )
 
 const (
@@ -32,8 +32,8 @@ type worker struct {
 	claimAt time.Time // when to look for jobs of dead workers next; only the reader uses it
 	beats   *heartbeat
 
-	ends     together.Batcher[*end]
-	frees    together.Batcher[*freed]
+	ends     batch.Batcher[*end]
+	frees    batch.Batcher[*freed]
 	attempts sync.WaitGroup
 	mu       sync.Mutex
 	running  map[int64]*running // by job id
@@ -242,9 +242,9 @@ func (w *worker) leave(r *running) []string {
 // free removes the job of the attempt from the stream.
 func (w *worker) free(ctx context.Context, r *running) { w.drop(ctx, r, 0) }
 
-// bequeath removes every stream entry of the attempt except the first, which belongs to the attempt
+// handOver removes every stream entry of the attempt except the first, which belongs to the attempt
 // that took the job over. The later entries are duplicates and would delay the next attempt.
-func (w *worker) bequeath(ctx context.Context, r *running) { w.drop(ctx, r, 1) }
+func (w *worker) handOver(ctx context.Context, r *running) { w.drop(ctx, r, 1) }
 
 // drop removes the entries of the attempt from the stream, except the first few, which belong to a
 // successor. It only logs an error: another process claims the entries after ClaimIdle.
@@ -253,8 +253,8 @@ func (w *worker) drop(ctx context.Context, r *running, inherited int) {
 	if len(entries) <= inherited {
 		return // leave was called before
 	}
-	heir := strings.Join(entries[:inherited], "")
-	if err := w.release(ctx, &freed{job: r.job, entries: entries[inherited:], heir: heir}); err != nil {
+	successor := strings.Join(entries[:inherited], "")
+	if err := w.release(ctx, &freed{job: r.job, entries: entries[inherited:], successor: successor}); err != nil {
 		w.log.WarnContext(ctx, "job stays in the stream", "job", r.job, "error", err)
 	}
 }

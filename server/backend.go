@@ -17,7 +17,7 @@ import (
 	"tideline/feed/visibility"
 	"tideline/feed/webhook"
 	"tideline/graph"
-	"tideline/internal/together"
+	"tideline/internal/batch"
 	"tideline/internal/trace"
 	"tideline/live"
 	"tideline/queue"
@@ -47,7 +47,7 @@ func (c Config) backend(stores *storage.Stores, log *slog.Logger, m *metrics.Met
 	feeds.Reborn = func() {
 		log.Warn("Redis was started again, or a replica took over: feeds are built again as they are read")
 	}
-	if b.timelines, err = timeline.New(together.Client(stores.Redis), feeds); err != nil {
+	if b.timelines, err = timeline.New(batch.Client(stores.Redis), feeds); err != nil {
 		return b, err
 	}
 	b.jobs, err = queue.New(stores.DB, stores.Redis, queue.Config{
@@ -61,7 +61,7 @@ func (c Config) backend(stores *storage.Stores, log *slog.Logger, m *metrics.Met
 	if err != nil {
 		return b, err
 	}
-	b.publisher = live.NewPublisher(together.Client(stores.Redis), stores.Sharded)
+	b.publisher = live.NewPublisher(batch.Client(stores.Redis), stores.Sharded)
 	b.visibility = visibility.New(stores.DB, stores.Dialect)
 	b.directory = account.NewDirectory(stores.DB, stores.Dialect, c.MaxPage)
 	if b.keys, err = c.keys(stores, log); err != nil {

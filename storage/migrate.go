@@ -15,8 +15,8 @@ import (
 const migrationTimeout = 24 * time.Hour
 
 // Migrate applies the pending migrations of phase Expand, which processes of the previous version
-// tolerate. On an empty database it applies all migrations. Each migration is one transaction, or
-// can be repeated, so a run after an interruption continues. Processes that start at the same time
+// tolerate. On an empty database it applies all migrations. A migration is one transaction, or can be
+// repeated, so after an interruption the next run continues. Processes that start at the same time
 // take turns.
 //
 // Cost: the cost of the pending migrations; two queries if there are none.
@@ -25,11 +25,12 @@ func (s *Stores) Migrate(ctx context.Context) error {
 	return err
 }
 
-// Apply is Migrate for either phase. It returns the migrations that it applied, in order. Errors:
-// the errors of migration.Apply.
+// Apply does what Migrate does, for the phase in o. It returns the migrations that it applied, in
+// order. Errors: the errors of migration.Apply.
 func (s *Stores) Apply(ctx context.Context, o migration.Options) ([]migration.Migration, error) {
 	ctx, cancel := context.WithTimeout(ctx, migrationTimeout)
 	defer cancel()
+	// On PostgreSQL, Impatient is a second pool that waits for a lock only as long as o allows.
 	pools := migration.Pools{Dialect: s.Dialect, Patient: s.SQL, Impatient: s.SQL}
 	if s.Dialect == dialect.SQLite {
 		lock, err := awaitLock(ctx, s.path+".migrate.lock")
@@ -47,8 +48,8 @@ func (s *Stores) Apply(ctx context.Context, o migration.Options) ([]migration.Mi
 	return migration.Apply(ctx, pools, o, s.log)
 }
 
-// migratedDirectly returns an error if migrations are pending. Processes take turns with a session
-// lock, and behind a pooler a process has no session of its own.
+// migratedDirectly returns an error if migrations are pending, because they cannot run through a
+// pooler: a migration needs a session lock, and behind a pooler a process has no session of its own.
 func (s *Stores) migratedDirectly(ctx context.Context, o migration.Options) error {
 	plan, err := s.Pending(ctx)
 	if err != nil {

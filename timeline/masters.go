@@ -123,18 +123,18 @@ func (m *Masters) forUsers(ctx context.Context, users []int64, key func(user int
 	return left.all()
 }
 
-// Try calls do, which accesses a few keys, with a time limit on a cluster. The error is an
+// WithinLimit calls do, which accesses a few keys, with a time limit on a cluster. The error is an
 // Unreached without users if a part of a cluster cannot be reached.
-func (m *Masters) Try(ctx context.Context, do func(ctx context.Context) error) error {
+func (m *Masters) WithinLimit(ctx context.Context, do func(ctx context.Context) error) error {
 	if !m.sharded() {
 		return do(ctx)
 	}
-	return m.Tolerate(ctx, within(ctx, pipelineLimit, do))
+	return m.MarkUnreached(ctx, within(ctx, pipelineLimit, do))
 }
 
-// Tolerate wraps err in an Unreached without users if a part of a cluster cannot be reached. It
+// MarkUnreached wraps err in an Unreached without users if a part of a cluster cannot be reached. It
 // returns every other error, nil and an Unreached as they are.
-func (m *Masters) Tolerate(ctx context.Context, err error) error {
+func (m *Masters) MarkUnreached(ctx context.Context, err error) error {
 	var some *Unreached
 	if m.sharded() && !errors.As(err, &some) && unavailable(ctx, err) {
 		return &Unreached{nil, err}

@@ -38,9 +38,9 @@ func TestTolerateKeepsTheUsers(t *testing.T) {
 	m := newMasters(redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}}))
 	away := &net.OpError{Op: "dial", Err: errors.New("refused")}
 	var some *Unreached
-	require.ErrorAs(t, m.Tolerate(t.Context(), fmt.Errorf("forget: %w", &Unreached{Users: []int64{7}, Err: away})), &some)
+	require.ErrorAs(t, m.MarkUnreached(t.Context(), fmt.Errorf("forget: %w", &Unreached{Users: []int64{7}, Err: away})), &some)
 	require.Equal(t, []int64{7}, some.Users)
-	require.ErrorAs(t, m.Tolerate(t.Context(), away), &some)
+	require.ErrorAs(t, m.MarkUnreached(t.Context(), away), &some)
 	require.Empty(t, some.Users)
-	require.False(t, errors.As(m.Tolerate(t.Context(), errors.New("no luck")), &some))
+	require.False(t, errors.As(m.MarkUnreached(t.Context(), errors.New("no luck")), &some))
 }

@@ -1,5 +1,5 @@
-// Three sites from one package, chosen by mode: the app (served at /), GraphiQL (served at /graphiql), and the admin page
-// (served at the root of an address of its own).
+// The mode chooses which of three sites to build: the app (served at /), GraphiQL (served at /graphiql), or the admin
+// page (served at the root of a separate address).
 import { print } from '@0no-co/graphql.web'
 import { gzipSync } from 'fflate'
 import { defineConfig, runnerImport, type Plugin } from 'vite'
@@ -9,7 +9,7 @@ export default defineConfig(({ mode }) => ({
   base: mode === 'graphiql' ? '/graphiql/' : '/',
   oxc: { jsx: { runtime: 'automatic', importSource: 'preact' } },
   worker: { format: 'es' },
-  // The kit is built from its sources, with the packages of the app.
+  // The client kit is compiled from its sources, with the dependencies of the app.
   resolve: {
     alias: { '@tideline/client': new URL('../clients/typescript/src/index.ts', import.meta.url).pathname },
     dedupe: ['graphql-ws'],
@@ -18,7 +18,7 @@ export default defineConfig(({ mode }) => ({
   build: {
     outDir: `../dist/${mode}`,
     emptyOutDir: true,
-    // Pages forbid inline scripts and data: images.
+    // The Content-Security-Policy forbids inline scripts and data: images.
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },
     license: { fileName: 'licenses.md' },
@@ -26,14 +26,15 @@ export default defineConfig(({ mode }) => ({
     chunkSizeWarningLimit: 8192,
     rolldownOptions: {
       onwarn(warning, warn) {
-        // React's "use client" means nothing in a page that is all client.
+        // React's "use client" directive has no meaning here: all code runs in the browser.
         if (warning.code !== 'MODULE_LEVEL_DIRECTIVE') warn(warning)
       },
     },
   },
 }))
 
-// Lists every document that the app sends, by its hash: a server that executes trusted documents only reads it.
+// Writes documents.json: every GraphQL document that the app sends, by its hash. A server that executes only trusted
+// documents reads this file.
 function trusted(): Plugin {
   return {
     name: 'trusted',
@@ -54,8 +55,8 @@ function trusted(): Plugin {
   }
 }
 
-// Replaces every file by its compressed form, so that the repository and the binary hold nothing twice.
-// fflate is plain JavaScript: the same bytes on every machine, which Node's own zlib does not promise.
+// Replaces every file by its compressed form, so that the repository and the binary hold nothing twice. fflate is plain
+// JavaScript and writes the same bytes on every machine. Node's own zlib does not promise this.
 function gzip(): Plugin {
   return {
     name: 'gzip',

@@ -1,17 +1,19 @@
 // Package web serves the pages that a browser opens: the single-page app at /, GraphiQL at /graphiql, the admin page at
 // an address of its own.
 //
-// It hides how they are built, stored and protected. Their sources are the TypeScript in app, graphiql and admin;
-// `npm ci && npm run build` turns them into dist, byte for byte the same on every run, which is committed and
-// embedded, so that Go alone builds the product.
-// dist holds every file in gzip form only: it is sent as it is, and decompressed on the way for the rare
-// client that does not accept gzip.
+// The package hides how the pages are built, stored and protected. Their sources are the TypeScript in app, graphiql and
+// admin. `npm ci && npm run build` compiles them into dist, with the same bytes on every run. dist is committed and
+// embedded, so that Go alone builds the product. It holds only the gzip form of each file. Handlers send that form, and
+// decompress it for the rare client that does not accept gzip.
 //
-// Invariants: a page loads nothing from another host, but pictures where Options says so, holds no inline script, and says so in its
-// Content-Security-Policy; a file under assets carries a hash of its content in its name and never changes.
+// # Invariants
 //
-// It does not serve the API: app and GraphiQL expect it at /graphql of their own origin, for HTTP and WebSocket, and the
-// admin page what server/admin answers below /api/.
+//   - A page holds no inline script and loads nothing from another host, except the pictures that Options allows. Its
+//     Content-Security-Policy enforces this.
+//   - The name of a file under assets contains a hash of its content, so the file never changes.
+//
+// The package does not serve the API. The app and GraphiQL expect it at /graphql of their own origin, over HTTP and
+// WebSocket. The admin page expects server/admin below /api/.
 package web
 
 import (
@@ -32,12 +34,12 @@ import (
 	"time"
 )
 
-// all: includes files whose names begin with _ or a dot; the bundler chooses the names.
+// The prefix all: includes files whose names begin with _ or a dot. The bundler chooses the names.
 //
 //go:embed all:dist
 var dist embed.FS
 
-// A page states everything that it may do; anything else is forbidden.
+// A policy lists everything that a page may do. Anything else is forbidden.
 const (
 	appPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src %s; connect-src 'self'; " +
 		"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -48,7 +50,7 @@ const (
 		"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 
-// contentTypes has an entry for each kind of file in dist: the table of the operating system is not reliable.
+// contentTypes maps each file extension in dist to a content type. The table of the operating system is not reliable.
 var contentTypes = map[string]string{
 	".css":  "text/css; charset=utf-8",
 	".html": "text/html; charset=utf-8",
@@ -59,8 +61,8 @@ var contentTypes = map[string]string{
 	".ttf":  "font/ttf",
 }
 
-// Documents returns every GraphQL document that the app sends, by its SHA-256 in lower-case hexadecimal. The app
-// serves them at /documents.json.
+// Documents returns every GraphQL document that the app sends. The keys are the SHA-256 hashes of the documents, in
+// lower-case hexadecimal. Handler serves the same map at /documents.json.
 var Documents = sync.OnceValue(func() (documents map[string]string) {
 	f, err := dist.Open("dist/app/documents.json.gz")
 	if err == nil {
@@ -78,20 +80,20 @@ var Documents = sync.OnceValue(func() (documents map[string]string) {
 
 // Options says which pages to serve.
 type Options struct {
-	// NoApp has the addresses of the app answer 404. Defaults to false.
+	// NoApp makes the addresses of the app answer 404. Defaults to false.
 	NoApp bool
-	// GraphiQL serves the API's explorer at /graphiql; without it these addresses answer 404.
+	// GraphiQL serves GraphiQL, the API's explorer, at /graphiql. Without it these addresses answer 404.
 	// Defaults to false.
 	GraphiQL bool
-	// ImageHosts are the hosts from which the app may show pictures, as a
-	// Content-Security-Policy has them. Defaults to none.
+	// ImageHosts are the hosts from which the app may show pictures, in the syntax of a
+	// Content-Security-Policy. Defaults to none.
 	ImageHosts []string
 }
 
 // Handler serves the app and, if Options says so, GraphiQL. Mount it at the root, beside /graphql.
 //
-// Assets may be cached for a year, pages are asked for anew each time. An address that names neither a page
-// nor a file is answered with 404, a method other than GET and HEAD with 405.
+// Clients may cache assets for a year and must revalidate pages each time. The answer is 404 for an address that is
+// neither a page nor a file, and 405 for a method other than GET and HEAD.
 func Handler(o Options) http.Handler {
 	return reading(policyFor(o.ImageHosts), func(w http.ResponseWriter, r *http.Request) {
 		file, ok := locate(r.URL.Path)
@@ -109,7 +111,8 @@ func Handler(o Options) http.Handler {
 	})
 }
 
-// Admin serves the admin page, as Handler serves the app. Mount it at the root of an address that is not public.
+// Admin serves the admin page, with the same caching and errors as Handler. Mount it at the root of an address that is
+// not public.
 func Admin() http.Handler {
 	return reading(policyFor(nil), func(w http.ResponseWriter, r *http.Request) {
 		file := "admin" + r.URL.Path
@@ -124,12 +127,12 @@ func Admin() http.Handler {
 	})
 }
 
-// policyFor is appPolicy with the hosts whose pictures a page may show.
+// policyFor returns appPolicy with the hosts from which a page may show pictures.
 func policyFor(imageHosts []string) string {
 	return fmt.Sprintf(appPolicy, strings.Join(append([]string{"'self'"}, imageHosts...), " "))
 }
 
-// reading takes only requests that read, and has the policy.
+// reading wraps next: it sets the security headers, and refuses methods other than GET and HEAD.
 func reading(policy string, next http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -145,7 +148,7 @@ func reading(policy string, next http.HandlerFunc) http.Handler {
 	})
 }
 
-// locate returns the file of an address, relative to dist; false when it cannot name one.
+// locate returns the file for an address, relative to dist. It returns false if the address is not a valid path.
 func locate(address string) (file string, ok bool) {
 	switch {
 	case isPage(address):
@@ -160,13 +163,13 @@ func locate(address string) (file string, ok bool) {
 	return file, fs.ValidPath(file)
 }
 
-// pages are the addresses that the app draws itself.
+// pages matches the addresses at which the app draws a view.
 var pages = regexp.MustCompile(`^/(people|settings|@[^/]+(/followers|/following)?|post/[^/]+|tag/[^/]+)?$`)
 
 func isPage(address string) bool { return pages.MatchString(address) }
 
-// serve answers with a file of dist. Its compressed form, which nearly everybody gets, has an ETag and may be asked
-// for in parts.
+// serve answers with a file of dist. Only the compressed form, which nearly every client gets, has an ETag and supports
+// range requests.
 func serve(w http.ResponseWriter, r *http.Request, file string) {
 	f, err := dist.Open("dist/" + file + ".gz")
 	if err != nil {
@@ -200,16 +203,16 @@ func serve(w http.ResponseWriter, r *http.Request, file string) {
 	if r.Method == http.MethodHead {
 		return
 	}
-	// A failure here means that the client has left: nobody gets the error.
+	// A failure here means that the client has left, so nobody can get the error.
 	_, _ = io.Copy(w, body)
 }
 
-// tags has the strong ETag of the compressed form of each file.
+// tags returns the strong ETag of the compressed form of each file.
 //
 // Cost: the first call hashes 2.3 MB, in a few milliseconds.
 var tags = sync.OnceValue(func() map[string]string {
 	tags := map[string]string{}
-	_ = fs.WalkDir(dist, "dist", func(name string, entry fs.DirEntry, err error) error { // memory: nothing fails
+	_ = fs.WalkDir(dist, "dist", func(name string, entry fs.DirEntry, err error) error { // in memory: cannot fail
 		if err != nil || entry.IsDir() {
 			return err
 		}
@@ -221,8 +224,8 @@ var tags = sync.OnceValue(func() map[string]string {
 	return tags
 })
 
-// acceptsGzip reads the Accept-Encoding fields of a request. A client that sends none gets the plain form,
-// because such clients do not decompress.
+// acceptsGzip reports whether the Accept-Encoding fields of a request accept gzip. Without a field it reports false,
+// because clients that send none do not decompress.
 func acceptsGzip(fields []string) bool {
 	accepts := false
 	for coding := range strings.SplitSeq(strings.Join(fields, ","), ",") {

@@ -22,7 +22,7 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
-// get asks h for an address as a browser does; encoding "" sends no Accept-Encoding.
+// get requests an address from h as a browser does. With encoding "" it sends no Accept-Encoding.
 func get(t *testing.T, h http.Handler, method, address, encoding string) *httptest.ResponseRecorder {
 	t.Helper()
 	r := httptest.NewRequest(method, address, nil)
@@ -34,7 +34,7 @@ func get(t *testing.T, h http.Handler, method, address, encoding string) *httpte
 	return w
 }
 
-// linked returns the addresses that a page loads.
+// linked returns the addresses of the files that a page loads.
 func linked(t *testing.T, h http.Handler, page string) []string {
 	t.Helper()
 	var addresses []string
@@ -86,7 +86,7 @@ func TestSecurityHeaders(t *testing.T) {
 	}
 }
 
-// The app shows pictures of the hosts that an operator names, and of no others.
+// The app shows pictures only from the hosts that an operator names.
 func TestImageHosts(t *testing.T) {
 	policy := func(hosts ...string) string {
 		return get(t, Handler(Options{GraphiQL: true, ImageHosts: hosts}), "GET", "/", "gzip").Header().Get("Content-Security-Policy")
@@ -96,7 +96,7 @@ func TestImageHosts(t *testing.T) {
 	assert.Contains(t, policy("*"), "img-src 'self' *; ")
 }
 
-// The admin page is at an address of its own, and nowhere else.
+// Only Admin serves the admin page, and it serves no other page.
 func TestAdminPage(t *testing.T) {
 	h := Admin()
 	for _, address := range append(linked(t, h, "/"), "/", "/no/such/page") {
@@ -170,7 +170,7 @@ func TestEncodings(t *testing.T) {
 	}
 }
 
-// Who has a file is told so, until the file is another one.
+// A client that already has a file gets 304. A client that has a part gets the rest while the ETag is the same.
 func TestFilesHaveAnETag(t *testing.T) {
 	h := Handler(Options{GraphiQL: true})
 	ask := func(address string, headers ...string) *httptest.ResponseRecorder {
@@ -257,7 +257,7 @@ func TestEveryBuiltFileIsCompressedAndOfAKnownType(t *testing.T) {
 	}))
 }
 
-// A server that executes trusted documents only takes those of the app as they are.
+// A server that executes only trusted documents compares them by hash.
 func TestDocumentsHaveTheirHash(t *testing.T) {
 	require.Greater(t, len(Documents()), 30)
 	for hash, text := range Documents() {
@@ -266,7 +266,7 @@ func TestDocumentsHaveTheirHash(t *testing.T) {
 	}
 }
 
-// The app's script delays a first visit.
+// The first visit waits for the app's script, so its size is bounded: 60 KiB compressed.
 func TestTheAppStaysSmall(t *testing.T) {
 	scripts, err := fs.Glob(dist, "dist/app/assets/*.js.gz")
 	require.NoError(t, err)
@@ -280,8 +280,7 @@ func TestTheAppStaysSmall(t *testing.T) {
 	assert.LessOrEqual(t, size, int64(60<<10))
 }
 
-// A developer first runs the ready-made tabs: they must fit the schema as it is
-// now.
+// New developers run the ready-made tabs first, so the tabs must fit the current schema.
 func TestGraphiQLTabsFitTheSchema(t *testing.T) {
 	files, err := filepath.Glob("../graph/*.graphqls")
 	require.NoError(t, err)

@@ -216,13 +216,13 @@ func (f *fanOut) toAuthor(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
 		var done timeline.OwnChanged
-		_ = f.w.Timelines.Masters().Try(ctx, func(ctx context.Context) error {
+		_ = f.w.Timelines.Masters().WithinLimit(ctx, func(ctx context.Context) error {
 			done = f.w.Timelines.ChangeOwn(ctx, own)
 			return nil
 		})
 		f.progress.Unwatched = f.progress.Unwatched || done.Watch != nil
 		for _, err := range []error{done.Watch, done.Inbox, done.Outbox} {
-			if err := f.reached(f.w.Timelines.Masters().Tolerate(ctx, err)); err != nil {
+			if err := f.reached(f.w.Timelines.Masters().MarkUnreached(ctx, err)); err != nil {
 				return err
 			}
 		}
@@ -459,7 +459,7 @@ func (f *fanOut) tell(ctx context.Context, kind live.Kind, users []int64) (int, 
 		ev.Reason = live.Edited
 	}
 	n, err := f.w.Publisher.Publish(ctx, ev, users)
-	tolerated := f.w.Timelines.Masters().Tolerate(ctx, err)
+	tolerated := f.w.Timelines.Masters().MarkUnreached(ctx, err)
 	if tolerated = f.reached(tolerated); tolerated != nil {
 		return n, fmt.Errorf("publish post %d: %w", f.args.Post, err)
 	}

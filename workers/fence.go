@@ -16,7 +16,7 @@ func (f *fanOut) recheckFenced(ctx context.Context) error {
 	author := f.args.Author
 	var fenced []int64
 	var whole bool
-	err := f.w.Timelines.Masters().Try(ctx, func(ctx context.Context) (err error) {
+	err := f.w.Timelines.Masters().WithinLimit(ctx, func(ctx context.Context) (err error) {
 		// No attempt began before the job did.
 		fenced, whole, err = f.w.Timelines.Fenced(ctx, author, f.job.ID, f.job.CreatedAt.Add(-maxClockSkew))
 		return err
@@ -28,7 +28,7 @@ func (f *fanOut) recheckFenced(ctx context.Context) error {
 		// Redis was wiped meanwhile. The fences may have named any user who has an inbox by now.
 		active, err := f.w.Timelines.ActiveUsers(ctx)
 		if err != nil {
-			return f.reached(f.w.Timelines.Masters().Tolerate(ctx, err))
+			return f.reached(f.w.Timelines.Masters().MarkUnreached(ctx, err))
 		}
 		delete(active, author) // authors always keep their own posts
 		fenced = slices.Collect(maps.Keys(active))

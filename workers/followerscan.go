@@ -11,7 +11,7 @@ import (
 
 	"tideline/ent"
 	"tideline/feed/visibility"
-	"tideline/internal/together"
+	"tideline/internal/batch"
 	"tideline/queue"
 	"tideline/timeline"
 )
@@ -22,7 +22,7 @@ type followerScans struct {
 	visibility *visibility.Reader
 	timelines  *timeline.Store
 	pageSize   int // the configured size
-	audiences  *together.Questions[visibility.Followed, visibility.Page]
+	audiences  *batch.Loader[visibility.Followed, visibility.Page]
 
 	mu     sync.Mutex
 	lists  *activeLists // of the fan-out that used them last
@@ -31,7 +31,7 @@ type followerScans struct {
 
 // newFollowerScans returns the followerScans of a process. pageSize is the configured page size.
 func newFollowerScans(db *ent.Client, v *visibility.Reader, t *timeline.Store, pageSize int) *followerScans {
-	return &followerScans{db: db, visibility: v, timelines: t, pageSize: pageSize, audiences: together.NewQuestions(v.Audiences)}
+	return &followerScans{db: db, visibility: v, timelines: t, pageSize: pageSize, audiences: batch.NewLoader(v.Audiences)}
 }
 
 // smallAudience is the largest follower count for which fan-outs share SQL statements and
@@ -129,7 +129,7 @@ func (s *followerScans) begin(ctx context.Context, w scanStart) (*followerScan, 
 		return r, nil
 	}
 	var count int
-	err := s.timelines.Masters().Try(ctx, func(ctx context.Context) (err error) {
+	err := s.timelines.Masters().WithinLimit(ctx, func(ctx context.Context) (err error) {
 		count, err = s.timelines.ActiveCount(ctx)
 		return err
 	})
@@ -148,7 +148,7 @@ func (s *followerScans) begin(ctx context.Context, w scanStart) (*followerScan, 
 	// The post is committed: users who become active later read it from SQL.
 	active, err := r.shared().byRecency.get(ctx, s.timelines.ActiveByRecency)
 	if err != nil {
-		return r.withoutActivity(s.timelines.Masters().Tolerate(ctx, err))
+		return r.withoutActivity(s.timelines.Masters().MarkUnreached(ctx, err))
 	}
 	if !begun && len(active) > 0 {
 		r.position.From = active[0].Until
@@ -256,7 +256,7 @@ func (r *followerScan) recentFollowers(ctx context.Context, c visibility.PostCha
 	p.AllActive, r.position.RecentDone = true, true
 	chunk, err := r.timelines.RecentlyActive(ctx, r.PageSize)
 	if err != nil {
-		if p.Err = r.timelines.Masters().Tolerate(ctx, err); timeline.SomeUnreached(p.Err) {
+		if p.Err = r.timelines.Masters().MarkUnreached(ctx, err); timeline.SomeUnreached(p.Err) {
 			p.Err = nil // they are visited with the other followers
 		}
 		return p
@@ -299,7 +299,7 @@ func (r *followerScan) nextFollowers(ctx context.Context, c visibility.PostChang
 		}
 	}
 	if p.Err = r.loaded(); p.Err != nil {
-		if _, p.Err = r.withoutActivity(r.timelines.Masters().Tolerate(ctx, p.Err)); p.Err != nil {
+		if _, p.Err = r.withoutActivity(r.timelines.Masters().MarkUnreached(ctx, p.Err)); p.Err != nil {
 			return p
 		}
 		r.loaded = func() error { return nil }
@@ -337,7 +337,7 @@ func (r *followerScan) audience(ctx context.Context, c visibility.PostChange, li
 	if r.Job.Again || r.large || r.position.Before != 0 || r.Author.FollowerCount > smallAudience {
 		return r.visibility.Audience(ctx, r.Author.ID, c, r.muters, r.position.Before, r.Part.After, limit)
 	}
-	p, err := r.audiences.Ask(ctx, visibility.Followed{Author: r.Author.ID, Change: c, Limit: limit})
+	p, err := r.audiences.Load(ctx, visibility.Followed{Author: r.Author.ID, Change: c, Limit: limit})
 	return p.Followers, p.Next, err
 }
 

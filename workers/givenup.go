@@ -20,12 +20,12 @@ type forgotten struct {
 	outstanding
 }
 
-// postGivenUp handles a post whose fan-out or change was given up, and an author who was hidden or
-// shown again. It is unknown which inboxes the post reached, and an inbox that was built while the
-// author was hidden lacks the author's posts. So postGivenUp makes the inboxes of all followers and
-// the author's own feeds Missing, and the next reads take them from SQL. It raises the author's
-// latest post id for readers who merge the author's outbox, and tells connected users to read
-// again. The job is never given up because Redis or SQL cannot be reached.
+// postGivenUp handles two cases: the fan-out or the change of a post was given up, so it is unknown
+// which inboxes the post reached; or an author was hidden or shown again, and an inbox that was built
+// meanwhile lacks the author's posts. It makes the inboxes of all followers and the author's own feeds
+// Missing, so that the next read takes them from SQL. It raises the author's latest post id for readers
+// who merge the author's outbox, and tells connected users to read again. The job is never given up
+// because Redis or SQL cannot be reached.
 func (w *Workers) postGivenUp(ctx context.Context, j *queue.Job) error {
 	var args job.Post
 	var p forgotten
@@ -33,11 +33,12 @@ func (w *Workers) postGivenUp(ctx context.Context, j *queue.Job) error {
 		return err
 	}
 	f := &forgetting{w: w, forgotten: p}
-	// The author's own feeds are repeated in each attempt.
+	// Each attempt begins with the author's latest post id, outbox and inbox. Checkpoints record only
+	// the progress through the followers.
 	masters := w.Timelines.Masters()
-	err := f.later(ctx, masters.Try(ctx, func(ctx context.Context) error { return w.raiseLatest(ctx, args.Author) }))
+	err := f.later(ctx, masters.WithinLimit(ctx, func(ctx context.Context) error { return w.raiseLatest(ctx, args.Author) }))
 	if err == nil {
-		err = f.later(ctx, masters.Try(ctx, func(ctx context.Context) error { return w.Timelines.Drop(ctx, timeline.Outbox(args.Author)) }))
+		err = f.later(ctx, masters.WithinLimit(ctx, func(ctx context.Context) error { return w.Timelines.Drop(ctx, timeline.Outbox(args.Author)) }))
 	}
 	if err == nil {
 		err = f.forget(ctx, args.Author, []int64{args.Author})
@@ -54,6 +55,8 @@ func (w *Workers) postGivenUp(ctx context.Context, j *queue.Job) error {
 			break
 		}
 		if f.Before == 0 {
+			// The pass over the followers is complete. If it could not reach some of them, the job fails,
+			// and its next attempt is a pass over these.
 			if f.Left == nil {
 				return nil
 			}
@@ -92,6 +95,7 @@ func (f *forgetting) forget(ctx context.Context, author int64, users []int64) er
 	if err := f.later(ctx, f.w.Timelines.Forget(ctx, inboxes)); err != nil {
 		return err
 	}
+	// With TellAll, the previous pass could not notify all users, so this one notifies all.
 	if !f.TellAll {
 		users = inboxes
 	}
@@ -100,11 +104,11 @@ func (f *forgetting) forget(ctx context.Context, author int64, users []int64) er
 	return f.later(ctx, err)
 }
 
-// later returns nil if err is nil or says that a part of a cluster cannot be reached. In the second
-// case it records that part for the next attempt.
+// later lets the attempt continue if err says that a part of a cluster cannot be reached: it records
+// the users of that part for the next attempt and returns nil. It returns all other errors.
 func (f *forgetting) later(ctx context.Context, err error) error {
 	var some *timeline.Unreached
-	if err = f.w.Timelines.Masters().Tolerate(ctx, err); !errors.As(err, &some) {
+	if err = f.w.Timelines.Masters().MarkUnreached(ctx, err); !errors.As(err, &some) {
 		return err
 	}
 	f.Left, f.reason = f.Left.with(some.Users), err

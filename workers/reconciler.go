@@ -38,7 +38,7 @@ func (w *Workers) wordsChanged(ctx context.Context, j *queue.Job) error {
 
 // patient returns err. It wraps err as Unavailable if a part of a cluster cannot be reached.
 func (w *Workers) patient(ctx context.Context, err error) error {
-	if err = w.Timelines.Masters().Tolerate(ctx, err); timeline.SomeUnreached(err) {
+	if err = w.Timelines.Masters().MarkUnreached(ctx, err); timeline.SomeUnreached(err) {
 		return queue.Unavailable(err)
 	}
 	return err

@@ -119,7 +119,7 @@ type Config struct {
 type Workers struct {
 	Config
 	audit      *audit.Audit
-	company    company
+	batch      fanOutBatch
 	scans      *followerScans
 	coalescer  *coalescer
 	canaryDone atomic.Bool // since the monitor looked
@@ -186,7 +186,7 @@ func New(cfg Config) (*Workers, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	w := &Workers{Config: cfg, audit: audit.New(cfg.Home), company: newCompany(cfg.Visibility),
+	w := &Workers{Config: cfg, audit: audit.New(cfg.Home), batch: newFanOutBatch(cfg.Visibility),
 		scans: newFollowerScans(cfg.DB, cfg.Visibility, cfg.Timelines, cfg.PageSize), coalescer: newCoalescer(cfg.DB, cfg.Now)}
 	cfg.Queue.Handle(job.PostCreated, w.postCreated)
 	cfg.Queue.Handle(job.PostChanged, w.postChanged)

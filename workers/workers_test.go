@@ -22,7 +22,7 @@ import (
 	"tideline/feed"
 	"tideline/feed/account"
 	"tideline/feed/feedtest"
-	"tideline/internal/together"
+	"tideline/internal/batch"
 	"tideline/live"
 	"tideline/queue"
 	"tideline/storage"
@@ -102,7 +102,7 @@ func newIdleAudienceOf(t *testing.T, s *storage.Stores, followers, active int, c
 // work starts the workers of a process with this connection to Redis. also may add handlers to its
 // queue.
 func (a *audience) work(t *testing.T, rdb redis.UniversalClient, also ...func(q *queue.Queue)) *workers.Workers {
-	shared := together.Client(rdb)
+	shared := batch.Client(rdb)
 	tl, err := timeline.New(shared, timeline.Config{})
 	require.NoError(t, err)
 	q, err := queue.New(a.Stores.DB, rdb, queue.Config{SweepEvery: 50 * time.Millisecond, ClaimIdle: a.claimIdle})

@@ -19,7 +19,7 @@ type Entry[P any] struct {
 // edge decodes an entry of the API.
 type edge[P any] Entry[P]
 
-// UnmarshalJSON decodes an edge whose node has at least an id and its author's.
+// UnmarshalJSON decodes an edge. The query must select id and author { id } of the node.
 func (e *edge[P]) UnmarshalJSON(raw []byte) error {
 	var as struct {
 		Cursor string
@@ -40,7 +40,7 @@ func (e *edge[P]) UnmarshalJSON(raw []byte) error {
 	return json.Unmarshal(as.Node, &e.Post)
 }
 
-// page is one page, or several that were read one after the other.
+// page is one page, or several consecutive pages together.
 type page[P any] struct {
 	entries  []Entry[P]
 	next     string // cursor of the next page; "" if there is none
@@ -77,9 +77,9 @@ type Saved[P any] struct {
 	Viewer   string
 	Entries  []Entry[P]
 	Next     string  // cursor of the next older page; "" if there is none
-	End      float64 // score down to which it was read
-	Position string  // where its subscription resumes
-	Unread   int
+	End      float64 // score of the oldest entry that was read and kept
+	Position string  // where the subscription resumes
+	Unread   int     // this many of the newest entries of other users are unread
 }
 
 // held is the client's state of a timeline. It depends only on the pages and events
@@ -88,7 +88,7 @@ type held[P any] struct {
 	Saved[P]
 	loaded bool // a first page was read
 	stale  bool // it must be read again: the events have gaps
-	bound  int  // how many entries are kept when one is added
+	bound  int  // maximum number of entries after an event is applied
 	lateBy int  // seconds, from the last heartbeat
 }
 
@@ -112,7 +112,7 @@ func (h *held[P]) index(id string) int {
 	return slices.IndexFunc(h.Entries, func(e Entry[P]) bool { return e.ID == id })
 }
 
-// land replaces the whole state by the first pages.
+// land replaces the whole state with the first page, or the first pages.
 func (h *held[P]) land(p page[P], viewer string, bound int) {
 	h.Saved = Saved[P]{Viewer: viewer, Entries: p.entries, Position: p.position, Unread: p.unread}
 	h.loaded, h.stale, h.bound = true, false, max(bound, len(p.entries))
@@ -143,8 +143,9 @@ func (h *held[P]) ends(p page[P]) {
 func (h *held[P]) apply(e Event[P]) {
 	switch e.Kind {
 	case Invalidated:
-		h.stale = true // and the position cannot be used
+		h.stale = true // the next read replaces the entries and the position
 	case PostAdded:
+		// A new entry is unread too, unless a newer entry has been read.
 		if h.index(e.Entry.ID) < 0 && h.foreign(e.Entry) && h.reaches(e.Entry) && h.newer(e.Entry.Score) <= h.Unread {
 			h.Unread++
 		}
@@ -195,7 +196,7 @@ func (h *held[P]) remove(id string) {
 	if at < 0 {
 		return
 	}
-	if e := h.Entries[at]; h.foreign(e) && h.newer(e.Score) < h.Unread {
+	if e := h.Entries[at]; h.foreign(e) && h.newer(e.Score) < h.Unread { // it was unread
 		h.Unread--
 	}
 	h.Entries = slices.Delete(slices.Clone(h.Entries), at, at+1)

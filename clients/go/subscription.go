@@ -182,12 +182,13 @@ func closeError(err error) error {
 	return err
 }
 
-// Next waits for the next result and returns it as it came: an object with data, or
-// errors. It answers pings meanwhile. The result is valid until the next call. The end of ctx
-// closes the connection.
-// Errors, after each of which the subscription is over: io.EOF, when the server has
-// completed it; an *Error, when it refused it; a *CloseError; what the network says.
-// Cost: no allocation except those of the WebSocket library for a message.
+// Next waits for the next result and returns its JSON unchanged: an object with data or errors. It also
+// answers the server's pings. The result is valid until the next call of Next. If ctx ends, the connection
+// is closed.
+//
+// Every error ends the subscription. Errors: io.EOF if the server completed the subscription, an *Error if
+// the server refused it, a *CloseError, and network errors.
+// Cost: no allocations except the WebSocket library's per message.
 func (s *Subscription) Next(ctx context.Context) ([]byte, error) {
 	for {
 		if err := s.receive(ctx); err != nil {

@@ -283,7 +283,8 @@ type told[P any] struct {
 	Reason      string
 }
 
-// next waits for an event. A result with errors is an *Error.
+// next waits for the next event of the subscription. If the result contains errors, next returns the first
+// one as an *Error.
 func next[P any](ctx context.Context, s *Subscription) (Event[P], error) {
 	result, err := s.Next(ctx)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// endpoint is another server that is told what happens.
+// endpoint is an HTTP server that receives webhooks. It answers 500 while fails is set.
 type endpoint struct {
 	*httptest.Server
 	fails atomic.Bool

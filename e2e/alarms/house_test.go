@@ -17,8 +17,8 @@ import (
 	"tideline/storage/storagetest"
 )
 
-// house is a server and a worker on PostgreSQL and Redis of their own, and a Prometheus.
-// Ben follows ann and has a timeline.
+// house is the fixture of a test: a server and a worker with their own PostgreSQL and Redis,
+// watched by a Prometheus. Ben follows ann and has a timeline.
 type house struct {
 	*prometheus
 	stores         *storage.Stores
@@ -48,7 +48,7 @@ func newHouse(t *testing.T, more ...string) *house {
 	return h
 }
 
-// post has ann post.
+// post makes ann create a post.
 func (h *house) post(t *testing.T) {
 	t.Helper()
 	require.NoError(t, post(t, h.server, h.ann.Token))
@@ -58,15 +58,15 @@ func post(t *testing.T, p *worldtest.Process, token string) error {
 	return p.Call(t.Context(), token, `mutation { createPost(input: {text: "hello", visibility: PUBLIC}) { post { id } } }`, nil, nil)
 }
 
-// read has ben read the timeline.
+// read makes ben read the timeline.
 func (h *house) read(t *testing.T) {
 	t.Helper()
 	_, err := h.ben.Timeline(t.Context(), h.server)
 	require.NoError(t, err)
 }
 
-// arrived waits until ben's inbox in Redis has so many posts. Their scores are below 0; an
-// entry that is no post has another.
+// arrived waits until ben's inbox in Redis has n posts. Entries with scores below 0 are posts;
+// others are not.
 func (h *house) arrived(t *testing.T, n int) {
 	t.Helper()
 	await(t, nil, "the posts are in the inbox", func() bool {
@@ -79,7 +79,7 @@ func (h *house) arrived(t *testing.T, n int) {
 // inbox is the key of ben's inbox.
 const inbox = "tl:{i2}:z"
 
-// exec executes SQL.
+// exec executes an SQL statement and returns the number of affected rows.
 func (h *house) exec(t *testing.T, statement string) (rows int64) {
 	t.Helper()
 	result, err := h.stores.SQL.ExecContext(t.Context(), statement)
@@ -89,7 +89,7 @@ func (h *house) exec(t *testing.T, statement string) (rows int64) {
 	return rows
 }
 
-// run runs a command with the settings of the house, and returns what it prints.
+// run runs a tideline command with the fixture's settings and returns its output.
 func (h *house) run(t *testing.T, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), binary, args...)
@@ -104,8 +104,8 @@ func (h *house) run(t *testing.T, args ...string) string {
 	return string(out)
 }
 
-// listen has clients follow ben's timeline, each with a stream of events that it opens
-// again when it ends. They leave with the test.
+// listen starts clients that subscribe to ben's timeline. Each client opens its event stream
+// again when the stream ends. The clients stop when the test ends.
 func (h *house) listen(t *testing.T, clients int) {
 	t.Helper()
 	ctx, leave := context.WithCancel(t.Context())
@@ -123,7 +123,7 @@ func (h *house) listen(t *testing.T, clients int) {
 	await(t, nil, "all clients listen", func() bool { return h.server.Subscriptions(t.Context()) == clients })
 }
 
-// follow reads a stream of events to its end. Why it ends is the server's matter.
+// follow opens an event stream and reads it until it ends, for whatever reason.
 func (h *house) follow(ctx context.Context, client *http.Client) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, h.server.URL+"/graphql",
 		strings.NewReader(`{"query": "subscription { timelineEvents { __typename } }"}`))

@@ -1,11 +1,12 @@
-// Package alarms has alerts fire by what they watch. A Prometheus watches processes of the
-// real binary by deploy/prometheus/alerts.yml, with all times in it cut by thirty; each fault is caused
-// for real, the alert must fire, and end after the cure that its section of the runbook names.
+// Package alarms tests the alerts in deploy/prometheus/alerts.yml. A Prometheus with these
+// rules watches tideline processes. Each test causes a real fault. The alert must fire, and
+// it must end after the cure that the alert's section of the runbook describes. All times in
+// the rules are divided by thirty.
 //
-// "make alarms" gets a Prometheus and runs the tests; without the flag -need they are skipped. No time is asserted: each
-// test asks Prometheus until the alert is there, and until it is gone. But an alert is about time: on a machine on which
-// everything takes thirty times as long as usual, alerts that are due thirty times sooner rightly do not end. So
-// "make test-all", which runs all packages beside each other, leaves them out.
+// "make alarms" gets a Prometheus and runs the tests. Without the flag -need they are
+// skipped. The tests assert no times: each test queries Prometheus until the alert fires, and
+// until it ends. But on a machine that is thirty times slower than usual, shortened alerts
+// correctly do not end. So "make test-all", which runs packages in parallel, skips these tests.
 package alarms
 
 import (
@@ -29,7 +30,7 @@ func TestMain(m *testing.M) {
 	if storagetest.LeftOut() {
 		return
 	}
-	// These tests wait more than they compute: more of them run at once than there are processors.
+	// These tests mostly wait, so more of them run at once than there are processors.
 	if f := flag.Lookup("test.parallel"); f.Value.String() == f.DefValue {
 		_ = f.Value.Set("12")
 	}
@@ -47,7 +48,7 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// tools is a directory of this run.
+// tools is a temporary directory for the binary.
 var tools string
 
 func build() (string, error) {

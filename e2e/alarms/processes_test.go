@@ -21,7 +21,7 @@ import (
 	"tideline/storage/storagetest"
 )
 
-// The certificate of a server ends soon, and is renewed as the runbook says.
+// The certificate of a server expires soon. It is renewed as the runbook says.
 func TestCertificateEnds(t *testing.T) {
 	t.Parallel()
 	needPrometheus(t)
@@ -51,7 +51,7 @@ func TestCertificateEnds(t *testing.T) {
 	})
 }
 
-// A process has too few files, crashes again and again, and is away.
+// A process nearly runs out of file descriptors. Then it crashes repeatedly. Then it is down.
 func TestProcess(t *testing.T) {
 	t.Parallel()
 	needPrometheus(t)
@@ -115,7 +115,7 @@ func TestDiskNearlyFull(t *testing.T) {
 			file, err := os.Create(filler)
 			require.NoError(t, err)
 			defer file.Close()
-			for chunk := make([]byte, 64<<10); ; { // to the last byte
+			for chunk := make([]byte, 64<<10); ; { // until the disk is full
 				if _, err := file.Write(chunk); err != nil {
 					break
 				}
@@ -127,7 +127,8 @@ func TestDiskNearlyFull(t *testing.T) {
 	require.NoError(t, post(t, p, data.SignUp.Token), "it goes on without a restart")
 }
 
-// smallDisk mounts a file system of its own, and skips the test where it may not.
+// smallDisk mounts a file system of 32 MiB and returns its directory. It skips the test if
+// mounting is not allowed.
 func smallDisk(t *testing.T) string {
 	t.Helper()
 	dir := storagetest.ProgramDir(t, "disk")

@@ -25,15 +25,16 @@ import (
 )
 
 const (
-	// patience is how long a test waits for what must happen.
+	// patience is how long a test waits for a condition.
 	patience = 5 * time.Minute
 	poll     = 100 * time.Millisecond
 )
 
-// prometheus watches the processes of one test.
+// prometheus is a running Prometheus that watches the processes of one test.
 type prometheus struct{ url string }
 
-// findPrometheus looks where .ci/tool unpacks one, then in PATH.
+// findPrometheus returns the path of the Prometheus that .ci/tool has unpacked, or else of the
+// one in PATH.
 func findPrometheus() (string, error) {
 	unpacked, err := filepath.Abs(filepath.Join("..", "..", ".test", "tools", "root", "usr", "bin", "prometheus"))
 	if err != nil {
@@ -45,7 +46,8 @@ func findPrometheus() (string, error) {
 	return exec.LookPath("prometheus")
 }
 
-// needPrometheus skips the test unless it is asked for.
+// needPrometheus skips the test unless -need is set. It returns the path of Prometheus, and
+// fails the test if there is none.
 func needPrometheus(t *testing.T) string {
 	t.Helper()
 	if !*need {
@@ -58,7 +60,7 @@ func needPrometheus(t *testing.T) string {
 	return path
 }
 
-// watch starts a Prometheus that asks these processes, given by their URLs, once a second.
+// watch starts a Prometheus that scrapes the processes at these URLs once per second.
 func watch(t *testing.T, urls ...string) *prometheus {
 	t.Helper()
 	path := needPrometheus(t)
@@ -86,7 +88,7 @@ scrape_configs: [{job_name: tideline, static_configs: [{targets: [%s]}]}]
 	return p
 }
 
-// hurry divides the times in rules, those with a unit: of windows, and for how long something holds.
+// hurry divides the times in the rules by -sooner: the ranges in brackets and the "for" times.
 func hurry(t *testing.T, rules string) string {
 	t.Helper()
 	found := 0
@@ -106,7 +108,7 @@ func (p *prometheus) ready(ctx context.Context) error {
 	return p.ask(ctx, "/api/v1/status/runtimeinfo", new(struct{}))
 }
 
-// alert is one that Prometheus knows to be pending or firing.
+// alert is a pending or firing alert.
 type alert struct {
 	Labels      map[string]string
 	Annotations map[string]string
@@ -129,7 +131,8 @@ func (p *prometheus) ask(ctx context.Context, path string, into any) error {
 	return json.NewDecoder(response.Body).Decode(&struct{ Data any }{into})
 }
 
-// of returns the alert by its name, and whether it fires. It prefers one that fires.
+// of returns the alert with that name and whether it fires. If several alerts have the name,
+// of prefers a firing one.
 func (p *prometheus) of(t *testing.T, name string) (found alert, fires bool) {
 	t.Helper()
 	var data struct{ Alerts []alert }
@@ -142,7 +145,7 @@ func (p *prometheus) of(t *testing.T, name string) (found alert, fires bool) {
 	return found, fires
 }
 
-// value is that of a query with one result, 0 when it has none.
+// value returns the value of a query with one result, or "0" if there is no result.
 func (p *prometheus) value(t *testing.T, query string) string {
 	t.Helper()
 	var data struct{ Result []struct{ Value [2]any } }
@@ -153,18 +156,19 @@ func (p *prometheus) value(t *testing.T, query string) string {
 	return data.Result[0].Value[1].(string)
 }
 
-// fault is what is done to Tideline.
+// fault is a fault, its alerts and its cure.
 type fault struct {
 	what string
-	// alerts must fire by it.
+	// alerts are the names of the alerts that must fire.
 	alerts []string
-	// cause does it, and repeat, which may be nil, goes on with it until the alerts fire.
+	// cause causes the fault. repeat, which may be nil, is called repeatedly until the alerts fire.
 	cause, repeat func()
-	// cure is what the runbook says, and well, which may be nil, what goes on after it.
+	// cure follows the runbook. well, which may be nil, is normal use; it is called repeatedly
+	// before the fault until the alerts are quiet, and after the cure until the alerts end.
 	cure, well func()
 }
 
-// try causes a fault and has its alerts fire, then cures it and has them end.
+// try causes a fault, waits until its alerts fire, cures the fault, and waits until the alerts end.
 func (p *prometheus) try(t *testing.T, f fault) {
 	t.Helper()
 	for _, name := range f.alerts {
@@ -197,7 +201,7 @@ func (p *prometheus) try(t *testing.T, f fault) {
 	remember(rows)
 }
 
-// await waits until holds is true, and calls meanwhile, which may be nil, in between.
+// await waits until holds returns true. Between the checks it calls meanwhile, which may be nil.
 func await(t *testing.T, meanwhile func(), what string, holds func() bool) {
 	t.Helper()
 	for end := time.Now().Add(patience); !holds(); {
@@ -213,7 +217,7 @@ func await(t *testing.T, meanwhile func(), what string, holds func() bool) {
 	}
 }
 
-// row is what was seen of an alert.
+// row records how an alert fired and ended. It becomes a row of the printed table.
 type row struct {
 	what, alert, says string
 	fires, ends       time.Duration
@@ -230,7 +234,7 @@ func remember(rows []row) {
 	seen.rows = append(seen.rows, rows...)
 }
 
-// table has all that was seen.
+// table returns all recorded rows as a Markdown table.
 func table() string {
 	seen.Lock()
 	defer seen.Unlock()

@@ -10,7 +10,7 @@ import (
 	"tideline/storage/storagetest"
 )
 
-// Redis stops, loses the hub's connection again and again, and is emptied between reads.
+// Redis stops.
 func TestRedisAway(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -42,7 +42,7 @@ func TestRedisNearlyFull(t *testing.T) {
 	})
 }
 
-// The connections of pub/sub are killed twice a second.
+// The pub/sub connections are killed twice per second.
 func TestHubDisturbed(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -73,8 +73,9 @@ func TestInboxMisses(t *testing.T) {
 	})
 }
 
-// An inbox lacks what SQL has, which the sampling finds; and a server loses its number for
-// ids, which lasts a minute, as it takes until a post counts as missing.
+// A server cannot renew the lease of its number for ids. Then an inbox lacks a post that SQL
+// has, and the sampling finds the difference. The first fault lasts about a minute, so the post is
+// then old enough to count as missing.
 func TestTimelinesDiffer(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)

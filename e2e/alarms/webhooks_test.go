@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Another server does not take what it is told, for an hour and then for good. The hours
-// pass in the database.
+// The endpoint of a webhook fails for an hour, and then for days. The test changes times in the
+// database instead of waiting.
 func TestWebhooks(t *testing.T) {
 	t.Parallel()
 	endpoint := newEndpoint(t)
@@ -17,7 +17,7 @@ func TestWebhooks(t *testing.T) {
 	h.run(t, "webhooks", "add", endpoint.URL, "--types=post.created")
 	failed := func(set string) {
 		await(t, func() { h.post(t) }, "a delivery has failed", func() bool {
-			// All that wait: the oldest of them may be one that is tried for the first time at this moment.
+			// Update all pending deliveries, because the oldest one may be in its first attempt now.
 			return h.exec(t, "UPDATE webhook_deliveries SET "+set+" WHERE state = 'PENDING'"+
 				" AND EXISTS (SELECT 1 FROM webhook_deliveries f WHERE f.state = 'PENDING' AND f.attempts > 0)") > 0
 		})
@@ -31,7 +31,7 @@ func TestWebhooks(t *testing.T) {
 			endpoint.fails.Store(false)
 			h.run(t, "webhooks", "test", "1")
 		},
-		// What was under way in that moment may have failed, and be due in five minutes.
+		// A delivery in progress during the cure may have failed and be due only in five minutes.
 		well: func() { h.run(t, "webhooks", "replay", "--endpoint=1") },
 	})
 	h.try(t, fault{

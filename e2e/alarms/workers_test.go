@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// An operator pauses all workers and forgets them.
+// An operator pauses all workers and forgets to resume them.
 func TestWorkersForgotten(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -24,7 +24,7 @@ func TestWorkersForgotten(t *testing.T) {
 	h.arrived(t, 2)
 }
 
-// A job fails at its last attempt, while operations of clients fail, too.
+// A job fails at its last attempt. Operations of clients fail at the same time.
 func TestJobsGivenUp(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -52,7 +52,7 @@ func TestJobsGivenUp(t *testing.T) {
 	h.arrived(t, 2)
 }
 
-// PostgreSQL is slow: whoever reads followers waits, again and again.
+// PostgreSQL is slow: the test repeatedly locks the table follows, and every reader waits.
 func TestSlowStore(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, "TIDELINE_REQUEST_TIMEOUT=1m", "TIDELINE_SMALL_WORKERS=1")
@@ -81,7 +81,7 @@ func TestSlowStore(t *testing.T) {
 		what:   "PostgreSQL is slow",
 		alerts: []string{"TidelineSlowRequests", "TidelineFirstFollowerLate", "TidelineLastFollowerLate"},
 		cause: func() {
-			h.run(t, "workers", "pause", "--all") // so that there is something to do
+			h.run(t, "workers", "pause", "--all") // so that jobs accumulate
 			for range 40 {
 				h.post(t)
 				posts++

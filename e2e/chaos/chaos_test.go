@@ -19,13 +19,12 @@ import (
 )
 
 const (
-	// patience bounds the wait for healthy processes once the faults are lifted, and
-	// then that for an empty queue.
+	// patience bounds the wait for healthy processes after the last fault, and then the
+	// wait for an empty queue.
 	patience = 6 * time.Minute
-	// healing bounds the wait until timelines and clients are what they should be
-	// after that.
+	// healing then bounds the wait for correct timelines and clients.
 	healing = time.Minute
-	// lines is how many lines about posts are printed; the file has all.
+	// lines is the maximum number of findings printed. The file contains all of them.
 	lines = 100
 )
 
@@ -84,7 +83,7 @@ func TestChaos(t *testing.T) {
 	w.fail(wrong)
 }
 
-// chosen returns the kinds that -only names.
+// chosen returns the kinds that the flag -only selects.
 func chosen(kinds []kind) (list []kind) {
 	for _, k := range kinds {
 		if slices.ContainsFunc(strings.Split(*only, ","), func(part string) bool { return strings.Contains(k.name, part) }) {
@@ -94,7 +93,7 @@ func chosen(kinds []kind) (list []kind) {
 	return list
 }
 
-// lift ends what a fault that failed may have left.
+// lift undoes what a failed fault may have left behind.
 func (w *world) lift(ctx context.Context) {
 	for _, n := range w.cluster.nodes {
 		n.Thaw()
@@ -107,7 +106,8 @@ func (w *world) lift(ctx context.Context) {
 	}
 }
 
-// wrong returns all that is wrong, once the faults are lifted and the queue is empty.
+// wrong returns all violations. It is called after the last fault, when the queue is empty.
+// settled is the error of waiting for that state.
 func (w *world) wrong(ctx context.Context, settled error) (all []string) {
 	if settled != nil {
 		all = append(all, "IT DID NOT SETTLE: "+settled.Error())
@@ -147,7 +147,7 @@ func (w *world) wrong(ctx context.Context, settled error) (all []string) {
 	return append(all, w.report(found)...)
 }
 
-// fail prints what is wrong, and how to repeat it.
+// fail fails the test. It prints the violations and the command that repeats the run.
 func (w *world) fail(wrong []string) {
 	file := filepath.Join("..", "..", ".test", "chaos-findings.txt")
 	err := os.MkdirAll(filepath.Dir(file), 0o755)

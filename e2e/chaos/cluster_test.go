@@ -28,17 +28,17 @@ const (
 	slots   = 16384
 )
 
-// cluster is a Redis Cluster of three masters with a replica each. All that connect
-// to a node, its replica included, go through the node's proxy.
+// cluster is a Redis Cluster of three masters with one replica each. All connections to a
+// node, including its replica's, go through the node's proxy.
 type cluster struct {
 	nodes []*node
 }
 
-// node is one redis-server. Its client does not go through the proxy.
+// node is a redis-server process. Its client bypasses the proxy.
 type node struct {
 	*storagetest.Program
 	name      string
-	id        string // in the cluster
+	id        string // the cluster node id
 	dir       string
 	port, bus int
 	args      []string
@@ -46,11 +46,11 @@ type node struct {
 	client    *redis.Client
 }
 
-// shard is a master and its replica, nil when it has none.
+// shard is a master and its replica. The replica is nil if there is none.
 type shard struct{ master, replica *node }
 
-// newCluster starts the cluster. fullCoverage is the setting of Redis by which
-// everything is refused while some slot has no master.
+// newCluster starts the cluster. With fullCoverage (cluster-require-full-coverage) the
+// cluster refuses all commands while any slot has no master.
 func newCluster(t *testing.T, fullCoverage bool) *cluster {
 	t.Helper()
 	path := storagetest.ProgramPath(t, "redis-server")
@@ -89,7 +89,7 @@ func newCluster(t *testing.T, fullCoverage bool) *cluster {
 	}
 	for i, n := range c.nodes[masters:] {
 		replicate := func() error { return n.client.ClusterReplicate(ctx, c.nodes[i].id).Err() }
-		require.NoError(t, eventually(ctx, time.Minute, replicate)) // the nodes have to learn of each other
+		require.NoError(t, eventually(ctx, time.Minute, replicate)) // fails until the nodes know each other
 	}
 	require.NoError(t, c.awaitWhole(ctx))
 	return c
@@ -97,7 +97,7 @@ func newCluster(t *testing.T, fullCoverage bool) *cluster {
 
 func (n *node) addr() string { return "127.0.0.1:" + strconv.Itoa(n.port) }
 
-// start starts the node with the dump that it has, if any.
+// start starts the node from its dump, if it has one.
 func (n *node) start() error {
 	return n.Start(exec.Command(n.args[0], n.args[1:]...), func(ctx context.Context) error {
 		conn, err := new(net.Dialer).DialContext(ctx, "tcp", n.addr())
@@ -110,7 +110,7 @@ func (n *node) start() error {
 		}
 		answer, err := bufio.NewReader(conn).ReadString('\n')
 		if err == nil && answer != "+PONG\r\n" {
-			err = errors.New(answer) // such as -LOADING
+			err = errors.New(answer) // for example -LOADING
 		}
 		return err
 	})
@@ -119,7 +119,7 @@ func (n *node) start() error {
 // forget removes the dump, so that the node starts empty.
 func (n *node) forget() { _ = os.Remove(filepath.Join(n.dir, "dump.rdb")) }
 
-// url is what the process of that name connects to.
+// url returns the Redis URL for the process of that name.
 func (c *cluster) url(name string) string {
 	var addrs []string
 	for _, n := range c.nodes {
@@ -128,8 +128,8 @@ func (c *cluster) url(name string) string {
 	return "redis://" + strings.Join(addrs, ",") + "?client_name=" + name
 }
 
-// shards returns the masters with slots, ordered by their first slot, and their
-// replicas, as a node that answers sees it.
+// shards returns the masters that own slots, with their replicas, ordered by first slot. It
+// uses the view of the first node that answers and is connected.
 func (c *cluster) shards(ctx context.Context) ([]shard, error) {
 	var errs []error
 	for _, n := range c.nodes {
@@ -142,7 +142,7 @@ func (c *cluster) shards(ctx context.Context) ([]shard, error) {
 	return nil, errors.Join(errs...)
 }
 
-// parse reads lines such as
+// parse reads the output of CLUSTER NODES, with lines such as
 //
 //	id ip:port@cport flags master ping pong epoch connected slot-slot slot
 func (c *cluster) parse(text string) (all []shard) {
@@ -178,15 +178,15 @@ func (c *cluster) byID(id string) *node {
 	return nil
 }
 
-// ask bounds a command: a node may be stopped.
+// ask runs a command with a timeout of two seconds, because the node may be stopped.
 func (n *node) ask(ctx context.Context, command ...any) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	return n.client.Do(ctx, command...).Text()
 }
 
-// awaitWhole waits until all six nodes agree that all slots have a master, and each
-// master has a replica that follows it.
+// awaitWhole waits until all six nodes report that every slot has a master, and every master
+// has a connected replica.
 func (c *cluster) awaitWhole(ctx context.Context) error {
 	return eventually(ctx, 2*time.Minute, func() error {
 		for _, n := range c.nodes {
@@ -214,7 +214,7 @@ func (c *cluster) awaitWhole(ctx context.Context) error {
 	})
 }
 
-// eventually repeats what fails, for a bounded time.
+// eventually repeats do until it succeeds or the bound has passed, and returns the last error.
 func eventually(ctx context.Context, bound time.Duration, do func() error) error {
 	for deadline := time.Now().Add(bound); ; {
 		err := do()
@@ -229,8 +229,8 @@ func eventually(ctx context.Context, bound time.Duration, do func() error) error
 	}
 }
 
-// moveSlots moves slots that have keys from one master to another while they are
-// used. It returns how many keys it moved.
+// moveSlots moves up to most slots that contain keys from one master to another while they
+// are in use. It returns how many keys it moved.
 func (c *cluster) moveSlots(ctx context.Context, from, to *node, most int) (keys int, err error) {
 	text, err := from.ask(ctx, "CLUSTER", "MYID")
 	if err != nil {
@@ -265,7 +265,7 @@ func (c *cluster) moveSlots(ctx context.Context, from, to *node, most int) (keys
 	return keys, nil
 }
 
-// moveSlot follows the steps of the manual of CLUSTER SETSLOT.
+// moveSlot moves one slot, following the steps in the Redis documentation of CLUSTER SETSLOT.
 func moveSlot(ctx context.Context, slot int, from, to *node, fromID string) (keys int, err error) {
 	if err := to.client.Do(ctx, "CLUSTER", "SETSLOT", slot, "IMPORTING", fromID).Err(); err != nil {
 		return 0, err

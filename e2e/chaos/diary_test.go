@@ -12,19 +12,19 @@ import (
 	"time"
 )
 
-// happening is a fault that happened.
+// happening records a fault that was injected.
 type happening struct {
 	kind, detail string
 	from, to     time.Time
-	healed       time.Time // zero if it was not until the next fault, or for a minute
+	healed       time.Time // zero if not healed before the next fault, or within a minute after the last one
 	err          error
 }
 
-// diary has the faults that happened, in the order of their beginnings.
+// diary records the injected faults in the order in which they began.
 type diary struct {
 	mu   sync.Mutex
 	list []*happening
-	// lacking are posts that clients were not told of some time after a fault.
+	// lacking describes posts that clients did not receive within catchingUp after a fault.
 	lacking []string
 }
 
@@ -36,7 +36,7 @@ func (d *diary) begin(kind string) *happening {
 	return h
 }
 
-// end is called by the one who began it.
+// end records the end of a fault.
 func (d *diary) end(h *happening, detail string, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -53,8 +53,7 @@ func (d *diary) all() []happening {
 	return list
 }
 
-// around names the faults within some seconds of a time, by their numbers in the
-// table.
+// around names the faults within five seconds of at, with their numbers in the table.
 func (d *diary) around(at time.Time) string {
 	const near = 5 * time.Second
 	var names []string
@@ -69,14 +68,14 @@ func (d *diary) around(at time.Time) string {
 	return strings.Join(names, " and ")
 }
 
-// pace says how fast faults follow each other, and how long they last.
+// pace sets the pauses between faults and the lengths of faults.
 type pace struct {
-	least, most time.Duration // from the end of a fault to the next one
-	short, long time.Duration // about how long a fault lasts
+	least, most time.Duration // range of the pause after a fault
+	short, long time.Duration // approximate length of a normal and of a long fault
 }
 
-// suffer makes faults of the kinds happen one after the other until the end. Every
-// kind has happened once before one happens again.
+// suffer injects faults of the given kinds, one after the other, until end. It uses each kind
+// once before it repeats one.
 func (w *world) suffer(ctx context.Context, kinds []kind, end time.Time, p pace, rng *rand.Rand) {
 	next := make(chan struct{}) // closed when the next fault begins
 	var measured sync.WaitGroup
@@ -90,7 +89,7 @@ func (w *world) suffer(ctx context.Context, kinds []kind, end time.Time, p pace,
 			rng.Shuffle(len(kinds), func(i, j int) { kinds[i], kinds[j] = kinds[j], kinds[i] })
 		}
 		k := kinds[n%len(kinds)]
-		// What is drawn does not depend on what happened before.
+		// A generator per fault: the random choices do not depend on how earlier faults went.
 		of := rand.New(rand.NewPCG(rng.Uint64(), rng.Uint64()))
 		length := between(of, p.short*3/4, p.short*5/4)
 		time.Sleep(between(of, p.least, p.most))
@@ -115,8 +114,8 @@ func (w *world) suffer(ctx context.Context, kinds []kind, end time.Time, p pace,
 	}
 }
 
-// measureHealing notes when, after a fault, all processes but the one that another
-// fault is about are ready and answer, and no job waits.
+// measureHealing records when the system is well again after a fault, and then checks the
+// clients. It gives up when the next fault begins.
 func (w *world) measureHealing(ctx context.Context, h *happening, next <-chan struct{}) {
 	for {
 		if w.well(ctx, h.to) == nil {
@@ -136,22 +135,22 @@ func (w *world) measureHealing(ctx context.Context, h *happening, next <-chan st
 	}
 }
 
-// catchingUp is how long a client may take to learn what it missed, once all is
-// well.
+// catchingUp is how long a client may take to receive what it missed, once the system is
+// well again.
 const catchingUp = 10 * time.Second
 
-// checkClients looks, some time after a fault, for posts that a steady client was not
-// told of, while it is told that it missed nothing. Later it may be told to read
-// again for another reason, and nobody would know.
+// checkClients checks, catchingUp after a fault, whether steady clients silently lack posts:
+// posts that they did not receive although nothing told them to read again. The check runs
+// before the next fault, because a later invalidation for another reason would hide the loss.
 func (w *world) checkClients(ctx context.Context, h *happening, next <-chan struct{}) {
 	var lacking []string
 	afflicted, deadline := w.afflicted.Load(), time.Now().Add(catchingUp)
 	for {
 		var err error
 		if lacking, err = w.lacking(); err != nil || len(lacking) == 0 {
-			return // whatever is wrong with the crowd is found in the end
+			return // an error of the crowd is reported at the end of the test
 		}
-		if now := w.afflicted.Load(); now != afflicted { // of the other lane: its clients have to catch up, too
+		if now := w.afflicted.Load(); now != afflicted { // a process fault began or ended: its clients have to catch up, too
 			afflicted, deadline = now, time.Now().Add(catchingUp)
 		} else if time.Now().After(deadline) && w.well(ctx, h.to) == nil {
 			break
@@ -171,8 +170,8 @@ func (w *world) checkClients(ctx context.Context, h *happening, next <-chan stru
 	}
 }
 
-// lacking returns the posts that steady clients lack although they belong to their
-// timelines since they were accepted, some time ago.
+// lacking describes the posts that connected steady clients lack although the posts were
+// accepted more than catchingUp ago and have belonged to the clients' timelines since.
 func (w *world) lacking() (lines []string, err error) {
 	clients, err := w.crowd.Report()
 	if err != nil {
@@ -185,7 +184,7 @@ func (w *world) lacking() (lines []string, err error) {
 	afflicted := w.afflicted.Load()
 	for i, c := range clients[:w.steady] {
 		if w.servers[c.Server] == afflicted || now.Sub(time.UnixMilli(c.Beat)) > 3*time.Second {
-			continue // or it knows that it is not connected
+			continue // the server has a fault, or the client knows that it is not connected
 		}
 		held := map[int64]bool{}
 		for _, id := range postIDs(c.Held) {
@@ -200,7 +199,9 @@ func (w *world) lacking() (lines []string, err error) {
 	return lines, nil
 }
 
-// well says what is not well yet after the time.
+// well returns nil if the system has recovered: all processes are ready, except the one that
+// has a fault now, the probes that began after since succeed, and no job is older than two
+// seconds. Otherwise it returns the first problem.
 func (w *world) well(ctx context.Context, since time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
@@ -224,8 +225,8 @@ func (w *world) well(ctx context.Context, since time.Time) error {
 	return err
 }
 
-// table is what happened: how long writes and reads were refused, and how long it
-// took until all was well again. The columns of refusals have a time for each server.
+// table describes the faults: how long writes and reads were refused, and how long the system
+// took to recover. The columns of refusals contain one duration per server.
 func (w *world) table() string {
 	var b strings.Builder
 	out := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
@@ -240,7 +241,7 @@ func (w *world) table() string {
 		}
 		var writes, reads []string
 		for _, p := range w.probers {
-			// Refusals begin after the fault and may be noticed when they end.
+			// A probe that began within the fault may fail up to probeTimeout later.
 			write, read := p.refusedIn(h.from, until.Add(probeTimeout))
 			writes, reads = append(writes, seconds(write)), append(reads, seconds(read))
 		}

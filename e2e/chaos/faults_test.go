@@ -10,15 +10,15 @@ import (
 	"time"
 )
 
-// kind is a kind of fault. It happens, lasts for about so long and is lifted; detail
-// says what it happened to.
+// kind is a kind of fault. happen injects the fault, keeps it for about length, and undoes
+// it. detail describes the target.
 type kind struct {
 	name   string
-	long   bool // lasts for the long time, when there is that much
+	long   bool // lasts for pace.long if enough time is left
 	happen func(w *world, ctx context.Context, rng *rand.Rand, length time.Duration) (detail string, err error)
 }
 
-// storeFaults happen to PostgreSQL and Redis, one at a time.
+// storeFaults affect PostgreSQL and Redis, one at a time.
 var storeFaults = []kind{
 	{"redis restarted from a snapshot", false, restartFromSnapshot},
 	{"failover to a lagging replica", false, failOverToLaggingReplica},
@@ -37,7 +37,7 @@ var storeFaults = []kind{
 	}},
 }
 
-// processFaults happen to Tideline's processes, one at a time.
+// processFaults affect Tideline's processes, one at a time.
 var processFaults = []kind{
 	{"server stopped", true, toServer(stop)},
 	{"worker stopped", true, toWorker(stopAtWork)},
@@ -50,7 +50,7 @@ var processFaults = []kind{
 	{"worker cut off from postgres", false, toWorker(cutFromPostgres)},
 }
 
-// memberFault happens to one of Tideline's processes.
+// memberFault injects a fault into one of Tideline's processes.
 type memberFault func(w *world, ctx context.Context, rng *rand.Rand, m *member, length time.Duration) (detail string, err error)
 
 func toServer(do memberFault) func(*world, context.Context, *rand.Rand, time.Duration) (string, error) {
@@ -65,7 +65,7 @@ func toWorker(do memberFault) func(*world, context.Context, *rand.Rand, time.Dur
 	}
 }
 
-// afflict makes the fault happen to the process.
+// afflict injects the fault into the process, and sets w.afflicted meanwhile.
 func (w *world) afflict(ctx context.Context, rng *rand.Rand, m *member, length time.Duration, do memberFault) (string, error) {
 	w.afflicted.Store(m)
 	defer w.afflicted.Store(nil)
@@ -75,14 +75,14 @@ func (w *world) afflict(ctx context.Context, rng *rand.Rand, m *member, length t
 
 func oneOf[T any](rng *rand.Rand, list []T) T { return list[rng.IntN(len(list))] }
 
-// between draws a time.
+// between returns a random duration from least to most.
 func between(rng *rand.Rand, least, most time.Duration) time.Duration {
 	return least + time.Duration(rng.Int64N(int64(most-least)))
 }
 
-// stop stops a process in its tracks. What it sends afterwards it may have decided
-// before. Redis may have closed its connections meanwhile, as it does when it cannot
-// get rid of what it sends.
+// stop freezes a process. After it continues, the process may send data that it decided on
+// before. In half of the cases the process's Redis connections are closed meanwhile, as
+// Redis does to a client that does not read.
 func stop(w *world, _ context.Context, rng *rand.Rand, m *member, length time.Duration) (detail string, err error) {
 	hungUp := rng.IntN(2) == 0
 	m.Freeze()
@@ -97,10 +97,13 @@ func stop(w *world, _ context.Context, rng *rand.Rand, m *member, length time.Du
 	return detail, nil
 }
 
-// stopAtWork stops a worker between what it reads and what it writes. It is cut off
-// from all masters but that of the job stream: it takes jobs that hide posts, reads
-// SQL, and its writes are on their way when it is stopped. They arrive when it goes
-// on. Meanwhile the posts are shown again.
+// stopAtWork freezes a worker between its reads and its writes, in these steps:
+//
+//  1. The worker is cut off from all masters except the one with the job stream.
+//  2. Users hide posts. The worker takes the jobs and reads SQL; its writes to Redis are
+//     delayed.
+//  3. The worker is frozen, and the users show the posts again.
+//  4. The cut is healed and the worker continues. Its outdated writes arrive now.
 func stopAtWork(w *world, ctx context.Context, rng *rand.Rand, m *member, length time.Duration) (string, error) {
 	all, err := w.cluster.shards(ctx)
 	if err != nil {
@@ -108,7 +111,7 @@ func stopAtWork(w *world, ctx context.Context, rng *rand.Rand, m *member, length
 	}
 	var cut []*node
 	for _, s := range all {
-		if s.master.client.Exists(ctx, "q:{small}:s").Err() != nil { // it is in another one
+		if s.master.client.Exists(ctx, "q:{small}:s").Err() != nil { // MOVED: another master has the job stream
 			cut = append(cut, s.master)
 		}
 	}
@@ -171,8 +174,8 @@ func cutFromPostgres(_ *world, _ context.Context, _ *rand.Rand, m *member, lengt
 	return "", nil
 }
 
-// killAtWork kills a worker that has work in hand: first it stops until there is
-// some.
+// killAtWork kills a worker while it has work. It freezes the worker first, so that jobs
+// accumulate.
 func killAtWork(w *world, ctx context.Context, rng *rand.Rand, m *member, length time.Duration) (string, error) {
 	m.Freeze()
 	time.Sleep(time.Second)
@@ -181,8 +184,8 @@ func killAtWork(w *world, ctx context.Context, rng *rand.Rand, m *member, length
 	return kill(w, ctx, rng, m, length)
 }
 
-// kill kills a process, and starts it again: if need be several times, while its
-// stores are away.
+// kill kills a process and restarts it. It repeats the start while the stores are
+// unavailable.
 func kill(_ *world, ctx context.Context, rng *rand.Rand, m *member, _ time.Duration) (string, error) {
 	m.Kill()
 	time.Sleep(between(rng, 0, 3*time.Second))
@@ -195,7 +198,7 @@ func kill(_ *world, ctx context.Context, rng *rand.Rand, m *member, _ time.Durat
 	})
 }
 
-// anyShard returns one of the shards once the cluster is whole.
+// anyShard waits until the cluster is complete and returns a random shard.
 func (c *cluster) anyShard(ctx context.Context, rng *rand.Rand) (shard, error) {
 	if err := c.awaitWhole(ctx); err != nil {
 		return shard{}, err
@@ -207,8 +210,8 @@ func (c *cluster) anyShard(ctx context.Context, rng *rand.Rand) (shard, error) {
 	return oneOf(rng, all), nil
 }
 
-// restartFromSnapshot kills a master some time after its snapshot, and starts it
-// from that, before its replica takes over.
+// restartFromSnapshot kills a master some seconds after a snapshot and restarts it from the
+// snapshot before its replica takes over.
 func restartFromSnapshot(w *world, ctx context.Context, rng *rand.Rand, _ time.Duration) (string, error) {
 	s, err := w.cluster.anyShard(ctx, rng)
 	if err != nil {
@@ -225,7 +228,7 @@ func restartFromSnapshot(w *world, ctx context.Context, rng *rand.Rand, _ time.D
 	}
 	detail := fmt.Sprintf("%s, %.1f s old", s.master.name, time.Since(saved).Seconds())
 	s.master.forget()
-	time.Sleep(3 * time.Second) // it learns whether it has been replaced
+	time.Sleep(3 * time.Second) // the master learns whether it has been replaced
 	replication, err := s.master.ask(ctx, "INFO", "replication")
 	if err == nil && !strings.Contains(replication, "role:master") {
 		detail += ", but its replica took over"
@@ -233,8 +236,8 @@ func restartFromSnapshot(w *world, ctx context.Context, rng *rand.Rand, _ time.D
 	return detail, err
 }
 
-// failOverToLaggingReplica holds up what a master sends to its replica, and kills
-// the master: the replica that takes over lacks what was acknowledged meanwhile.
+// failOverToLaggingReplica delays the replication of a master and then kills the master. The
+// replica that takes over lacks the writes that were acknowledged meanwhile.
 func failOverToLaggingReplica(w *world, ctx context.Context, rng *rand.Rand, _ time.Duration) (string, error) {
 	s, err := w.cluster.anyShard(ctx, rng)
 	if err != nil {
@@ -256,8 +259,8 @@ func failOverToLaggingReplica(w *world, ctx context.Context, rng *rand.Rand, _ t
 	return detail, w.cluster.replaceMaster(ctx, s)
 }
 
-// replaceMaster waits until the replica of a killed master has taken over, and
-// starts the old one as its replica.
+// replaceMaster waits until the replica of a killed master has taken over. It then starts the
+// old master, empty, as the new replica.
 func (c *cluster) replaceMaster(ctx context.Context, s shard) error {
 	err := eventually(ctx, time.Minute, func() error {
 		replication, err := s.replica.ask(ctx, "INFO", "replication")
@@ -283,7 +286,8 @@ func killMaster(w *world, ctx context.Context, rng *rand.Rand, _ time.Duration) 
 	return fmt.Sprintf("%s, then %s", s.master.name, s.replica.name), w.cluster.replaceMaster(ctx, s)
 }
 
-// stopMaster stops a master until its replica has taken over, and lets it go on.
+// stopMaster freezes a master for length, so that its replica can take over, and then lets it
+// continue.
 func stopMaster(w *world, ctx context.Context, rng *rand.Rand, length time.Duration) (string, error) {
 	s, err := w.cluster.anyShard(ctx, rng)
 	if err != nil {
@@ -295,8 +299,8 @@ func stopMaster(w *world, ctx context.Context, rng *rand.Rand, length time.Durat
 	return fmt.Sprintf("%s for %v", s.master.name, length.Round(time.Second)), nil
 }
 
-// fillMemory leaves the masters no memory: first they refuse writes, then they evict
-// a part of what they have.
+// fillMemory limits the memory of the masters: they first refuse writes, and then evict about
+// a quarter of their data.
 func fillMemory(w *world, ctx context.Context, _ *rand.Rand, length time.Duration) (string, error) {
 	all, err := w.cluster.shards(ctx)
 	if err != nil {
@@ -330,7 +334,7 @@ func fillMemory(w *world, ctx context.Context, _ *rand.Rand, length time.Duratio
 	return "refused, then evicted", limit("noeviction", func(int64, int64) int64 { return 0 })
 }
 
-// infoNumber returns a number of Redis's INFO.
+// infoNumber returns a numeric field of the output of Redis's INFO.
 func infoNumber(info, name string) int64 {
 	_, rest, _ := strings.Cut(info, "\n"+name+":")
 	value, _, _ := strings.Cut(rest, "\r")

@@ -8,13 +8,12 @@ import (
 	"tideline/e2e/worldtest"
 )
 
-// onTheWay is how long an event may take from the verdict to a client on a machine
-// with much to do. It is counted from the beginning of a stop of a server that came
-// in between.
+// onTheWay bounds the time from the visibility check of an event to its arrival at a client,
+// on a busy machine. If a server was stopped in between, the time of the stop is added.
 const onTheWay = 10 * time.Second
 
-// leaks returns the pages and events that showed what their viewers could not see
-// then, whatever was under way.
+// leaks describes the pages and events that showed a post that the viewer could not see at
+// that time, even if every unfinished change is counted in the viewer's favour.
 func (w *world) leaks() (lines []string, err error) {
 	w.load.mu.Lock()
 	seen := w.load.seen
@@ -44,7 +43,8 @@ func (w *world) leaks() (lines []string, err error) {
 	return lines, nil
 }
 
-// decided is the earliest time at which what arrived then may have been decided.
+// decided returns the earliest time at which the visibility of an event that arrived at that
+// time may have been checked.
 func decided(arrived time.Time, stops []happening) time.Time {
 	from := arrived.Add(-onTheWay)
 	for _, h := range stops {
@@ -55,7 +55,7 @@ func decided(arrived time.Time, stops []happening) time.Time {
 	return from
 }
 
-// stops are the times when a server was stopped.
+// stops returns the faults that froze a server.
 func (w *world) stops() (list []happening) {
 	for _, h := range w.faults.all() {
 		if h.kind == "server stopped" {
@@ -65,7 +65,8 @@ func (w *world) stops() (list []happening) {
 	return list
 }
 
-// inSQL compares what was accepted with what is stored.
+// inSQL compares the accepted posts with the posts in SQL, and describes lost and doubled
+// ones.
 func (w *world) inSQL(ctx context.Context) (lines []string, err error) {
 	tr, err := w.truth(ctx)
 	if err != nil {
@@ -73,7 +74,7 @@ func (w *world) inSQL(ctx context.Context) (lines []string, err error) {
 	}
 	texts := map[string][]int64{}
 	for id, r := range tr.posts {
-		if r.author <= int64(len(w.users)) { // probes may be repeated
+		if r.author <= int64(len(w.users)) { // not a prober: the probers repeat their texts
 			texts[r.text] = append(texts[r.text], id)
 		}
 	}
@@ -101,7 +102,7 @@ func (w *world) inSQL(ctx context.Context) (lines []string, err error) {
 	return lines, nil
 }
 
-// jobs describes those that were given up.
+// deadJobs describes the jobs that the workers gave up.
 func (w *world) deadJobs(ctx context.Context) (lines []string, err error) {
 	rows, err := w.db.SQL.QueryContext(ctx, `SELECT id, kind, payload, attempts, last_error FROM jobs WHERE dead`)
 	if err != nil {
@@ -119,8 +120,7 @@ func (w *world) deadJobs(ctx context.Context) (lines []string, err error) {
 	return lines, rows.Err()
 }
 
-// clientFaults describes clients that were told something twice, or that were left
-// without a subscription.
+// clientFaults describes clients that received a post twice, or whose subscription ended.
 func (w *world) clientFaults() (lines []string, err error) {
 	clients, err := w.crowd.Report()
 	if err != nil {

@@ -9,23 +9,24 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// ledger remembers when users changed what decides who may see which post. It tells
-// what a user might see at a time, in the user's favour while that is not certain.
+// ledger records when users changed post visibilities and relations. From this it derives
+// whether a user may have seen a post at a time. While a change is unfinished, both the old
+// and the new value are possible.
 type ledger struct {
 	mu     sync.Mutex
 	facts  map[fact]*history
-	author map[int64]int64 // of each post
+	author map[int64]int64 // by post id
 }
 
-// fact is something that changes: the visibility of a post, or whether one user
-// follows, blocks or mutes another.
+// fact identifies a changeable value: the visibility of a post, or whether one user follows,
+// blocks or mutes another.
 type fact struct {
 	kind string // "post", "follow", "block", "mute"
-	a, b int64  // the post; or the user who acts, and the other
+	a, b int64  // the post and 0, or the acting user and the other user
 }
 
-// values is a set of values that a fact may have: bits. Facts about two users are no
-// or yes.
+// values is a bit set of possible values of a fact. A fact about two users has the value no
+// or yes; a fact about a post has a visibility or gone.
 type values uint8
 
 const (
@@ -38,24 +39,24 @@ const (
 	private   values = 1 << 4
 )
 
-// history is a fact's first value and its changes, which do not overlap.
+// history is a fact's first value and its changes. The changes do not overlap.
 type history struct {
 	first   values
 	changes []change
 }
 
-// change is a call that changed a fact. While it is under way the fact has the old
-// or the new value. If some attempt at it got no answer, it may be executed again at
-// any later time: by a process that was stopped and goes on.
+// change is an API call that changes a fact. Until the call ends, the fact has the old or the
+// new value. If any attempt got no answer, the change may be executed again at any later
+// time, by a process that was frozen and continues.
 type change struct {
 	to           values
-	began, ended time.Time // ended is zero until it is done
+	began, ended time.Time // ended is zero until the change is done
 	unanswered   bool
 }
 
 func newLedger() *ledger { return &ledger{facts: map[fact]*history{}, author: map[int64]int64{}} }
 
-// posted adds a post with its visibility.
+// posted adds a post with its first visibility.
 func (l *ledger) posted(post, author int64, v values) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -63,22 +64,23 @@ func (l *ledger) posted(post, author int64, v values) {
 	l.facts[fact{"post", post, 0}] = &history{first: v}
 }
 
-// follows adds a follow that there is from the start.
+// follows adds a follow that exists from the start.
 func (l *ledger) follows(follower, followee int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.facts[fact{"follow", follower, followee}] = &history{first: yes}
 }
 
-// now is the value of a fact, or its values while it changes.
+// now returns the possible values of a fact at this moment.
 func (l *ledger) now(f fact) values {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.possible(f, time.Now(), time.Now())
 }
 
-// begin notes that the facts are about to change. The function that it returns notes
-// the end of an attempt, and whether the change is done.
+// begin records that the facts are about to change to the value to. The caller calls the
+// returned function after each attempt: done says that the change is done, answered that the
+// attempt got an answer.
 func (l *ledger) begin(to values, facts ...fact) (attempted func(done, answered bool)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -106,8 +108,7 @@ func (l *ledger) begin(to values, facts ...fact) (attempted func(done, answered 
 	}
 }
 
-// possible returns the values that the fact had at some moment of the time, as far
-// as is known.
+// possible returns all values that the fact may have had between from and to.
 func (l *ledger) possible(f fact, from, to time.Time) values {
 	h := l.facts[f]
 	if h == nil {
@@ -130,9 +131,9 @@ func (l *ledger) possible(f fact, from, to time.Time) values {
 	return now | always
 }
 
-// mightSee reports whether the viewer might see the post at some moment of the time:
-// in the home timeline, or in the author's profile. It is true of posts that it does
-// not know.
+// mightSee reports whether the viewer may have seen the post at some moment between from and
+// to: in the home timeline if home is true, otherwise in the author's profile. It returns
+// true for unknown posts.
 func (l *ledger) mightSee(viewer, post int64, home bool, from, to time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -155,8 +156,8 @@ func (l *ledger) mightSee(viewer, post int64, home bool, from, to time.Time) boo
 	return visible(public) || follows && (visible(followers) || might("follow", author, viewer, yes) && visible(mutuals))
 }
 
-// surelySaw reports whether the viewer's home timeline had the post all the time,
-// whatever was under way, and nothing changed that might have told of it again.
+// surelySaw reports whether the post was certainly in the viewer's home timeline during
+// the whole time between from and to, and no change in that time could have announced it again.
 func (l *ledger) surelySaw(viewer, post int64, from, to time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -175,8 +176,7 @@ func (l *ledger) surelySaw(viewer, post int64, from, to time.Time) bool {
 	return v == public || v == followers || v == mutuals && always("follow", author, viewer, yes)
 }
 
-// story is the visibility of a post, and what it was changed to and when, counted
-// from a time.
+// story describes the visibility of a post and its changes. Times are relative to from.
 func (l *ledger) story(post int64, from time.Time) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -191,7 +191,7 @@ func (l *ledger) story(post int64, from time.Time) string {
 	return text
 }
 
-// TestLedgerKnowsWhatMightBeSeen guards the tool itself.
+// TestLedgerKnowsWhatMightBeSeen tests the ledger itself.
 func TestLedgerKnowsWhatMightBeSeen(t *testing.T) {
 	t.Parallel()
 	at := func(s int) time.Time { return time.Unix(int64(s), 0) }

@@ -15,27 +15,27 @@ import (
 )
 
 const (
-	// think is how long a user waits from one action to the next, on average.
+	// think is the average pause between two actions of a user.
 	think = 1500 * time.Millisecond
-	// impatience is how long a user waits for an answer: longer than a server takes
-	// to refuse.
+	// impatience is the timeout of an attempt. It is longer than a server takes to refuse
+	// a call.
 	impatience = 8 * time.Second
-	// giveUp bounds how long an action is tried again, at this server and that.
+	// giveUp bounds the retries of an action. Each attempt goes to a random server.
 	giveUp = 4 * time.Minute
 )
 
-// load is what users do while the faults happen, and what they saw.
+// load generates the users' actions during the faults and records what the users read.
 type load struct {
 	servers []*worldtest.Process
 	users   []worldtest.User
 	ledger  *ledger
 
 	mu       sync.Mutex
-	busy     map[[2]int64]bool // pairs whose relation is about to change
+	busy     map[[2]int64]bool // pairs of users with an unfinished change of their relation
 	accepted map[int64]*accepted
 	seen     []page
 	actions  int
-	failed   []string // actions that were given up
+	failed   []string // abandoned actions
 }
 
 // accepted is a post that the API acknowledged.
@@ -43,14 +43,14 @@ type accepted struct {
 	id, author int64
 	text       string
 	at         time.Time
-	deleted    bool // or about to be
-	taken      bool // somebody changes it
+	deleted    bool // deleted, or about to be deleted
+	taken      bool // a change of the post is in progress
 }
 
-// page is what a user read.
+// page is a page that a user read.
 type page struct {
 	viewer       int64
-	home         bool // else a profile
+	home         bool // home timeline; otherwise a profile
 	posts        []int64
 	began, ended time.Time
 }
@@ -60,8 +60,8 @@ func newLoad(servers []*worldtest.Process, users []worldtest.User) *load {
 		busy: map[[2]int64]bool{}, accepted: map[int64]*accepted{}}
 }
 
-// live makes the users act until acting ends. It returns when the last action is
-// done or given up.
+// live makes the users act until the channel acting is closed. It returns when the last
+// action is done or abandoned.
 func (l *load) live(ctx context.Context, acting <-chan struct{}, seed uint64) {
 	var all sync.WaitGroup
 	for i, u := range l.users {
@@ -83,7 +83,7 @@ func (l *load) live(ctx context.Context, acting <-chan struct{}, seed uint64) {
 	all.Wait()
 }
 
-// actor is one user.
+// actor performs the actions of one user.
 type actor struct {
 	*load
 	user  worldtest.User
@@ -98,9 +98,9 @@ func (a *actor) visibility() values {
 	return []values{public, public, followers, followers, followers, mutuals, mutuals, private}[a.rng.IntN(8)]
 }
 
-// settled reports whether the user's timeline changes by posts alone: the user
-// changes no relations, and nobody blocks the user. Changed relations tell a client
-// to read again, which makes good whatever it missed before.
+// settled reports whether only posts change the user's timeline: the user does not change
+// relations, and nobody blocks the user. Changed relations make a client read again, which
+// would hide events that it missed.
 func settled(u worldtest.User) bool { return u.ID%2 == 0 }
 
 func (a *actor) act(ctx context.Context) {
@@ -133,8 +133,9 @@ func (a *actor) act(ctx context.Context) {
 	}
 }
 
-// call tries until attempted, which is told of each attempt, says that it is done, or
-// a server refuses it for good.
+// call repeats an operation until it is done, a server refuses it permanently, or giveUp has
+// passed. It passes the result of each attempt to attempted, which reports whether the
+// operation is done.
 func (a *actor) call(ctx context.Context, query string, variables map[string]any, data any, attempted func(error) (done bool)) bool {
 	for deadline := time.Now().Add(giveUp); ; time.Sleep(200 * time.Millisecond) {
 		attempt, cancel := context.WithTimeout(ctx, impatience)
@@ -153,8 +154,7 @@ func (a *actor) call(ctx context.Context, query string, variables map[string]any
 	}
 }
 
-// answered reports whether a server that has ended a call so does not work at it any
-// more.
+// answered reports whether a call got an answer, so that no server still works on it.
 func answered(err error) bool { return err == nil || errors.Is(err, worldtest.ErrRefused) }
 
 func (a *actor) post(ctx context.Context) {
@@ -176,8 +176,8 @@ func (a *actor) post(ctx context.Context) {
 	a.accepted[p.id] = p
 }
 
-// changePost hides, shows or deletes one of the last posts, unless somebody changes it
-// now.
+// changePost hides, shows or deletes one of the user's last ten posts, unless another change
+// of it is in progress.
 func (a *actor) changePost(ctx context.Context, change string) {
 	if len(a.mine) == 0 {
 		return
@@ -197,7 +197,8 @@ func (a *actor) changePost(ctx context.Context, change string) {
 	a.change(ctx, p, to)
 }
 
-// take makes sure that nobody else changes the post until release.
+// take reserves the post for a change, until release. It returns false if the post is already
+// taken or deleted. forGood marks the post as deleted.
 func (l *load) take(p *accepted, forGood bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -214,7 +215,7 @@ func (l *load) release(p *accepted) {
 	p.taken = false
 }
 
-// takeNewest takes some of the last posts.
+// takeNewest takes up to n of the newest posts.
 func (l *load) takeNewest(n int) (taken []*accepted) {
 	l.mu.Lock()
 	ids := slices.Sorted(maps.Keys(l.accepted))
@@ -231,7 +232,8 @@ func (l *load) takeNewest(n int) (taken []*accepted) {
 	return taken
 }
 
-// change changes the visibility of a post of the user, which is taken.
+// change changes the visibility of one of the user's posts, or deletes it if to is gone. The
+// caller has taken the post.
 func (a *actor) change(ctx context.Context, p *accepted, to values) {
 	query := `mutation($p: ID!, $v: Visibility!) { setPostVisibility(input: {postId: $p, visibility: $v}) { post { id } } }`
 	variables := map[string]any{"p": worldtest.GlobalID("Post", p.id), "v": visibilities[to]}
@@ -242,7 +244,7 @@ func (a *actor) change(ctx context.Context, p *accepted, to values) {
 	attempted := a.ledger.begin(to, fact{"post", p.id, 0})
 	tried := false
 	a.call(ctx, query, variables, nil, func(err error) bool {
-		// A second attempt at deleting a post may find that the first one did it.
+		// A repeated deletion fails if the first attempt already deleted the post.
 		done := err == nil || tried && answered(err) && to == gone && a.isGone(ctx, p.id)
 		attempted(done, answered(err))
 		tried = true
@@ -250,7 +252,7 @@ func (a *actor) change(ctx context.Context, p *accepted, to values) {
 	})
 }
 
-// isGone asks whether the user's own post is no more.
+// isGone reports whether the API says that the user's own post no longer exists.
 func (a *actor) isGone(ctx context.Context, post int64) bool {
 	ctx, cancel := context.WithTimeout(ctx, impatience)
 	defer cancel()
@@ -260,8 +262,8 @@ func (a *actor) isGone(ctx context.Context, post int64) bool {
 	return err == nil && data.Post == nil
 }
 
-// relate changes how the user and another one stand to each other, unless a change
-// of that is under way.
+// relate changes the relation between the user and another user, unless a change of it is in
+// progress. verb is the name of the mutation.
 func (a *actor) relate(ctx context.Context, other worldtest.User, verb string) {
 	pair := [2]int64{min(a.user.ID, other.ID), max(a.user.ID, other.ID)}
 	a.mu.Lock()
@@ -294,12 +296,13 @@ func (a *actor) relate(ctx context.Context, other worldtest.User, verb string) {
 	delete(a.busy, pair)
 }
 
-// by returns the author of the post, to change it.
+// by returns an actor for the author of the post.
 func (l *load) by(p *accepted, rng *rand.Rand) *actor {
 	return &actor{load: l, user: l.users[p.author-1], rng: rng}
 }
 
-// read reads the first page of the own timeline or of a profile, once.
+// read reads the first page of the user's timeline or of the other user's profile. It does
+// not retry.
 func (a *actor) read(ctx context.Context, other worldtest.User) {
 	ctx, cancel := context.WithTimeout(ctx, impatience)
 	defer cancel()

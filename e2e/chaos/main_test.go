@@ -1,17 +1,17 @@
-// Package chaos shows that Tideline keeps its promises while machines misbehave: on
-// real PostgreSQL with a standby, a real Redis Cluster of three masters and three
-// replicas, and servers and workers as processes. Users post, follow, block, mute,
-// hide and delete; clients follow their timelines and resume; meanwhile faults that
-// are drawn from a seed happen to the stores and, beside them, to the processes.
+// Package chaos tests that Tideline keeps its promises under faults. It runs PostgreSQL with
+// a standby, a Redis Cluster of three masters and three replicas, and Tideline's servers and
+// workers as processes. Users post, follow, block, mute, hide and delete. Clients follow
+// their timelines and resume. Meanwhile the test injects faults into the stores and, at the
+// same time, into Tideline's processes. A seed selects the faults.
 //
-// In the end every accepted post must be in every timeline and profile that it
-// belongs to, by what SQL says, and nowhere else; every client must hold what its
-// page has; nobody was shown what they could not see at that moment; no job is left.
-// What is wrong is printed post by post, with the faults at that time.
+// At the end, every accepted post must be in exactly the timelines and profiles that it
+// belongs to according to SQL. Every client must hold the posts of its timeline. No user may
+// have been shown a post that the user could not see at that time. No job may be left. The
+// test prints each violation by post, with the faults around that time.
 //
-// "make chaos" runs it for ten minutes, with faults of 150 seconds; the test alone
-// takes a minute and has short ones. The same seed draws the same faults. It cannot
-// repeat what the scheduler does, so a loss may need several runs.
+// "make chaos" runs for ten minutes, with faults of up to 150 seconds. The test alone takes a
+// minute and uses short faults. The same seed selects the same faults, but scheduling
+// differs, so reproducing a loss may take several runs.
 package chaos
 
 import (

@@ -17,8 +17,8 @@ import (
 	"tideline/storage/storagetest"
 )
 
-// postgres is a primary whose commits are acknowledged when its standby has them,
-// too. Clients connect through proxies, which follow the primary.
+// postgres is a PostgreSQL primary with a synchronous standby: it acknowledges a commit when
+// the standby has it. Clients connect through proxies that follow the primary.
 type postgres struct {
 	t       *testing.T
 	server  string // the executable
@@ -26,7 +26,7 @@ type postgres struct {
 	standby *instance // nil after the failover
 }
 
-// instance is one PostgreSQL server.
+// instance is a PostgreSQL server process.
 type instance struct {
 	*storagetest.Program
 	dir, data string
@@ -56,13 +56,14 @@ func newPostgres(t *testing.T) *postgres {
 func (p *postgres) newInstance() *instance {
 	dir := storagetest.ProgramDir(p.t, "pg")
 	i := &instance{dir: dir, data: filepath.Join(dir, "data"), port: storagetest.FreePort(p.t), attr: storagetest.AsPostgres(p.t, dir)}
-	// The immediate mode: nothing is finished, and the log is replayed at the start.
+	// SIGQUIT is PostgreSQL's immediate shutdown: the server stops without a checkpoint and
+	// replays its log at the next start.
 	i.Program = storagetest.NewProgram(dir, syscall.SIGQUIT)
 	p.t.Cleanup(i.Kill)
 	return i
 }
 
-// run runs one of PostgreSQL's programs to its end.
+// run runs a PostgreSQL command-line program and waits for it.
 func (p *postgres) run(i *instance, path string, args ...string) {
 	cmd := exec.Command(path, args...)
 	own := *i.attr
@@ -71,8 +72,8 @@ func (p *postgres) run(i *instance, path string, args ...string) {
 	require.NoError(p.t, err, string(out))
 }
 
-// start starts the server. With a standby, each commit waits for it. The operating
-// system does not go down here, so nothing is forced to the disk.
+// start starts the server. With withStandby, each commit waits for the standby. The operating
+// system does not crash in this test, so fsync is off.
 func (p *postgres) start(i *instance, withStandby bool) error {
 	names := ""
 	if withStandby {
@@ -100,16 +101,16 @@ func databaseURL(addr, database string) string {
 	return fmt.Sprintf("postgres://postgres@%s/%s?sslmode=disable", addr, database)
 }
 
-// addr is the address of the primary.
+// addr returns the address of the primary.
 func (p *postgres) addr() string { return p.primary.Load().addr() }
 
-// restart restarts the primary in the immediate mode.
+// restart restarts the primary with an immediate shutdown.
 func (p *postgres) restart() error {
 	p.primary.Load().End(syscall.SIGQUIT)
 	return p.start(p.primary.Load(), p.standby != nil)
 }
 
-// failOver kills the primary and makes the standby the primary. There is none
+// failOver shuts the primary down immediately and promotes the standby. There is no standby
 // afterwards.
 func (p *postgres) failOver(ctx context.Context) error {
 	p.primary.Load().End(syscall.SIGQUIT)

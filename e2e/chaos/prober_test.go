@@ -13,43 +13,43 @@ import (
 )
 
 const (
-	// probing is the time from one probe to the next.
+	// probing is the interval between probes.
 	probing = 200 * time.Millisecond
-	// probeTimeout is after which a probe counts as refused.
+	// probeTimeout is the time after which a probe counts as refused.
 	probeTimeout = 3 * time.Second
-	// probers are the accounts that probe a server in turn, so that the posts of
-	// none leave the outbox.
+	// probers is the number of accounts that probe a server in turn. There are enough that
+	// no account's posts exceed the size of its outbox.
 	probers = 8
 )
 
-// prober posts and reads through one server, and notes when that was refused.
+// prober posts and reads through one server, and records when the server refused.
 type prober struct {
 	server   *worldtest.Process
 	accounts []worldtest.User
 
 	mu       sync.Mutex
-	posts    map[int64]probed // those that were accepted
+	posts    map[int64]probed // accepted posts by id
 	newest   probed
 	writes   []probe
 	reads    []probe
-	unread   []string // own posts that a read lacked
+	unread   []string // accepted posts missing from their author's timeline
 	refusals map[string]int
 }
 
-// probed is the accepted post that was written last.
+// probed is an accepted post of a prober.
 type probed struct {
 	id string
 	by worldtest.User
 	at time.Time
 }
 
-// probe is one attempt.
+// probe is one attempt to write or read.
 type probe struct {
 	began, ended time.Time
 	err          error
 }
 
-// run probes until probing ends.
+// run writes and reads repeatedly until ctx ends.
 func (p *prober) run(ctx context.Context) {
 	var both sync.WaitGroup
 	both.Go(func() { p.repeat(ctx, &p.writes, p.write) })
@@ -83,7 +83,7 @@ func (p *prober) repeat(ctx context.Context, list *[]probe, once func(context.Co
 	}
 }
 
-// reason is what is the same in errors of one kind.
+// reason returns a short text that errors of the same kind share.
 func reason(err error) string {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return "no answer"
@@ -113,7 +113,7 @@ func (p *prober) write(ctx context.Context, n int) error {
 	return nil
 }
 
-// read reads the timeline of the account that posted last, which must have that
+// read reads the timeline of the account that posted last. The timeline must contain that
 // post.
 func (p *prober) read(ctx context.Context, _ int) error {
 	p.mu.Lock()
@@ -136,8 +136,8 @@ func (p *prober) read(ctx context.Context, _ int) error {
 	return nil
 }
 
-// refused returns for how long the probes failed in the time: from the beginning of
-// the first that did to that of the next that did not.
+// refused returns how long probes failed between from and to. A refusal lasts from the start
+// of the first failed probe to the start of the next successful one.
 func refused(list []probe, from, to time.Time) (total time.Duration) {
 	var since time.Time
 	end := func(at time.Time) {
@@ -164,14 +164,14 @@ func refused(list []probe, from, to time.Time) (total time.Duration) {
 	return total
 }
 
-// refusedIn returns for how long writes and reads were refused in the time.
+// refusedIn returns how long writes and reads were refused between from and to.
 func (p *prober) refusedIn(from, to time.Time) (writes, reads time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return refused(p.writes, from, to), refused(p.reads, from, to)
 }
 
-// answersSince reports whether the last probes that began after the time succeeded.
+// answersSince reports whether the last write and the last read began after at and succeeded.
 func (p *prober) answersSince(at time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -13,18 +13,18 @@ import (
 	"tideline/storage/storagetest"
 )
 
-// startProxy returns a proxy of a server whose address may change.
+// startProxy returns a proxy for a TCP server whose address may change.
 func startProxy(t *testing.T, target func() string, owner storagetest.Owner) *storagetest.Proxy {
 	t.Helper()
 	return storagetest.StartProxyWithOwners(t, func() (string, string) { return "tcp", target() }, owner)
 }
 
-// replica is the owner of the connections by which a replica follows its master.
+// replica is the owner of the connections that replicas open to their masters.
 const replica = "replica"
 
-// byGreeting is the owner function of a node of a Redis Cluster: the nodes have one
-// address for all. A client of Redis says its name in its first command, as the
-// parameter client_name of its URL has it; a replica begins with PING.
+// byGreeting is the [storagetest.Owner] for a node of the Redis Cluster. All clients use the
+// same address, so the owner is derived from the first command: a client sends the
+// client_name of its Redis URL, a replica sends PING.
 func byGreeting(owner string, sent []byte) string {
 	if owner != "" {
 		return owner
@@ -40,7 +40,7 @@ func byGreeting(owner string, sent []byte) string {
 
 var setName = regexp.MustCompile(`(?i)setname\r\n\$\d+\r\n(\w+)\r\n`)
 
-// TestProxyCutsOff guards the tool itself.
+// TestProxyCutsOff tests the proxy itself.
 func TestProxyCutsOff(t *testing.T) {
 	t.Parallel()
 	echo, err := net.Listen("tcp", "127.0.0.1:0")

@@ -14,7 +14,7 @@ import (
 	"tideline/e2e/worldtest"
 )
 
-// truth is what SQL says.
+// truth is the contents of SQL.
 type truth struct {
 	posts                map[int64]row
 	follow, block, mutes map[[2]int64]bool
@@ -53,7 +53,7 @@ func (w *world) truth(ctx context.Context) (truth, error) {
 	return tr, err
 }
 
-// pairs returns the rows of a query for two ids.
+// pairs returns the rows of a query that selects two ids.
 func (w *world) pairs(ctx context.Context, query string) (map[[2]int64]bool, error) {
 	rows, err := w.db.SQL.QueryContext(ctx, query)
 	if err != nil {
@@ -71,7 +71,9 @@ func (w *world) pairs(ctx context.Context, query string) (map[[2]int64]bool, err
 	return all, rows.Err()
 }
 
-// sees is the rule of the README's API, written a second time.
+// sees reports whether the viewer may see the post: in the home timeline if home is true,
+// otherwise in the author's profile. It implements the visibility rules independently of the
+// product.
 func (tr truth) sees(viewer int64, r row, home bool) bool {
 	to, from := [2]int64{viewer, r.author}, [2]int64{r.author, viewer}
 	switch {
@@ -89,12 +91,12 @@ func (tr truth) sees(viewer int64, r row, home bool) bool {
 	return false
 }
 
-// timeline returns what belongs to the viewer's home timeline, newest first.
+// timeline returns the ids of the posts in the viewer's home timeline, newest first.
 func (tr truth) timeline(viewer int64) []int64 {
 	return tr.list(func(r row) bool { return tr.sees(viewer, r, true) })
 }
 
-// profile returns what the viewer may see of the author's posts, newest first.
+// profile returns the ids of the author's posts that the viewer may see, newest first.
 func (tr truth) profile(viewer, author int64) []int64 {
 	return tr.list(func(r row) bool { return r.author == author && tr.sees(viewer, r, false) })
 }
@@ -109,15 +111,15 @@ func (tr truth) list(belongs func(row) bool) (ids []int64) {
 	return ids
 }
 
-// finding is something wrong about a post in one list.
+// finding is an error in one list.
 type finding struct {
-	post  int64  // 0 when it is about none
-	what  string // such as "missing from"
-	kind  string // of list: timeline, profile, client
+	post  int64  // the post concerned, or 0 if the order of the list is wrong
+	what  string // for example "missing from"
+	kind  string // kind of list: timeline, profile, client
 	whose string
 }
 
-// differences compares a list with what it should be.
+// differences compares the contents of a list with the expected contents.
 func differences(kind, whose string, want, have []int64) (found []finding) {
 	count := map[int64]int{}
 	for _, id := range have {
@@ -142,16 +144,16 @@ func differences(kind, whose string, want, have []int64) (found []finding) {
 	return found
 }
 
-// settle waits until all processes are ready and answer.
+// settle waits until the system is well; see the method well.
 func (w *world) settle(ctx context.Context, bound time.Duration) error {
 	now := time.Now()
 	return eventually(ctx, bound, func() error { return w.well(ctx, now) })
 }
 
-// settleQueue waits until the queue has been empty for two seconds. A job that has failed
-// and would wait for more than a minute need not.
+// settleQueue waits until the queue has been empty for two seconds. It makes failed jobs that
+// would wait for more than a minute due at once.
 func (w *world) settleQueue(ctx context.Context, bound time.Duration) error {
-	since := time.Now() // no job was left, as far as is known
+	since := time.Now() // since when no job has been seen
 	return eventually(ctx, bound, func() error {
 		_, err := w.db.SQL.ExecContext(ctx, `UPDATE jobs SET due_at = now() WHERE NOT dead AND attempts > 0 AND due_at > now() + interval '1 minute'`)
 		if err != nil {
@@ -170,8 +172,8 @@ func (w *world) settleQueue(ctx context.Context, bound time.Duration) error {
 	})
 }
 
-// compare reads all timelines and profiles as their users do, and compares them, and
-// what the clients hold, with SQL.
+// compare reads all timelines and profiles through the API. It compares them, and the posts
+// that the clients hold, with SQL.
 func (w *world) compare(ctx context.Context) ([]finding, error) {
 	tr, err := w.truth(ctx)
 	if err != nil {
@@ -238,8 +240,8 @@ func postIDs(ids []string) []int64 {
 	return list
 }
 
-// report describes the findings, a line for each post: when it was accepted, beside
-// which faults, and all that is wrong about it.
+// report describes the findings, one line per post: when it was accepted, the faults at that
+// time, and all findings about it.
 func (w *world) report(found []finding) (lines []string) {
 	type list struct{ what, kind string }
 	byPost := map[int64]map[list][]string{}
@@ -266,8 +268,8 @@ func (w *world) report(found []finding) (lines []string) {
 	return lines
 }
 
-// histories says what the clients that lack a post, or have one too many, were told
-// of it, and when they were told to read again.
+// histories describes, for each client with findings, the events that the client received
+// about those posts, and when the client was told to read again.
 func (w *world) histories(found []finding) (lines []string, err error) {
 	told, err := w.crowd.Told()
 	if err != nil {
@@ -292,7 +294,7 @@ func (w *world) histories(found []finding) (lines []string, err error) {
 	return lines, nil
 }
 
-// story is what a client was told of a post.
+// story describes a client's events about a post.
 func (w *world) story(events []worldtest.Told, post int64) string {
 	text := fmt.Sprint(post)
 	for _, e := range events {
@@ -303,10 +305,10 @@ func (w *world) story(events []worldtest.Told, post int64) string {
 	return text
 }
 
-// since is a time as it is printed beside others.
+// since formats a time relative to the start of the test.
 func (w *world) since(at time.Time) string { return fmt.Sprintf("+%.1f s", at.Sub(w.began).Seconds()) }
 
-// summary counts the findings by the faults beside which their posts were accepted.
+// summary counts the findings by the faults at the time when their posts were accepted.
 func (w *world) summary(found []finding) string {
 	type cause struct{ faults, what, kind string }
 	posts, lists := map[cause]map[int64]bool{}, map[cause]int{}
@@ -326,7 +328,7 @@ func (w *world) summary(found []finding) string {
 	return strings.Join(all, "\n")
 }
 
-// acceptedAt is when the API acknowledged a post, zero if it did not.
+// acceptedAt returns when the API acknowledged a post, or zero if it did not.
 func (w *world) acceptedAt(id int64) time.Time {
 	w.load.mu.Lock()
 	p := w.load.accepted[id]
@@ -345,7 +347,7 @@ func (w *world) acceptedAt(id int64) time.Time {
 	return time.Time{}
 }
 
-// describe tells the story of a post.
+// describe describes a post: its author, its visibility and changes, and when it was accepted.
 func (w *world) describe(id int64) string {
 	w.load.mu.Lock()
 	p := w.load.accepted[id]

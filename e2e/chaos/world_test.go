@@ -19,11 +19,11 @@ import (
 	"tideline/storage/storagetest"
 )
 
-// clock is how times are printed.
+// clock is the layout of printed times.
 const clock = "15:04:05.000"
 
-// world is everything that runs: the stores, Tideline's processes, users, clients
-// and probers.
+// world is the fixture of the test: the stores, Tideline's processes, users, clients and
+// probers.
 type world struct {
 	t       *testing.T
 	began   time.Time
@@ -33,30 +33,30 @@ type world struct {
 	workers []*member
 	db      *storage.Stores // for the checks
 	users   []worldtest.User
-	steady  int // so many of the crowd's clients keep their connection
+	steady  int // number of clients, the first of the crowd, that keep their connection
 	crowd   *worldtest.Crowd
 	load    *load
 	probers []*prober
 	faults  diary
-	// afflicted is the process of Tideline that a fault is about now, nil if none is.
+	// afflicted is the Tideline process that has a fault now, or nil.
 	afflicted atomic.Pointer[member]
 }
 
-// member is a process of Tideline, with its own way to PostgreSQL.
+// member is a Tideline process with its own proxy to PostgreSQL.
 type member struct {
 	*worldtest.Process
 	name string
 	pg   *storagetest.Proxy
 }
 
-// options say how large the world is.
+// options configures a world.
 type options struct {
 	binary           string
 	people           int
 	servers, workers int
 }
 
-// newWorld starts everything but the load.
+// newWorld starts everything except the load and the probers.
 func newWorld(t *testing.T, o options, rng *rand.Rand) *world {
 	t.Helper()
 	w := &world{t: t, pg: newPostgres(t)}
@@ -80,8 +80,8 @@ func newWorld(t *testing.T, o options, rng *rand.Rand) *world {
 	t.Cleanup(func() { w.keepLogs() })
 
 	servers := w.processes(w.servers)
-	// Each user has two clients: one that keeps its connection, and one that breaks
-	// it now and then.
+	// Each user has two clients: a steady one, and one that breaks its connection now and
+	// then.
 	w.steady = len(w.users)
 	w.crowd = worldtest.NewCrowd(t, append(w.users[:len(w.users):len(w.users)], w.users...), w.steady, servers...)
 	w.load = newLoad(servers, w.users)
@@ -97,21 +97,21 @@ func (w *world) newMember(binary, name, flag string, args ...string) *member {
 	m.Process = worldtest.NewStopped(w.t, binary, []string{
 		"TIDELINE_DATABASE_URL=" + databaseURL(m.pg.Addr, "postgres"), "TIDELINE_REDIS_URL=" + w.cluster.url(name),
 		"TIDELINE_LOG_FORMAT=json", "TIDELINE_RATE_LIMIT=off",
-		// What a feed in Redis does not hold is read from SQL, which loses nothing:
-		// the feeds are to hold all that is posted here.
+		// The feeds in Redis must hold all posts of the test. Posts beyond a cap are read from
+		// SQL, which would hide their loss in Redis.
 		"TIDELINE_INBOX_CAP=1000", "TIDELINE_OUTBOX_CAP=1000",
-		// Some authors are merged, and some cross the threshold.
+		// Some authors are merged at read time, and some cross the threshold during the test.
 		fmt.Sprint("TIDELINE_PULL_ABOVE=", pullAbove),
 	}, flag, args...)
 	require.NoError(w.t, m.Start())
 	return m
 }
 
-// pullAbove is the number of followers above which an author is not pushed.
+// pullAbove is the number of followers above which an author's posts are not pushed.
 const pullAbove = 9
 
-// populate makes users who follow half of the others each, and the probers'
-// accounts.
+// populate creates the users, each of which follows about half of the others, and the
+// probers' accounts.
 func (w *world) populate(people int, rng *rand.Rand) {
 	ctx := w.t.Context()
 	id := int64(0)
@@ -126,7 +126,7 @@ func (w *world) populate(people int, rng *rand.Rand) {
 	}
 	for i, u := range w.users {
 		for j, other := range w.users {
-			// Nearly all follow the first two, whose posts are merged.
+			// Nearly all users follow the first two, whose posts are therefore merged.
 			if i != j && (rng.IntN(100) < 45 || j < 2 && rng.IntN(100) < 90) {
 				require.NoError(w.t, worldtest.Follow(ctx, w.db, u, other))
 			}
@@ -141,7 +141,7 @@ func (w *world) populate(people int, rng *rand.Rand) {
 	}
 }
 
-// followed returns all follows: who, and whom.
+// followed returns all follows as pairs of follower and followee.
 func (w *world) followed(ctx context.Context) (all [][2]int64) {
 	rows, err := w.db.SQL.QueryContext(ctx, `SELECT follower_id, followee_id FROM follows`)
 	require.NoError(w.t, err)
@@ -162,18 +162,18 @@ func (w *world) processes(members []*member) (list []*worldtest.Process) {
 	return list
 }
 
-// members are all of Tideline's processes.
+// members returns all Tideline processes.
 func (w *world) members() []*member {
 	return append(w.servers[:len(w.servers):len(w.servers)], w.workers...)
 }
 
-// count returns the number that a query has as its result.
+// count runs a query that returns one number.
 func (w *world) count(ctx context.Context, query string) (n int, err error) {
 	err = w.db.SQL.QueryRowContext(ctx, query).Scan(&n)
 	return n, err
 }
 
-// keepLogs copies the logs of all processes to .test/chaos when the test failed.
+// keepLogs copies the logs of all processes to .test/chaos if the test failed.
 func (w *world) keepLogs() {
 	if !w.t.Failed() {
 		return

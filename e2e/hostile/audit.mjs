@@ -1,5 +1,5 @@
-// Runs the audit of graphql-http against a server: node audit.mjs URL.
-// Every audit that is not "ok" is a line of JSON; the last line counts them all.
+// Runs the graphql-http audit against a server: node audit.mjs URL.
+// Prints each check that is not "ok" as a line of JSON. The last line counts all checks.
 import { auditServer } from 'graphql-http';
 
 const results = await auditServer({ url: process.argv[2] });

@@ -18,8 +18,8 @@ type socket struct {
 	conn *websocket.Conn
 }
 
-// open opens a socket as the token's user, or as nobody; refused is the answer to a
-// handshake that the server did not accept.
+// open opens a socket as the token's user, or anonymously if the token is "". If the
+// server refuses the handshake, s is nil and refused is the server's answer.
 func (p *target) open(token string) (s *socket, refused answer) {
 	p.t.Helper()
 	dialer := websocket.Dialer{Subprotocols: []string{"graphql-transport-ws"}}
@@ -47,7 +47,7 @@ func (s *socket) send(message string) {
 	require.NoError(s.t, s.conn.WriteMessage(websocket.TextMessage, []byte(message)))
 }
 
-// receive returns the next message that is not a ping.
+// receive waits for the next message that is not a ping.
 func (s *socket) receive() string {
 	s.t.Helper()
 	for {
@@ -60,7 +60,7 @@ func (s *socket) receive() string {
 	}
 }
 
-// ask sends a query over the socket and returns its first answer.
+// ask sends a query over the socket and returns the first answer.
 func (s *socket) ask(id, query string) string {
 	s.t.Helper()
 	require.NoError(s.t, s.conn.WriteJSON(map[string]any{"id": id, "type": "subscribe", "payload": map[string]any{"query": query}}))
@@ -150,7 +150,7 @@ func TestSubscriptions(t *testing.T) {
 		t.Cleanup(func() { response.Body.Close() })
 		require.Equal(t, http.StatusOK, response.StatusCode)
 		first := make([]byte, 1000)
-		n, _ := response.Body.Read(first) // a refusal may have nothing else
+		n, _ := response.Body.Read(first) // a refusal may end the stream, so an error is fine
 		return string(first[:n])
 	}
 	require.True(t, strings.HasPrefix(stream(), ":"), "it has begun")
@@ -173,8 +173,8 @@ func TestMessages(t *testing.T) {
 	require.Equal(t, http.StatusRequestEntityTooLarge, p.send(`{"query":"{__typename}"`+strings.Repeat(" ", 100_001-24)+`}`).status)
 }
 
-// An argument just within its bounds works; one just outside them gets a clear
-// BAD_USER_INPUT, and the process goes on.
+// An argument just within its bounds works. An argument outside its bounds gets a short
+// BAD_USER_INPUT error, and the process stays healthy.
 func TestArguments(t *testing.T) {
 	p := start(t)
 	token, other := p.signUp("x"), p.signUp("y")

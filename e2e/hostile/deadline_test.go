@@ -12,11 +12,11 @@ import (
 	"tideline/storage/storagetest"
 )
 
-// inTime is how long a request with a deadline of a second may take. SQLite alone
-// waits ten seconds for a lock, and a frozen Redis never answers.
+// inTime bounds a request with a deadline of one second. Without that deadline SQLite would
+// wait ten seconds for a lock, and a frozen Redis would never answer.
 const inTime = 8 * time.Second
 
-// A request ends by its deadline when SQL is locked and when Redis is frozen.
+// A request ends at its deadline if SQL is locked or Redis is frozen.
 func TestDeadlines(t *testing.T) {
 	const write = `mutation { updateProfile(input: {bio: "x"}) { user { bio } } }`
 	const read = `{ timeline { nodes { id } } }`

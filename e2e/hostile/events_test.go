@@ -11,7 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// dearHeartbeats has an event each second count unread posts as often as a document may.
+// dearHeartbeats returns an expensive subscription. Each heartbeat, one per second, counts the
+// unread posts as often as the limits on a document allow.
 func dearHeartbeats() string {
 	var counts strings.Builder
 	for i := range 29 {
@@ -20,8 +21,8 @@ func dearHeartbeats() string {
 	return "subscription { timelineEvents(heartbeat: 1) { ... on TimelineHeartbeat {" + counts.String() + " } } }"
 }
 
-// A subscription that has begun ends when its user has spent what the user may spend. That is three heartbeats here,
-// and each takes six seconds to come back: on a machine that is slow for some seconds, the end comes later.
+// A running subscription ends when its user's cost budget is spent. The budget here pays for three heartbeats and
+// regains one heartbeat in six seconds, so on a slow machine the subscription ends later.
 func TestEventsHaveTheirPrice(t *testing.T) {
 	p := start(t, "--rate-cost=1000", "--max-cost=300")
 	other, abuser := p.signUp("other"), p.signUp("abuser")
@@ -42,9 +43,8 @@ func TestEventsHaveTheirPrice(t *testing.T) {
 	require.Equal(t, http.StatusOK, p.ask("{timeline{nodes{id}}}", nil, as(other)).status)
 }
 
-// One account opens many sockets, subscribes on each as often as it may, and has every event count what it may.
-// It is refused, and others are answered. The subscriptions by themselves are more than it may spend, whatever the
-// time in which they and their events come.
+// One account opens many sockets with many expensive subscriptions each. The server refuses this account and still
+// answers others. The subscriptions alone exceed the account's budget, so the result does not depend on timing.
 func TestManyDearSubscriptions(t *testing.T) {
 	p := start(t, "--rate-cost=6000")
 	other, abuser := p.signUp("other"), p.signUp("abuser")
@@ -68,7 +68,8 @@ func TestManyDearSubscriptions(t *testing.T) {
 	p.healthy()
 }
 
-// listenFor reads a connection until it ends, and passes on one of the messages that have the text.
+// listenFor reads a connection until it ends. It sends a message that contains the text to found, unless the channel
+// is full.
 func listenFor(conn *websocket.Conn, text string, found chan<- string) {
 	for {
 		_, raw, err := conn.ReadMessage()
@@ -78,7 +79,7 @@ func listenFor(conn *websocket.Conn, text string, found chan<- string) {
 		if json.Valid(raw) && strings.Contains(string(raw), text) {
 			select {
 			case found <- string(raw):
-			default: // one is enough
+			default: // one message is enough
 			}
 		}
 	}

@@ -20,17 +20,17 @@ import (
 // crowd is the number of concurrent hostile connections.
 const crowd = 2000
 
-// slack allows for the memory and files that a busy process has, such as
-// connections to its stores.
+// slack allows for the goroutines and files that a busy process uses for other purposes,
+// such as connections to its stores.
 const slack = crowd / 10
 
-// served is how long an ordinary client waits during a flood, at the median: tests
-// share their machine with others, and the client shares it with the flood. Every
-// request is answered within its deadline; otherwise it has an error.
+// served bounds the median wait of an ordinary client during a flood. It is generous,
+// because the server shares the machine with the flood and with other tests. Each request
+// must also succeed, within its deadline.
 const served = time.Second
 
 func TestFloods(t *testing.T) {
-	p := start(t, "--rate-limit=off", "--request-timeout=10s") // for a machine that pauses
+	p := start(t, "--rate-limit=off", "--request-timeout=10s") // the machine may stall for seconds
 	token := p.signUp("x")
 	p.ask("{viewer{handle}}", nil, as(token))
 	address := strings.TrimPrefix(p.url, "http://")
@@ -89,7 +89,8 @@ func TestFloods(t *testing.T) {
 	}
 }
 
-// reaches waits until a gauge has a value, however long that takes, while it rises.
+// reaches waits until a gauge reaches a value. There is no total time limit as long as the
+// gauge keeps rising.
 func (p *target) reaches(t *testing.T, gauge string, value int) {
 	for seen := -1; seen < value; {
 		require.Eventually(t, func() bool {
@@ -100,8 +101,8 @@ func (p *target) reaches(t *testing.T, gauge string, value int) {
 	}
 }
 
-// bystander repeats a request until the returned function is called, which returns
-// how long each answer took. Each answer must be correct.
+// bystander repeats a request as an ordinary client until stop is called. stop returns how
+// long each answer took. Each answer must be correct.
 func (p *target) bystander(t *testing.T, token string) (stop func() []time.Duration) {
 	done := make(chan struct{})
 	var running sync.WaitGroup
@@ -118,7 +119,7 @@ func (p *target) bystander(t *testing.T, token string) (stop func() []time.Durat
 			request.Header.Set("Content-Type", "application/json")
 			as(token)(request)
 			response, err := http.DefaultClient.Do(request)
-			if t.Context().Err() != nil || !assert.NoError(t, err) { // the test has failed, and ended
+			if t.Context().Err() != nil || !assert.NoError(t, err) { // the test has failed or ended
 				return
 			}
 			body, _ := io.ReadAll(response.Body)
@@ -130,8 +131,8 @@ func (p *target) bystander(t *testing.T, token string) (stop func() []time.Durat
 	return func() []time.Duration { close(done); running.Wait(); return waits }
 }
 
-// dial opens a socket. With a token it authenticates and subscribes, and answers the
-// server's pings: however long it takes to open the others, it stays.
+// dial opens a socket. With a token it also authenticates, subscribes, and answers the
+// server's pings, so that the connection stays open while the others are opened.
 func dial(p *target, token string) (io.Closer, error) {
 	dialer := websocket.Dialer{Subprotocols: []string{"graphql-transport-ws"}, ReadBufferSize: 512, WriteBufferSize: 512}
 	conn, response, err := dialer.Dial("ws"+strings.TrimPrefix(p.url, "http")+"/graphql", nil)

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// fieldsOfUser returns that many fields, none of them more often than a document
-// may have it.
+// fieldsOfUser returns n fields of a user. It uses all fields in turn, so that none exceeds
+// the limit of repeats.
 func fieldsOfUser(n int) string {
 	names := strings.Fields("id handle name bio createdAt approvesFollowers followerCount followingCount postCount defaultVisibility __typename")
 	var out strings.Builder
@@ -46,7 +46,7 @@ func padded(n int) string {
 	return query + strings.Repeat(" ", n-len(query))
 }
 
-// bomb returns a document of fragments that each spread the next one twice.
+// bomb returns a document with n fragments, each of which spreads the next one twice.
 func bomb(n int) string {
 	out := "{ ...f0 }"
 	for i := range n {
@@ -55,7 +55,7 @@ func bomb(n int) string {
 	return out + fmt.Sprintf(" fragment f%d on Query { __typename }", n)
 }
 
-// documents are just below and just above each limit of a document.
+// documents contains, for each limit, a document within the limit and a document above it.
 var documents = []struct{ limit, under, over string }{
 	{"bytes", padded(32 << 10), padded(32<<10 + 1)},
 	{"tokens", `{user(handle:"x"){` + fieldsOfUser(1990) + `}}`, `{user(handle:"x"){` + fieldsOfUser(1991) + `}}`},
@@ -175,9 +175,8 @@ func TestRates(t *testing.T) {
 	}
 }
 
-// The largest text fits into a body of the default size though every character of
-// it is escaped. The largest page is refused only above its setting, unless its
-// fields cost too much.
+// A body of the default size has room for the largest text even if every character is
+// escaped. A page of the maximum size is allowed unless its fields cost too much.
 func TestSizesAreSettings(t *testing.T) {
 	p := start(t, "--max-text=50000", "--max-page=1000")
 	token := p.signUp("x")

@@ -1,13 +1,13 @@
-// Package hostile attacks the tideline binary as strangers on the open internet do:
-// with requests made to be expensive, floods of connections, the audit of GraphQL
-// over HTTP by the npm package graphql-http ("npm ci" in this directory).
+// Package hostile attacks the tideline binary like strangers on the open internet, with
+// expensive requests and floods of connections. It also runs the GraphQL over HTTP audit of
+// the npm package graphql-http ("npm ci" in this directory).
 //
-// Tests try each limit just below and just above; a refusal must come within two
-// seconds, and afterwards the process must be healthy and its memory bounded. The
-// binary is built without the race detector, which distorts the measurements.
-// Floods and memory are measured on Linux, in /proc.
+// The tests try values just below and just above each limit. A refusal must come within two
+// seconds. Afterwards the process must be healthy and its memory bounded. The binary is
+// built without the race detector, which would distort the measurements. Open files and
+// memory are read from /proc, so they are checked only on Linux.
 //
-// Without node or the npm package the audit is skipped and says so; with
+// Without node or the npm package the audit is skipped with a message. With
 // TIDELINE_TEST_REQUIRE_REAL=1 it fails instead.
 package hostile
 
@@ -38,7 +38,7 @@ const (
 	patience = 3 * time.Minute
 	poll     = 20 * time.Millisecond
 
-	// refusal is how long a refusal may take.
+	// refusal bounds the time of a refusal.
 	refusal = 2 * time.Second
 	// memory bounds the resident memory of a process, in MiB.
 	memory = 600
@@ -53,7 +53,7 @@ func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "tideline-hostile")
 	if err == nil {
 		binary = filepath.Join(dir, "tideline")
-		err = storagetest.Build(binary, "tideline", false) // the attacks flood it
+		err = storagetest.Build(binary, "tideline", false) // no race detector: it would distort the measurements
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "build the binary:", err)
@@ -62,7 +62,8 @@ func TestMain(m *testing.M) {
 	storagetest.Main(m, func() error { return os.RemoveAll(dir) })
 }
 
-// target is a running tideline, on embedded stores unless arguments say otherwise.
+// target is a running tideline process. It uses embedded stores unless its arguments say
+// otherwise.
 type target struct {
 	t   *testing.T
 	cmd *exec.Cmd
@@ -88,7 +89,7 @@ func (tr *transcript) String() string {
 	return tr.text.String()
 }
 
-// start runs a process until the test ends; it must be healthy then.
+// start runs a process until the test ends. The process must be healthy at that time.
 func start(t *testing.T, args ...string) *target {
 	t.Helper()
 	dir, out := t.TempDir(), new(transcript)
@@ -123,7 +124,7 @@ func (p *target) ready() bool {
 	return response.StatusCode == http.StatusOK
 }
 
-// healthy runs after every attack.
+// healthy checks that the process is ready and its memory is bounded.
 func (p *target) healthy() {
 	p.t.Helper()
 	assert.True(p.t, p.ready(), "the process is ready")
@@ -132,7 +133,7 @@ func (p *target) healthy() {
 	}
 }
 
-// rss returns the resident memory of the process in MiB, 0 where that is unknown.
+// rss returns the resident memory of the process in MiB, or 0 if it is unknown.
 func (p *target) rss() int {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
 	if err != nil {
@@ -146,13 +147,13 @@ func (p *target) rss() int {
 	return n >> 10
 }
 
-// files returns how many files the process has open, 0 where that is unknown.
+// files returns the number of open files of the process, or 0 if it is unknown.
 func (p *target) files() int {
 	entries, _ := os.ReadDir(fmt.Sprintf("/proc/%d/fd", p.cmd.Process.Pid))
 	return len(entries)
 }
 
-// metric returns the value of a gauge without labels.
+// metric returns the value of a gauge without labels, or -1 if it is unavailable.
 func (p *target) metric(name string) int {
 	response, err := http.Get(p.url + "/metrics")
 	if err != nil {
@@ -176,7 +177,7 @@ type answer struct {
 	took   time.Duration
 }
 
-// send posts a body, or sends a GET without one.
+// send sends a POST with the body, or a GET with a trivial query if the body is "".
 func (p *target) send(body string, change ...func(*http.Request)) answer {
 	p.t.Helper()
 	method, path := http.MethodPost, "/graphql"
@@ -198,7 +199,7 @@ func (p *target) send(body string, change ...func(*http.Request)) answer {
 	return answer{response.StatusCode, response.Header, string(text), time.Since(begin)}
 }
 
-// ask is send for a document and its variables.
+// ask sends a document and its variables in a POST.
 func (p *target) ask(query string, variables map[string]any, change ...func(*http.Request)) answer {
 	p.t.Helper()
 	body, err := json.Marshal(map[string]any{"query": query, "variables": variables})
@@ -206,7 +207,7 @@ func (p *target) ask(query string, variables map[string]any, change ...func(*htt
 	return p.send(string(body), change...)
 }
 
-// signUp makes a user and returns the token.
+// signUp creates a user and returns the session token.
 func (p *target) signUp(handle string) string {
 	p.t.Helper()
 	got := p.ask(`mutation($h: String!) { signUp(input: {handle: $h, password: "correct horse"}) { token } }`, map[string]any{"h": handle})

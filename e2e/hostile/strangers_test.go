@@ -13,10 +13,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A log-in does not disclose whether a handle exists, and a sign-up with a taken
-// handle counts as much as any other.
+// A login does not reveal whether a handle exists. A sign-up with a taken handle counts
+// towards the rate limit like any other.
 func TestAccounts(t *testing.T) {
-	p := start(t, "--rate-accounts=3") // six at once
+	p := start(t, "--rate-accounts=3") // allows a burst of six
 	const logIn = `mutation($h: String!) { logIn(input: {handle: $h, password: "wrong horse"}) { token } }`
 	const signUp = `mutation($h: String!) { signUp(input: {handle: $h, password: "correct horse"}) { token } }`
 	p.signUp("x")
@@ -37,7 +37,8 @@ func TestAccounts(t *testing.T) {
 	require.Equal(t, http.StatusOK, p.ask("{__typename}", nil).status, "reading goes on")
 }
 
-// Pages of other sites get no permission, and a browser shows no answer as a page.
+// Pages of other sites get no CORS permission, and the security headers keep a browser from
+// showing an answer as a page.
 func TestPagesOfOtherSites(t *testing.T) {
 	p := start(t, "--allowed-origins=https://friend.example")
 	for origin, allowed := range map[string]string{"https://friend.example": "https://friend.example", "https://evil.example": "", "null": ""} {
@@ -57,7 +58,7 @@ func TestPagesOfOtherSites(t *testing.T) {
 			}
 		}
 	}
-	// A form or a script without a preflight can send only these.
+	// A form, or a script without a CORS preflight, can send only these content types.
 	for _, simple := range []string{"text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", ""} {
 		got := p.send(`{"query":"{__typename}"}`, func(r *http.Request) { r.Header.Set("Content-Type", simple) })
 		require.Equal(t, http.StatusUnsupportedMediaType, got.status, simple)

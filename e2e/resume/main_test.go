@@ -1,11 +1,11 @@
-// Package resume shows that a live timeline never loses a change silently: clients
-// disconnect and resume by their cursors, while servers and workers are killed and
-// Redis is restarted, wiped and cut off. In the end each client has exactly what
-// the timeline says, edits included, and none was ever shown a post for nobody else.
+// Package resume tests that a live timeline never loses a change silently. Clients
+// disconnect and resume from their positions while servers and workers are killed and Redis
+// is restarted, wiped and cut off. At the end, each client must hold exactly the posts of its
+// timeline, edits included. No client may ever have been shown another user's private post.
 //
-// It drives the tideline binary, built with the race detector, the npm package
-// graphql-ws ("npm ci" in the directory above), the kit of clients/typescript
-// ("npm ci" there), and the Go client, for a little over a minute; "make resume" for ten.
+// The test runs the tideline binary, with clients that use the npm package graphql-ws
+// ("npm ci" in the directory above), the TypeScript kit ("npm ci" in clients/typescript) and
+// the Go client. It takes a little over a minute; "make resume" runs for ten.
 package resume
 
 import (
@@ -22,7 +22,7 @@ import (
 const patience = 90 * time.Second
 
 var (
-	// traffic is how long authors post at least.
+	// traffic is the minimum time for which authors post.
 	traffic = flag.Duration("for", time.Minute, "how long faults happen")
 	binary  string
 )

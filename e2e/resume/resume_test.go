@@ -21,15 +21,16 @@ import (
 const (
 	followers = 50
 	authors   = 4
-	// kits is how many of the followers have a client of the kit as well, and gophers how
-	// many of the others one of the Go client.
+	// kits is the number of followers that also have a client of the kit, and gophers the
+	// number of other followers that also have a Go client.
 	kits    = 10
 	gophers = 10
 	// between is the time from one fault to the next.
 	between = 4 * time.Second
 )
 
-// town has users who follow authors, and makes traffic.
+// town is the fixture of the test: readers that follow authors, and the traffic of the
+// authors.
 type town struct {
 	t       *testing.T
 	servers []*worldtest.Process
@@ -37,7 +38,7 @@ type town struct {
 	readers []worldtest.User
 }
 
-// newTown writes its users straight into the database.
+// newTown writes the users and their follows directly into the database.
 func newTown(t *testing.T, s *storage.Stores) *town {
 	t.Helper()
 	w := &town{t: t}
@@ -56,10 +57,9 @@ func newTown(t *testing.T, s *storage.Stores) *town {
 	return w
 }
 
-// live makes authors post, now and then for themselves alone, and edit, delete or
-// hide a post, until the returned function is called. What a dead server was asked
-// is dropped. The longer it lasts the slower they post: clients read everything in
-// the end.
+// live makes the authors post and edit, delete, hide or show posts until stop is called. Some
+// posts are private. Failed requests are not repeated. The longer the test runs, the slower
+// the authors post, because the clients read everything at the end.
 func (w *town) live() (stop func()) {
 	done := make(chan struct{})
 	slower := max(1, int(*traffic/(3*time.Minute)))
@@ -100,15 +100,15 @@ func (w *town) live() (stop func()) {
 				if strings.Contains(change, "$t") {
 					variables["t"] = fmt.Sprint("edited ", n)
 				}
-				_ = p.Call(w.t.Context(), author.Token, change, variables, nil) // the post may be gone
+				_ = p.Call(w.t.Context(), author.Token, change, variables, nil) // fails if the post was deleted
 			}
 		})
 	}
 	return func() { close(done); wg.Wait() }
 }
 
-// converge waits until every timeline has all posts of the authors, and every
-// client of all crowds has what its timeline says, and no post came twice.
+// converge waits until every timeline and every client has all visible posts of the authors,
+// with their latest texts. It then checks that no client failed or received a post twice.
 func (w *town) converge(crowds ...worldtest.Clients) {
 	w.t.Helper()
 	for _, c := range crowds {
@@ -137,7 +137,7 @@ func (w *town) converge(crowds ...worldtest.Clients) {
 			if client.Behind {
 				behind += fmt.Sprintf("client %d has yet to read\n", i)
 			}
-			for at, text := range client.Texts { // of the kit, and in Go
+			for at, text := range client.Texts { // only clients of the kit and Go clients report texts
 				if id := client.Held[at]; text != texts[id] {
 					behind += fmt.Sprintf("client %d: %s says %q, not %q\n", i, id, text, texts[id])
 					if client.Story != nil && time.Now().After(deadline) {
@@ -162,7 +162,7 @@ func (w *town) converge(crowds ...worldtest.Clients) {
 		len(clients), len(want), resumed, invalidated)
 }
 
-// visible returns what the posts of all authors say that their followers may see.
+// visible returns the texts, by post id, of all posts that the authors' followers may see.
 func (w *town) visible() map[string]string {
 	w.t.Helper()
 	all := map[string]string{}
@@ -174,7 +174,7 @@ func (w *town) visible() map[string]string {
 	return all
 }
 
-// timelines returns those of all readers.
+// timelines returns the post ids of the timelines of all readers.
 func (w *town) timelines() ([][]string, error) {
 	all := make([][]string, len(w.readers))
 	var g errgroup.Group
@@ -195,8 +195,7 @@ func settings(c storage.Config) []string {
 	}
 }
 
-// suffer makes the faults happen one after the other, again and again, during the
-// traffic.
+// suffer runs the traffic and meanwhile injects the faults in turn, each at least once.
 func (w *town) suffer(faults ...fault) {
 	stop := w.live()
 	for began, n := time.Now(), 0; n < len(faults) || time.Since(began) < *traffic-between; n++ {
@@ -210,8 +209,8 @@ func (w *town) suffer(faults ...fault) {
 	stop()
 }
 
-// comeBack waits for a bounded time until most clients have reconnected: on a slow
-// machine there are otherwise only faults.
+// comeBack waits until three quarters of the clients have reconnected, for at most
+// patience/2. Without it, a slow machine would have no time between faults.
 func (w *town) comeBack() {
 	for until := time.Now().Add(patience / 2); time.Now().Before(until); time.Sleep(100 * time.Millisecond) {
 		open := 0
@@ -229,7 +228,7 @@ type fault struct {
 	happens func()
 }
 
-// Two servers, a worker, and all faults.
+// Two servers and a worker, with all kinds of faults.
 func TestNothingIsLostSilently(t *testing.T) {
 	t.Parallel()
 	worldtest.NeedNode(t)
@@ -260,7 +259,7 @@ func TestNothingIsLostSilently(t *testing.T) {
 	w.converge(c, kit, inGo)
 }
 
-// The embedded default: the process restarts, and its Redis with it.
+// A process with embedded stores. It is killed and restarted, and its Redis with it.
 func TestNothingIsLostSilentlyEmbedded(t *testing.T) {
 	t.Parallel()
 	worldtest.NeedNode(t)

@@ -17,13 +17,14 @@ import (
 )
 
 const (
-	// kept is how many posts a user has when the load pauses.
+	// kept is the number of posts that each user has when the load pauses.
 	kept = 10
-	// think is how long a user waits from one action to the next, on average.
+	// think is the average pause between two actions of a user.
 	think = 400 * time.Millisecond
 )
 
-// town has users who follow half of the others each, and one who logs in and out.
+// town is the fixture of the test: users, each of which follows half of the others, and a
+// visitor who logs in and out.
 type town struct {
 	server  *worldtest.Process
 	users   []*citizen
@@ -31,7 +32,7 @@ type town struct {
 	actions atomic.Int64
 }
 
-// citizen is a user with the posts that there are, oldest first.
+// citizen is a user and the ids of the user's posts, oldest first.
 type citizen struct {
 	worldtest.User
 	posts []string
@@ -61,11 +62,11 @@ func newTown(t *testing.T, s *storage.Stores, server *worldtest.Process, people 
 	return w
 }
 
-// follows says who follows whom whenever the load pauses.
+// follows reports whether user i follows user j when the load pauses.
 func (w *town) follows(i, j int) bool { return (i+j)%2 == 1 }
 
-// live makes the users act for the time, and puts back what they changed. Meanwhile
-// clients follow their timelines.
+// live makes the users act for the given time, and then restores their posts and follows.
+// Meanwhile clients follow their timelines.
 func (w *town) live(t *testing.T, length time.Duration) error {
 	ctx := t.Context()
 	end := time.Now().Add(length)
@@ -121,7 +122,7 @@ func (w *town) act(ctx context.Context, i int, end time.Time) error {
 
 type call func(query string, variables map[string]any, data any) error
 
-// step is one action.
+// step performs one random action.
 func (u *citizen) step(rng *rand.Rand, call call, other *citizen) error {
 	switch n := rng.IntN(10); {
 	case n < 4:
@@ -135,7 +136,7 @@ func (u *citizen) step(rng *rand.Rand, call call, other *citizen) error {
 			return err
 		}
 		post := map[string]any{"p": data.Timeline.Nodes[0].ID}
-		// The post may be deleted meanwhile.
+		// The calls are refused if the post has been deleted meanwhile.
 		err := errors.Join(
 			call(`mutation($p: ID!) { likePost(input: {postId: $p}) { post { likeCount } } }`, post, nil),
 			call(`mutation($p: ID!) { unlikePost(input: {postId: $p}) { post { likeCount } } }`, post, nil))
@@ -168,7 +169,7 @@ func (u *citizen) post(call call) error {
 	return err
 }
 
-// deleteTo deletes the oldest posts but so many.
+// deleteTo deletes the oldest posts until n are left.
 func (u *citizen) deleteTo(n int, call call) error {
 	for len(u.posts) > n {
 		if err := call(`mutation($p: ID!) { deletePost(input: {postId: $p}) { deletedPostId } }`, map[string]any{"p": u.posts[0]}, nil); err != nil {
@@ -179,7 +180,7 @@ func (u *citizen) deleteTo(n int, call call) error {
 	return nil
 }
 
-// visit logs in and out.
+// visit logs the visitor in and out once per second.
 func (w *town) visit(ctx context.Context, end time.Time) error {
 	for time.Now().Before(end) {
 		var data struct{ LogIn struct{ Token string } }

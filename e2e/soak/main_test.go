@@ -1,12 +1,12 @@
-// Package soak shows that what a load takes comes back: memory, goroutines, open
-// files, keys and memory of Redis, rows of SQL, and the lag of the queue. One server
-// and one worker serve users who post, read, follow and like, log in and out, and
-// clients that connect and resume. Each user keeps the same number of posts and
-// relations, so that whatever has grown in the end was left behind.
+// Package soak tests that Tideline releases the resources that a load uses: memory,
+// goroutines, open files, Redis keys and memory, SQL rows, and the age of the oldest job.
+// Users post, read, follow, like, and log in and out, on one server and one worker. Clients
+// connect and resume. Each user ends with the same number of posts and relations, so any
+// growth is a leak.
 //
-// "make soak" runs it for as long as one likes. The test alone takes half a minute
-// and judges all but the memory of processes, which the garbage collector gives back
-// in its own time.
+// "make soak" runs for ten minutes, or another time. The test alone takes half a minute. It
+// then ignores the memory of the processes, because the garbage collector needs minutes to
+// return it.
 package soak
 
 import (

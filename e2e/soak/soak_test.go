@@ -20,9 +20,9 @@ import (
 	"tideline/storage/storagetest"
 )
 
-// patience bounds the wait until what the load took has come back. Go collects
-// garbage at the latest every two minutes, and idle connections to PostgreSQL are
-// closed after five.
+// patience bounds the wait until the figures have returned to their values before the load.
+// Go collects garbage at least every two minutes, and idle connections to PostgreSQL are
+// closed after five minutes.
 const patience = 8 * time.Minute
 
 func TestSoak(t *testing.T) {
@@ -36,7 +36,7 @@ func TestSoak(t *testing.T) {
 	w := newTown(t, stores, server, *people)
 	m := &meter{stores: stores, processes: map[string]*worldtest.Process{"server": server, "worker": worker}}
 
-	// Whatever is kept for later is filled before it counts: pools, feeds, journals.
+	// Warm up, so that pools, feeds and journals are full before the first measurement.
 	require.NoError(t, w.live(t, max(*length/4, 10*time.Second)))
 	before, err := m.resting(t.Context(), nil)
 	require.NoError(t, err)
@@ -50,20 +50,20 @@ func TestSoak(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// meter reads what may be left behind.
+// meter measures the resources that a load may leave behind.
 type meter struct {
 	stores    *storage.Stores
 	processes map[string]*worldtest.Process
 }
 
-// figures are numbers by name.
+// figures are measured values by name.
 type figures map[string]float64
 
-// tolerance is by how much a figure may be above what it was: by a share, and by a
-// number.
+// tolerance is the allowed increase of a figure: a share of its first value plus a number.
 type tolerance struct{ share, number float64 }
 
-// toleranceOf says what the figure may be more. Connections of pools come and go.
+// toleranceOf returns the allowed increase of a figure. For example, pools open and close
+// connections at any time.
 func toleranceOf(name string) tolerance {
 	_, kind, _ := strings.Cut(name, " ")
 	switch kind {
@@ -83,8 +83,9 @@ func toleranceOf(name string) tolerance {
 	return tolerance{0, 3} // rows
 }
 
-// judged says whether a figure decides. A short load says nothing about memory that
-// the garbage collector gives back in minutes.
+// judged reports whether an increase of the figure fails the test. After a short load, the
+// memory of the processes does not count, because the garbage collector needs minutes to
+// return it.
 func judged(name string) bool {
 	if strings.HasSuffix(name, " soon") {
 		return false
@@ -102,7 +103,8 @@ func (m *meter) read(ctx context.Context) (figures, error) {
 		f[name+" goroutines"] = metrics["go_goroutines"]
 		f[name+" open files"] = metrics["process_open_fds"]
 		f[name+" resident MB"] = metrics["process_resident_memory_bytes"] / (1 << 20)
-		// The next collection comes when the heap has doubled since the last one.
+		// The next collection starts when the heap has doubled since the last one, so half of
+		// its threshold is the live heap.
 		f[name+" heap MB"] = metrics["go_memstats_next_gc_bytes"] / 2 / (1 << 20)
 	}
 	if err := m.countKeys(ctx, f); err != nil {
@@ -126,11 +128,11 @@ func (m *meter) read(ctx context.Context) (figures, error) {
 	return f, err
 }
 
-// soon is the life of keys that say what happened lately. As many of them remain as
-// were made in that time.
+// soon separates short-lived keys, which describe recent activity, from others. The number of
+// short-lived keys depends on the recent load, so it is not judged.
 const soon = 2 * time.Hour
 
-// countKeys counts the keys that end by themselves soon, and the others.
+// countKeys counts the keys that expire within soon, and the other keys.
 func (m *meter) countKeys(ctx context.Context, f figures) error {
 	for cursor, first := uint64(0), true; first || cursor != 0; first = false {
 		keys, next, err := m.stores.Redis.Scan(ctx, cursor, "*", 1000).Result()
@@ -186,15 +188,15 @@ func (m *meter) countRows(ctx context.Context, f figures) error {
 	return nil
 }
 
-// watch reads again and again until stop is called. The figures that it returns are
-// the highest, from then on.
+// watch measures once per second until stop is called. After that, peak contains the highest
+// value of each figure.
 func (m *meter) watch(ctx context.Context) (peak figures, stop func()) {
 	peak = figures{}
 	ctx, cancel := context.WithCancel(ctx)
 	var watching sync.WaitGroup
 	watching.Go(func() {
 		for ctx.Err() == nil {
-			if now, err := m.read(ctx); err == nil { // a read that fails is one less
+			if now, err := m.read(ctx); err == nil { // a failed measurement is skipped
 				for name, value := range now {
 					peak[name] = max(peak[name], value)
 				}
@@ -208,8 +210,8 @@ func (m *meter) watch(ctx context.Context) (peak figures, stop func()) {
 	return peak, func() { cancel(); watching.Wait() }
 }
 
-// resting waits until no job is left, and until the figures are again what they were
-// before, if that is given, but for their tolerance. It returns the last figures.
+// resting waits until no job is left. If before is not nil, it also waits until the figures
+// are back at their values before, within their tolerances. It returns the last figures.
 func (m *meter) resting(ctx context.Context, before figures) (now figures, err error) {
 	http.DefaultClient.CloseIdleConnections()
 	for deadline := time.Now().Add(patience); ; time.Sleep(time.Second) {
@@ -226,7 +228,7 @@ func (m *meter) resting(ctx context.Context, before figures) (now figures, err e
 	}
 }
 
-// grown returns the names of the figures that are above what they may be.
+// grown returns the names of the figures that exceed their tolerance.
 func grown(before, now figures) (names []string) {
 	for name, was := range before {
 		if t := toleranceOf(name); judged(name) && now[name] > was*(1+t.share)+t.number {

@@ -1,9 +1,9 @@
-// Package transfer imports and exports the rows of a grown app by the binary, on
-// PostgreSQL and beside a running server, and holds the result against a model: the
-// exported file says what the imported ones said, and timelines have what they must.
+// Package transfer imports and exports the data of an existing app with the tideline binary,
+// on PostgreSQL and next to a running server. It compares the result with a model: the export
+// must contain the imported lines, and timelines must contain the expected posts.
 //
-// "make transfer" does it with 100,000 users, 1,000,000 follows and 300,000 posts, and
-// says how fast. The test alone takes a five-hundredth of these.
+// "make transfer" uses 100,000 users, 1,000,000 follows and 300,000 posts, and prints the
+// rates. The test alone uses a five-hundredth of these.
 package transfer
 
 import (
@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	}
 	dir, err := os.MkdirTemp("", "tideline-transfer")
 	if err == nil {
-		binary, err = worldtest.Build(dir, false) // the race detector is for others
+		binary, err = worldtest.Build(dir, false) // without the race detector, which other tests use
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

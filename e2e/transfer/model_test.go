@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// The lines of a file, with the fields of an export in their order.
+// The lines of an import or export file, with the fields in the order of an export.
 type (
 	userLine struct {
 		Type              string    `json:"type"`
@@ -50,17 +50,17 @@ func (p post) text(number int) string {
 	return fmt.Sprintf("Post %d: \"high water\" <at> %s,\n潮水 and tide", number, p.at.Format(time.Kitchen))
 }
 
-// model is a network of users, who are numbers.
+// model is a network of users. Users are numbered from 0.
 type model struct {
 	users   int
-	follows map[[2]int]bool // of follower and followee
-	posts   []post          // by their times, no two at one time
+	follows map[[2]int]bool // pairs of follower and followee
+	posts   []post          // sorted by time; all times differ
 }
 
 var visibilities = []string{"PUBLIC", "PUBLIC", "PUBLIC", "FOLLOWERS", "MUTUALS", "PRIVATE"}
 
-// newModel makes a network in which few have many followers: the first user of a hundred
-// thousand has some 20,000.
+// newModel creates a network in which few users have many followers. Of 100,000 users, the
+// first has about 20,000 followers.
 func newModel(users, follows, posts int, random *rand.Rand) *model {
 	m := &model{users: users, follows: make(map[[2]int]bool, follows)}
 	for len(m.follows) < follows {
@@ -69,7 +69,7 @@ func newModel(users, follows, posts int, random *rand.Rand) *model {
 			m.follows[pair] = true
 		}
 	}
-	// Times of before 2026 are kept to 20 milliseconds.
+	// Tideline stores times before 2026 with a resolution of 20 milliseconds.
 	const step = 20 * time.Millisecond
 	begin := time.Date(2018, 1, 1, 0, 0, 0, 0, time.UTC)
 	steps := int64(time.Date(2026, 10, 1, 0, 0, 0, 0, time.UTC).Sub(begin) / step)
@@ -85,7 +85,7 @@ func newModel(users, follows, posts int, random *rand.Rand) *model {
 	return m
 }
 
-// timeline returns the texts of the posts that the user's home timeline has, newest first.
+// timeline returns the texts of the posts in the user's home timeline, newest first.
 func (m *model) timeline(user int) (texts []string) {
 	for i, p := range slices.Backward(m.posts) {
 		follows := m.follows[[2]int{user, p.author}]
@@ -97,8 +97,8 @@ func (m *model) timeline(user int) (texts []string) {
 	return texts
 }
 
-// files writes a file of users, one of posts, and one of follows, and returns how many
-// lines each has.
+// files writes the users, posts and follows to one file each. It returns the number of lines
+// by file name.
 func (m *model) files(users, posts, follows string) (lines map[string]int, err error) {
 	lines = map[string]int{users: m.users, posts: len(m.posts), follows: len(m.follows)}
 	err = writeLines(users, func(write func(any) error) error {

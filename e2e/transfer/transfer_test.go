@@ -25,12 +25,12 @@ import (
 const (
 	secret = "a secret of the tests, of 32 bytes and more"
 	sample = 50
-	// patience bounds the wait for the jobs that an import leaves.
+	// patience bounds the wait until the jobs of the import are done.
 	patience = 10 * time.Minute
 )
 
-// Users, posts and follows are imported while a sample of the users reads; then the
-// export says the same, and their timelines are those of the model.
+// Users, posts and follows are imported while a sample of the users reads. Then the export
+// equals the imported data, and the timelines of the sample equal the model's.
 func TestTransfer(t *testing.T) {
 	stores := storagetest.Real(t)
 	settings := []string{
@@ -62,7 +62,7 @@ func TestTransfer(t *testing.T) {
 		run(t, settings, "import", at(name), "--issuer=app")
 		tell("import "+name, lines[at(name)], begun)
 		if i == 0 {
-			// From now on there are users, who read while posts and follows come.
+			// The users exist now. They read while posts and follows are imported.
 			reads.Go(func() error { return readOn(reading, server, readers) })
 		}
 	}
@@ -93,7 +93,7 @@ func TestTransfer(t *testing.T) {
 	t.Logf("the timelines of %d users have the model's %d posts", sample, entries)
 }
 
-// run runs a command of the binary to its end.
+// run runs a command of the binary and waits for it.
 func run(t *testing.T, settings []string, args ...string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), binary, args...)
@@ -102,8 +102,9 @@ func run(t *testing.T, settings []string, args ...string) {
 	require.NoError(t, err, "%s", out[max(0, len(out)-2000):])
 }
 
-// readOn has the users read the first page of their timeline, one after the other, until
-// the context ends: what they were given must not stay in the way of what comes.
+// readOn makes the users read the first page of their timelines, one after the other, until
+// the context ends. The timelines that these reads build must also get the posts imported
+// later.
 func readOn(ctx context.Context, server *worldtest.Process, users []int) error {
 	for again := time.NewTicker(50 * time.Millisecond); ; {
 		for _, user := range users {
@@ -134,7 +135,8 @@ func timeline(ctx context.Context, server *worldtest.Process, user int) (texts [
 	}
 }
 
-// page returns a page of a user's timeline, and where the next one begins, if there is one.
+// page returns the texts of a page of a user's timeline and the cursor of the next page, or
+// nil if there is none.
 func page(ctx context.Context, server *worldtest.Process, user int, after *string) (texts []string, next *string, err error) {
 	now := time.Now()
 	token, err := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{
@@ -166,7 +168,8 @@ func page(ctx context.Context, server *worldtest.Process, user int, after *strin
 	return texts, next, nil
 }
 
-// same compares the lines of one file with those of others, in whatever order they are.
+// same checks that one file contains the same lines as the other files together, in any
+// order.
 func same(t *testing.T, one string, others ...string) {
 	t.Helper()
 	count := map[string]int{}

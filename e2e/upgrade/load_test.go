@@ -15,25 +15,26 @@ import (
 	"tideline/e2e/worldtest"
 )
 
-// goOn bounds how long a write is tried again.
+// goOn bounds the retries of a write.
 const goOn = 30 * time.Second
 
-// tally is what became of the writes of a step.
+// tally counts the writes of a step. retried counts repeated attempts.
 type tally struct{ writes, retried, failed int }
 
-// town has authors who write, readers who follow them, and one who toggles relations.
+// town contains the users of the test: authors, readers that follow all authors, and a passer
+// that follows and unfollows authors.
 type town struct {
 	servers          []*worldtest.Process
 	authors, readers []worldtest.User
 	passer           worldtest.User
 
 	mu     sync.Mutex
-	posts  []string // that were acknowledged
+	posts  []string // ids of acknowledged posts
 	now    tally
-	broken []error // of writes that failed for good
+	broken []error // errors of writes that failed permanently
 }
 
-// newTown makes its users at the servers.
+// newTown signs the users up through the first server.
 func newTown(ctx context.Context, servers []*worldtest.Process, authors, readers int) (*town, error) {
 	w := &town{servers: servers}
 	for i := range authors + readers + 1 {
@@ -84,8 +85,8 @@ func relate(ctx context.Context, p *worldtest.Process, how string, of, to worldt
 		map[string]any{"u": worldtest.GlobalID("User", to.ID)}, nil)
 }
 
-// live makes authors post and like, and the passer follow and leave, until the returned
-// function is called.
+// live makes the authors post and like, and the passer follow and unfollow, until stop is
+// called.
 func (w *town) live(ctx context.Context) (stop func()) {
 	done := make(chan struct{})
 	var wg sync.WaitGroup
@@ -112,7 +113,7 @@ func (w *town) live(ctx context.Context) (stop func()) {
 	return sync.OnceFunc(func() { close(done); wg.Wait() })
 }
 
-// post repeats a post under its key until a server has it.
+// post creates a post. All attempts use the same idempotency key.
 func (w *town) post(ctx context.Context, author worldtest.User, text string) {
 	var data struct {
 		CreatePost struct{ Post struct{ ID string } }
@@ -140,9 +141,9 @@ func (w *town) like(ctx context.Context, by worldtest.User) {
 	})
 }
 
-// write does a write at any server, and again at another one, as the README's promise asks
-// of clients: a request that meets a server in its end is repeated. It reports whether a
-// server took it.
+// write performs a write at a random server. If the attempt fails, write repeats it at the
+// next server, as a client must when its server shuts down. It reports whether the write
+// succeeded.
 func (w *town) write(try func(*worldtest.Process) error) bool {
 	first := rand.IntN(len(w.servers))
 	var errs []error
@@ -167,7 +168,7 @@ func (w *town) write(try func(*worldtest.Process) error) bool {
 	}
 }
 
-// turn ends a step: it returns the writes of it, and all posts so far.
+// turn ends a step. It returns the writes of the step and all acknowledged posts so far.
 func (w *town) turn() (tally, []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -1,13 +1,18 @@
-// Package upgrade shows that Tideline is upgraded while it serves. The previous release
-// runs as two servers and two workers on PostgreSQL and redis-server, under load, with
-// clients of three kinds. Then its tables are expanded, and its processes are replaced one
-// after the other, one of each put back and forward again, until the tables contract. No
-// write fails for good, and no client misses a post or gets one twice.
+// Package upgrade tests a rolling upgrade from the previous release. The previous release runs
+// as two servers and two workers on PostgreSQL and Redis, under load, with three kinds of
+// clients. The test then migrates and replaces the processes in steps:
+//
+//  1. The schema is expanded.
+//  2. The workers and then the servers are replaced, one at a time.
+//  3. One server and one worker are rolled back, and replaced again.
+//  4. The schema is contracted.
+//
+// No write may fail permanently, and no client may miss a post or get one twice.
 //
 // The previous release is the newest tag before this commit, or else the commit in the file
-// previous. It is built from git, once: the folder .test keeps it.
+// previous. It is built from git once and kept in the directory .test.
 //
-// "make upgrade" takes as long as one likes.
+// "make upgrade" runs the test for five minutes, or another time.
 package upgrade
 
 import (
@@ -25,16 +30,17 @@ var (
 	length = flag.Duration("for", 14*time.Second, "how long the load lasts, the same for each step")
 )
 
-// patience is how long a step may take until every client has what was written in it.
+// patience bounds the wait until every client has the posts of a step.
 const patience = 90 * time.Second
 
-// The programs of this commit and of the previous release, and why there is none of that.
+// binary is the program of this commit and older the program of the previous release. noOlder
+// is the error if the previous release could not be built.
 var (
 	binary, older string
 	noOlder       error
 )
 
-// TestMain builds before the time of the tests begins.
+// TestMain builds the binaries, so that the build does not count towards the tests' timeout.
 func TestMain(m *testing.M) {
 	if storagetest.LeftOut() {
 		return

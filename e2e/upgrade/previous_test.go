@@ -11,14 +11,14 @@ import (
 	"tideline/storage/storagetest"
 )
 
-// olderVersion is what the previous release says of itself where it has no tag.
+// olderVersion is the version of the previous release if it has no tag.
 const olderVersion = "0.0.0-previous"
 
 // errNoHistory says that git does not know the commit of the previous release.
 var errNoHistory = errors.New("the previous release is not in this clone's history (git fetch --unshallow)")
 
-// previous returns the program of the previous release, which it builds where that has not
-// been done before. Errors: errNoHistory; it cannot be built.
+// previous returns the path of the previous release's program. It builds the program if it is
+// not in .test yet. Errors: errNoHistory, and errors of the build.
 func previous() (program string, err error) {
 	root, err := filepath.Abs(filepath.Join("..", ".."))
 	if err != nil {
@@ -51,13 +51,14 @@ func previous() (program string, err error) {
 	return program, build(root, hash, version, program)
 }
 
-// build builds the commit's program, which is there when it is whole.
+// build builds the program of a commit. It renames the finished file into place, so that the
+// program never exists partially.
 func build(root, commit, version, program string) (err error) {
 	dir := filepath.Dir(program)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	source, err := os.MkdirTemp("", "tideline-previous") // where nothing above says what module it is
+	source, err := os.MkdirTemp("", "tideline-previous") // outside this module, so that no go.mod or go.work above applies
 	if err != nil {
 		return err
 	}

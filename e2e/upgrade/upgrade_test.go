@@ -19,28 +19,28 @@ import (
 	"tideline/storage/storagetest"
 )
 
-// people are the users that write and read: a third of the readers has a client of
-// graphql-ws, a third one of the kit, a third one of the Go client.
+// The numbers of users. A third of the readers use graphql-ws, a third the TypeScript kit, and
+// a third the Go client.
 const (
 	authors = 3
 	readers = 12
 )
 
-// line is a row of the table that is printed.
+// line is a row of the printed table.
 type line struct {
 	step string
 	tally
 	events, missed, doubled int
 }
 
-// world is the town, its clients, and what came of each step.
+// world is the fixture of the test: the users, their clients, and the result of each step.
 type world struct {
 	*town
 	t        *testing.T
 	settings []string
 	crowds   []worldtest.Clients
 	table    []line
-	told     int // posts, to the end of the last step
+	told     int // posts acknowledged by the end of the last step
 	doubled  int
 }
 
@@ -96,7 +96,7 @@ func TestRollingUpgrade(t *testing.T) {
 	w.verdict(cfg)
 }
 
-// connect starts the clients, and waits until all are connected.
+// connect starts the clients and waits until all are connected.
 func (w *world) connect() {
 	third := len(w.readers) / 3
 	w.crowds = []worldtest.Clients{
@@ -105,15 +105,15 @@ func (w *world) connect() {
 		worldtest.NewFollowers(w.t, w.readers[2*third:], false, w.servers...),
 	}
 	for _, c := range w.crowds {
-		require.NoError(w.t, c.Calm()) // what breaks is what the upgrade breaks
+		require.NoError(w.t, c.Calm()) // only the upgrade breaks connections
 	}
 }
 
-// step does something under load, and waits until every client has all that was written.
+// step calls act under load, and then waits until every client has all acknowledged posts.
 func (w *world) step(name string, act func()) {
 	began := time.Now()
 	act()
-	time.Sleep(max(0, *length/7-time.Since(began))) // the load goes on
+	time.Sleep(max(0, *length/7-time.Since(began))) // the load continues
 	writes, posts := w.turn()
 	missed, doubled := w.await(posts)
 	l := line{name, writes, (len(posts) - w.told) * len(w.readers), missed, doubled - w.doubled}
@@ -122,8 +122,8 @@ func (w *world) step(name string, act func()) {
 	w.t.Logf("%s: %d writes, %d retried, %d failed, %d events", name, l.writes, l.retried, l.failed, l.events)
 }
 
-// await waits until every client has the posts. It returns how many are missing when its
-// patience ends, and how many came twice so far.
+// await waits until every client has the posts, for at most patience. It returns how many are
+// missing at the end, and how many have come twice so far.
 func (w *world) await(posts []string) (missed, doubled int) {
 	for until := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
 		missed, doubled = 0, 0
@@ -154,7 +154,7 @@ func (w *world) report() (all []worldtest.Client) {
 	return all
 }
 
-// verdict holds clients and timelines against SQL, and prints the table.
+// verdict compares the clients and timelines with SQL and prints the table.
 func (w *world) verdict(cfg storage.Config) {
 	t := w.t
 	stores := storagetest.Open(t, cfg)
@@ -220,7 +220,7 @@ func (w *world) print() string {
 	return text.String()
 }
 
-// run runs a command of a program to its end.
+// run runs a command of a tideline program and requires that it succeeds. It returns the output.
 func (w *world) run(program string, args ...string) string {
 	w.t.Helper()
 	out, err := w.try(program, args...)

@@ -21,59 +21,64 @@ import (
 	"tideline/storage"
 )
 
-// Crowd is a running crowd.mjs: clients that follow timelines. Its methods may be
-// called concurrently.
+// Crowd is a running crowd.mjs or kit.mjs: a Node process with clients that follow
+// timelines. Its methods are safe for concurrent use.
 type Crowd struct {
-	turn  sync.Mutex // of those who ask
+	turn  sync.Mutex // held during a request and its answer
 	in    io.WriteCloser
 	lines *bufio.Scanner
 	ended func() error
 }
 
-// Client is what a client of a crowd holds, and what it went through.
+// Client is the reported state of a client: the posts it holds and a summary of its
+// history.
 type Client struct {
-	// Held are the posts that it shows; Twice are those that it was told of while
-	// it held them.
+	// Held are the ids of the posts that the client holds. Twice are the ids of posts
+	// that were added again while the client already held them.
 	Held, Twice []string
-	// Texts are what a client of the kit, or in Go, shows of the posts that it holds, in their order.
+	// Texts are the texts of the held posts, in the order of Held. Only clients of the kit
+	// and Go clients report them.
 	Texts []string
-	// Failed are the errors that ended its subscription, and the posts that it was
-	// shown though their text says that nobody may see them.
+	// Failed are the errors that ended the subscription, and the posts that the client
+	// received although their text marks them as secret.
 	Failed               []any
 	Resumed, Invalidated int
-	// Beat is when it was told something, a heartbeat at least: Unix milliseconds.
+	// Beat is the time of the last event, heartbeats included, in Unix milliseconds.
 	Beat int64
-	// Behind says that such a client has yet to read what it knows it lacks.
+	// Behind says that the client knows that it has not read everything yet. Only clients
+	// of the kit and Go clients report it.
 	Behind bool
-	// Server is which of the servers it went to last, or always when it is steady.
+	// Server is the index of the server that the client connected to last. A steady client
+	// always connects to the same server.
 	Server int
-	// Story is of a client of the kit: what it was told and read of a post, a line each.
+	// Story returns what the client received about a post, one line per message. Only
+	// clients of the kit have it; it is nil for others.
 	Story func(post string) string
 }
 
-// Told is an event that a client got: a post was added or removed, or the timeline
-// invalidated.
+// Told is an event that a client received: a post was added, a post was removed, or the
+// timeline was invalidated.
 type Told struct {
 	At   int64 // Unix milliseconds
 	Kind string
 	Post string
 }
 
-// Time returns when the client got the event.
+// Time returns when the client received the event.
 func (e Told) Time() time.Time { return time.UnixMilli(e.At) }
 
-// NewCrowd starts a client for each of the users at the servers. The first ones, as
-// many as steady says, keep their connection as long as it lasts, and return to the
-// same server; the others break theirs now and then, and go to any server. It returns when all are connected. The crowd ends with the
-// test, which is skipped when [NeedNode] finds no Node.
+// NewCrowd starts one client per user and returns when all are connected. The first
+// steady clients never break their connections and always reconnect to the same server.
+// The others break their connections now and then and reconnect to another server. The
+// crowd ends with the test. NewCrowd skips the test as [NeedNode] does.
 func NewCrowd(t *testing.T, users []User, steady int, servers ...*Process) *Crowd {
 	t.Helper()
 	NeedNode(t)
 	return startCrowd(t, "crowd.mjs", map[string]any{"steady": steady}, users, servers)
 }
 
-// NewKitCrowd starts a client of the TypeScript kit for each of the users, as
-// [NewCrowd] does clients of graphql-ws; all are restless. It compiles the kit.
+// NewKitCrowd is like [NewCrowd], but its clients use the TypeScript client kit instead
+// of graphql-ws, and all of them break their connections. It compiles the kit.
 func NewKitCrowd(t *testing.T, users []User, servers ...*Process) *Crowd {
 	t.Helper()
 	NeedNode(t)
@@ -95,7 +100,7 @@ func startCrowd(t *testing.T, script string, setup map[string]any, users []User,
 	cmd.Stderr = t.Output()
 	require.NoError(t, cmd.Start())
 	c := &Crowd{in: in, lines: bufio.NewScanner(out), ended: sync.OnceValue(cmd.Wait)}
-	t.Cleanup(func() { _ = c.Close() }) // the context has killed it already
+	t.Cleanup(func() { _ = c.Close() }) // the test's context has already killed the process
 	var urls, tokens []string
 	for _, s := range servers {
 		urls = append(urls, s.URL+"/graphql")
@@ -113,13 +118,13 @@ func startCrowd(t *testing.T, script string, setup map[string]any, users []User,
 	return c
 }
 
-// Close ends the clients. A crowd may be closed again.
+// Close ends the clients. It may be called more than once.
 func (c *Crowd) Close() error {
 	_ = c.in.Close()
 	return c.ended()
 }
 
-// ask says a line and reads one.
+// ask sends a line and decodes the line that the process answers.
 func (c *Crowd) ask(line string, answer any) error {
 	c.turn.Lock()
 	defer c.turn.Unlock()
@@ -142,8 +147,8 @@ func (c *Crowd) Calm() error {
 	return nil
 }
 
-// Report returns the clients, in the order of the users. It waits for those that
-// are reading their timeline again.
+// Report returns the clients in the order of the users. It waits until no client is
+// reading its timeline again.
 func (c *Crowd) Report() ([]Client, error) {
 	var answer struct{ Clients []Client }
 	err := c.ask("report", &answer)
@@ -155,14 +160,14 @@ func (c *Crowd) Report() ([]Client, error) {
 	return answer.Clients, err
 }
 
-// Told returns what each client was told so far, in its order.
+// Told returns the events that each client has received so far, in order.
 func (c *Crowd) Told() ([][]Told, error) {
 	var answer struct{ Told [][]Told }
 	err := c.ask("told", &answer)
 	return answer.Told, err
 }
 
-// story asks what a client of the kit was told and read of a post.
+// story asks a client of the kit what it received about a post.
 func (c *Crowd) story(client int, post string) string {
 	var answer struct{ Story []string }
 	if err := c.ask(fmt.Sprintf("story %d %s", client, post), &answer); err != nil {
@@ -171,7 +176,7 @@ func (c *Crowd) story(client int, post string) string {
 	return strings.Join(answer.Story, "\n") + "\n"
 }
 
-// NeedNode skips the test where node or the npm packages are missing. With
+// NeedNode skips the test if node or the npm packages are missing. With
 // TIDELINE_TEST_REQUIRE_REAL=1 the test fails instead.
 func NeedNode(t *testing.T) {
 	t.Helper()
@@ -197,7 +202,7 @@ var compileKit = sync.OnceValue(func() error {
 	return nil
 })
 
-// needKit compiles the kit, or skips the test where its npm packages are missing.
+// needKit compiles the kit, or skips the test if the kit's npm packages are missing.
 // With TIDELINE_TEST_REQUIRE_REAL=1 the test fails instead.
 func needKit(t *testing.T) {
 	t.Helper()
@@ -210,15 +215,16 @@ func needKit(t *testing.T) {
 	sources, err := filepath.Glob(filepath.Join(kit, "src", "*.ts"))
 	require.NoError(t, err)
 	for _, source := range sources {
-		// What the test has read is what it is run again for.
+		// The go command caches test results and tracks the files that a test reads. This
+		// read makes it run the test again after a change of the kit.
 		_, err := os.ReadFile(source)
 		require.NoError(t, err)
 	}
 	require.NoError(t, compileKit())
 }
 
-// NewUser writes a user with a session into the database, because password hashes
-// are slow by design.
+// NewUser writes a user with a session directly into the database. Signing up would be
+// slower, because password hashes are slow by design.
 func NewUser(ctx context.Context, s *storage.Stores, id int64, handle string) (User, error) {
 	u := User{ID: id, Handle: handle, Token: "token of " + handle}
 	if err := s.DB.User.Create().SetID(id).SetHandle(handle).SetPasswordHash("-").Exec(ctx); err != nil {

@@ -1,21 +1,21 @@
-// Follows the timelines of many users, as programs do that lose their connection
-// now and then, and keeps of each what it holds: what it read, and what it was
-// told since. When told that the timeline was invalidated it reads again.
+// Runs one client per user. Each client follows its timeline, loses its connection now
+// and then, and tracks the posts it holds: the posts of its last read, changed by the
+// events since. A client reads again when its timeline is invalidated.
 //
 // usage: node crowd.mjs, with a line of JSON on standard input:
 //
 //   {"urls":["http://…/graphql"],"tokens":["…"],"steady":0}
 //
-// The clients of the first tokens, as many as "steady" says, keep each connection
-// as long as it lasts, and return to the same server. Prints {"ready":true} when all
-// are connected. At the line "calm" the others stop breaking theirs, at the line
-// "report" it prints what each client holds, at the line "told" which events each
-// got, heartbeats left out:
+// The first "steady" clients never break their connections and always reconnect to the
+// same server. The program prints {"ready":true} when all clients are connected. It then
+// reads commands, one per line. "calm" stops the other clients from breaking their
+// connections. "report" prints the state of each client. "told" prints the events that
+// each client has received, except heartbeats:
 //
 //   {"clients":[{"held":["id"],"twice":["id"],"resumed":3,"invalidated":1,"failed":[],"beat":1700000000000,"server":0}]}
 //   {"told":[[{"at":1700000000000,"kind":"added","post":"id"}]]}
 //
-// It ends when its standard input does.
+// The program ends when its standard input ends.
 import { createInterface } from 'node:readline';
 import { createClient } from 'graphql-ws';
 import WebSocket from 'ws';
@@ -38,13 +38,13 @@ let restless = false; // whether clients break their connections
 class Socket extends WebSocket {
   constructor(...args) {
     super(...args);
-    // A browser keeps it to itself when a socket is closed that has yet to open.
+    // Closing a socket that is still opening emits an error here. Browsers report none.
     this.on('error', () => {});
   }
 
-  // The package goes on listening to a socket that it has terminated, and its
-  // next one has operations of the same id: what is still on its way would be
-  // taken for an answer of the new one. A connection that broke brings nothing.
+  // graphql-ws keeps listening to a socket that it has terminated, and the next socket
+  // uses the same operation ids. Without this, a late message of the old socket would count
+  // as a message of the new one. A connection that really breaks delivers nothing more.
   close(...args) {
     this.onmessage = null;
     if (args[0] === 4499 && Math.random() < 0.5) this.terminate();
@@ -54,26 +54,27 @@ class Socket extends WebSocket {
 
 class Follower {
   held = new Set();
-  // What may be told although it is held: what a page brought, as the event was on
-  // its way, and what was held when the timeline was invalidated,
+  // Posts that may be added again although the client holds them: posts from a page, whose
+  // event may still arrive, and posts held when the timeline was invalidated. A page does not
+  // add the posts in since.
   read = new Set();
-  // but nothing that has been told since then.
+  // Posts added by events since the last invalidation.
   since = new Set();
-  // What was removed while pages were on their way must not come back with them.
+  // Posts removed while pages were being read. The pages must not bring them back.
   gone = new Set();
   twice = [];
   failed = [];
   resumed = 0;
   invalidated = 0;
   position = null;
-  beat = 0; // when it was told something, a heartbeat at least
+  beat = 0; // time of the last event, heartbeats included
   log = [];
   work = Promise.resolve();
 
   constructor(urls, token, steady) {
     this.urls = urls;
     this.token = token;
-    this.server = Math.floor(Math.random() * urls.length); // which it goes to
+    this.server = Math.floor(Math.random() * urls.length); // index of the current server
     this.started = new Promise((resolve) => (this.begun = resolve));
     const follower = this;
     this.client = createClient({
@@ -132,7 +133,7 @@ class Follower {
     this.begun();
   }
 
-  // What is told while pages are on their way is told of the time after them.
+  // Reads all pages. Events that arrive meanwhile are newer than the pages and take precedence.
   reread() {
     this.work = this.work.then(async () => {
       const before = new Set(this.held);

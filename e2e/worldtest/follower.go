@@ -17,27 +17,27 @@ import (
 	tideline "tideline/clients/go"
 )
 
-// Clients are a [Crowd] or [Followers].
+// Clients is implemented by [Crowd] and [Followers].
 type Clients interface {
 	Calm() error
 	Report() ([]Client, error)
 }
 
-// Followers are clients in Go that follow timelines, as a [Crowd] does.
+// Followers is a group of Go clients that follow timelines, like a [Crowd].
 type Followers struct {
-	ctx  context.Context // the test's: they end with it
+	ctx  context.Context // the test's context; the clients end with it
 	all  []*follower
 	calm chan struct{}
 }
 
-// NewFollowers starts a client of the Go client's Timeline for each of the users, at any of
-// the servers. It returns when all are connected. Restless ones break their connections now
-// and then, ask for older pages, read again, or end and come back with what they saved.
+// NewFollowers starts one Timeline of the Go client for each user and returns when all are
+// connected. Each connection goes to a random server. Restless clients at times break their
+// connections, read older pages, read again, or stop and restart from their saved state.
 func NewFollowers(t *testing.T, users []User, restless bool, servers ...*Process) *Followers {
 	t.Helper()
 	f := &Followers{ctx: t.Context(), calm: make(chan struct{})}
 	var work sync.WaitGroup
-	t.Cleanup(work.Wait) // the test's context has ended then
+	t.Cleanup(work.Wait) // the test's context has already ended
 	for _, u := range users {
 		c := &follower{ctx: t.Context(), work: &work, user: u, told: map[string]bool{}, lines: map[*line]bool{}}
 		for _, p := range servers {
@@ -56,13 +56,14 @@ func NewFollowers(t *testing.T, users []User, restless bool, servers ...*Process
 	return f
 }
 
-// Calm makes the clients keep their connections from now on.
+// Calm makes the clients keep their connections from now on. It must be called at most once.
 func (f *Followers) Calm() error {
 	close(f.calm)
 	return nil
 }
 
-// Report returns the clients, in the order of the users. Each reads its timeline to the end.
+// Report makes each client read its timeline to the end. It returns the clients in the order of
+// the users.
 func (f *Followers) Report() ([]Client, error) {
 	var clients []Client
 	for _, c := range f.all {
@@ -71,24 +72,24 @@ func (f *Followers) Report() ([]Client, error) {
 	return clients, f.ctx.Err()
 }
 
-// follower is one of them.
+// follower is one client of Followers.
 type follower struct {
 	ctx     context.Context
 	work    *sync.WaitGroup
 	user    User
-	servers []string // their addresses
+	servers []string // addresses as host:port
 
 	mu       sync.Mutex
 	timeline *tideline.Timeline[Post]
-	stop     context.CancelFunc // of its Run,
-	ended    chan struct{}      // which then has ended
+	stop     context.CancelFunc // cancels the timeline's Run
+	ended    chan struct{}      // closed when Run has returned
 	lines    map[*line]bool
-	opened   int // sockets
+	opened   int // WebSocket connections opened so far
 	state    Client
-	told     map[string]bool // posts of which an event told, since all was read
+	told     map[string]bool // posts added by events since the last invalidation, and not removed since
 }
 
-// begin starts the client anew, with what it saved.
+// begin starts a new timeline, which resumes from saved if it is not nil.
 func (c *follower) begin(saved *tideline.Saved[Post]) {
 	client := &tideline.Client{
 		URL: "http://tideline.test/graphql", Token: tideline.Fixed(c.user.Token),
@@ -123,7 +124,7 @@ func (c *follower) now() *tideline.Timeline[Post] {
 	return c.timeline
 }
 
-// line is a connection to any of the servers.
+// line is a connection to one of the servers.
 type line struct {
 	net.Conn
 	of    *follower
@@ -143,7 +144,7 @@ func (c *follower) dial(ctx context.Context, network, _ string) (net.Conn, error
 	return l, nil
 }
 
-// Write counts the handshakes of sockets.
+// Write counts the WebSocket handshakes: connections whose first request is a GET.
 func (l *line) Write(p []byte) (int, error) {
 	if !l.asked {
 		l.asked = true
@@ -164,8 +165,8 @@ func (l *line) Close() error {
 	return l.Conn.Close()
 }
 
-// hear notes an event. A post comes twice if it is told again though it was neither removed
-// nor the timeline invalidated.
+// hear records an event. A post counts as a duplicate if it is added again although it was not
+// removed and the timeline was not invalidated in between.
 func (c *follower) hear(e tideline.Event[Post]) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -187,7 +188,7 @@ func (c *follower) hear(e tideline.Event[Post]) {
 	}
 }
 
-// watch looks at all that is shown.
+// watch checks every state that the timeline shows.
 func (c *follower) watch() {
 	for c.ctx.Err() == nil {
 		timeline := c.now()
@@ -203,13 +204,13 @@ func (c *follower) watch() {
 		}
 		select {
 		case <-changed:
-		case <-time.After(time.Second): // it may be another timeline
+		case <-time.After(time.Second): // begin may have replaced the timeline
 		case <-c.ctx.Done():
 		}
 	}
 }
 
-// await waits until the timeline is so, or the test ends.
+// await waits until so returns true for the timeline's snapshot, or the test ends.
 func (c *follower) await(so func(tideline.Snapshot[Post]) bool) {
 	for timeline := c.now(); ; {
 		changed := timeline.Changed()
@@ -224,7 +225,7 @@ func (c *follower) await(so func(tideline.Snapshot[Post]) bool) {
 	}
 }
 
-// pause waits, and reports whether the client goes on.
+// pause waits for d. It returns false if the clients were calmed or the test ended first.
 func (c *follower) pause(d time.Duration, calm chan struct{}) bool {
 	select {
 	case <-time.After(d):
@@ -243,10 +244,10 @@ func (c *follower) fidget(calm chan struct{}) {
 			lines := slices.Collect(maps.Keys(c.lines))
 			c.mu.Unlock()
 			for _, l := range lines {
-				_ = l.Close() // it may be closed
+				_ = l.Close() // it may be closed already
 			}
 		case what < 7:
-			_ = c.now().ReadOlder(c.ctx) // servers are killed
+			_ = c.now().ReadOlder(c.ctx) // fails while a server is down
 		case what < 8:
 			_ = c.now().Read(c.ctx)
 		default:
@@ -259,7 +260,7 @@ func (c *follower) fidget(calm chan struct{}) {
 	}
 }
 
-// report reads to the end. A page that failed while servers were killed is asked for again.
+// report reads the timeline to its end and returns the client's state. It retries failed pages.
 func (c *follower) report() Client {
 	timeline := c.now()
 	for n := 0; n < 200 && timeline.Snapshot().More; n++ {

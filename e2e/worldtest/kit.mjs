@@ -1,18 +1,23 @@
-// Follows the timelines of many users with the client kit, as crowd.mjs does with
-// graphql-ws alone, and is driven in the same way:
+// Follows the timelines of many users with the TypeScript client kit. crowd.mjs does the
+// same with graphql-ws alone.
 //
 // usage: node kit.mjs, with a line of JSON on standard input:
 //
 //   {"urls":["http://…/graphql"],"tokens":["…"],"viewers":["…"]}
 //
-// Each client reads and subscribes at any of the servers, now and then breaks its
-// connection, asks for an older page, or ends and comes back with what it kept.
-// Prints {"ready":true} when all have read a page. At the line "calm" they stop
-// that, at the line "report" each reads its timeline to the end, and it prints what
-// they hold, as crowd.mjs does. A client that has yet to read again, or cannot read
-// to the end, says so in "behind", one that is shown a post whose text begins with
-// "secret" in "failed". At the line "story 3 id" it prints what the fourth client was
-// told and read of the post, and what it sent over its socket. It ends when its standard input does.
+// Each request and each connection of a client goes to a random server. Now and then a
+// client breaks its connection, reads an older page, refreshes, or stops and restarts from
+// its storage. The program prints {"ready":true} when all clients have read a page. It then
+// reads commands, one per line:
+//
+//   calm        stops the clients from doing this
+//   report      makes each client read its timeline to the end, and prints the state of all
+//               clients as crowd.mjs does; "behind" is true if a client has not read
+//               everything, and "failed" lists posts shown whose text begins with "secret"
+//   story 3 id  prints the messages of the fourth client about the post, and all messages
+//               that the client sent over its socket
+//
+// The program ends when its standard input ends.
 import { createInterface } from 'node:readline';
 import WebSocket from 'ws';
 
@@ -96,7 +101,7 @@ class User {
     this.log.push({ at: new Date().toISOString(), what, of });
   }
 
-  /** What was told and read of the post, which is cut short, and what was sent. */
+  /** Returns the received messages that mention the post, shortened around it, all invalidations, and all sent messages. */
   story(post) {
     return this.log
       .map((entry) => ({ ...entry, place: entry.of.indexOf(post) }))
@@ -113,7 +118,7 @@ class User {
       else if (what < 0.7) void this.store.more();
       else if (what < 0.8) void this.store.refresh();
       else {
-        // What comes while the program is away is told when it is back.
+        // The client resumes: events of the pause are delivered after the restart.
         this.store.stop();
         this.stopWatching();
         await pause(2000 * Math.random());
@@ -125,7 +130,7 @@ class User {
 
   async report() {
     const { store } = this;
-    // A page that failed while servers were killed is the user's to ask for again.
+    // The kit does not retry a page that failed while a server was down, so retry here.
     for (let n = 0; n < 200 && store.getSnapshot().next; n++) {
       await store.more();
       if (store.getSnapshot().error) await pause(20);

@@ -1,9 +1,9 @@
-// Package worldtest has what end-to-end tests of many processes share. The tideline
-// binary runs as processes that are killed and started again. Users call the API. A
-// crowd of clients follow their timelines with the npm package graphql-ws, with the kit in
-// TypeScript, or in Go, and resume.
+// Package worldtest is the shared fixture of the end-to-end tests that run several processes.
+// A [Process] runs the tideline binary and can be killed and restarted. A [User] calls the
+// API. [Crowd] and [Followers] are clients that subscribe to timelines and resume, with the
+// npm package graphql-ws, the TypeScript client kit, or the Go client.
 //
-// It knows the command line and the API, and of the product's packages the Go client.
+// The package uses the command line, the API and the Go client.
 package worldtest
 
 import (
@@ -28,27 +28,27 @@ import (
 	"tideline/storage/storagetest"
 )
 
-// Build builds the tideline binary into the directory and returns its path. With
-// race it has the race detector.
+// Build builds the tideline binary into the directory and returns its path. race
+// enables the race detector.
 func Build(dir string, race bool) (binary string, err error) {
 	binary = filepath.Join(dir, "tideline")
 	return binary, storagetest.Build(binary, "tideline", race)
 }
 
-// Process is a tideline that can be killed and started again at the same address.
+// Process is a tideline process that can be killed and restarted at the same address.
 type Process struct {
 	*storagetest.Program
-	// URL is where the process answers, without a path.
+	// URL is the base URL of the process, without a path.
 	URL string
-	// Settings are its environment variables that begin with TIDELINE_, and others
-	// that override those of the test.
+	// Settings are environment variables for the process. The process inherits the test's
+	// environment without the variables that begin with TIDELINE_; Settings override it.
 	Settings []string
 
 	binary string
 	args   []string
 }
 
-// NewProcess is NewStopped, and starts the process.
+// NewProcess is like NewStopped but also starts the process.
 func NewProcess(t *testing.T, binary string, settings []string, flag string, args ...string) *Process {
 	t.Helper()
 	p := NewStopped(t, binary, settings, flag, args...)
@@ -56,9 +56,9 @@ func NewProcess(t *testing.T, binary string, settings []string, flag string, arg
 	return p
 }
 
-// NewStopped returns a tideline that does not run yet. flag is the flag for its
-// address. The process ends with the test, which fails if the process panicked or
-// had a data race.
+// NewStopped returns a process that is not running yet. flag is the command-line flag
+// for its address. The process is killed when the test ends. The test fails if the
+// process panicked or had a data race.
 func NewStopped(t *testing.T, binary string, settings []string, flag string, args ...string) *Process {
 	t.Helper()
 	address := "127.0.0.1:" + strconv.Itoa(storagetest.FreePort(t))
@@ -71,7 +71,7 @@ func NewStopped(t *testing.T, binary string, settings []string, flag string, arg
 		p.Kill()
 		log, err := os.ReadFile(p.Log())
 		if p.Pid() == 0 {
-			return // it was never started
+			return // the process was never started
 		}
 		require.NoError(t, err)
 		if t.Failed() {
@@ -83,7 +83,7 @@ func NewStopped(t *testing.T, binary string, settings []string, flag string, arg
 	return p
 }
 
-// Start starts the process again after Kill, and waits until it is ready.
+// Start starts the process, also again after Kill, and waits until it is ready.
 func (p *Process) Start() error {
 	cmd := exec.Command(p.binary, p.args...)
 	for _, entry := range os.Environ() {
@@ -95,10 +95,10 @@ func (p *Process) Start() error {
 	return p.Program.Start(cmd, p.Ready)
 }
 
-// Use has the next Start take another tideline, such as one of another version.
+// Use makes the next Start run another tideline binary, for example another version.
 func (p *Process) Use(binary string) { p.binary = binary }
 
-// Ready asks /readyz once. It is nil when the process says that it is ready.
+// Ready requests /readyz once. It returns nil if the process reports that it is ready.
 func (p *Process) Ready(ctx context.Context) error {
 	body, err := p.get(ctx, "/readyz")
 	if err != nil {
@@ -124,7 +124,7 @@ func (p *Process) get(ctx context.Context, path string) (string, error) {
 	return string(body), err
 }
 
-// Metrics returns the metrics of the process that have no labels.
+// Metrics returns the process's metrics without labels.
 func (p *Process) Metrics(ctx context.Context) (map[string]float64, error) {
 	text, err := p.get(ctx, "/metrics")
 	if err != nil {
@@ -141,7 +141,7 @@ func (p *Process) Metrics(ctx context.Context) (map[string]float64, error) {
 
 var metricLine = regexp.MustCompile(`(?m)^(\w+) (\S+)$`)
 
-// Subscriptions returns how many subscriptions the process serves, 0 when it does
+// Subscriptions returns how many subscriptions the process serves, or 0 if it does
 // not answer.
 func (p *Process) Subscriptions(ctx context.Context) int {
 	metrics, err := p.Metrics(ctx)
@@ -151,15 +151,16 @@ func (p *Process) Subscriptions(ctx context.Context) int {
 	return int(metrics["tideline_live_subscriptions"])
 }
 
-// ErrRefused is wrapped by errors that the process answered: it does not work at the
-// call any more.
+// ErrRefused is wrapped by the errors that the process itself returned. The process no
+// longer works on such a call.
 var ErrRefused = errors.New("refused")
 
-// callTimeout bounds calls whose context has no deadline.
+// callTimeout bounds each call, in addition to its context's deadline.
 const callTimeout = time.Minute
 
-// Call runs an operation and decodes its data. An error that is not ErrRefused
-// leaves open what the process did, or will do; tideline.CodeOf has the code of one that is.
+// Call runs an operation and decodes its data. After ErrRefused, tideline.CodeOf
+// returns the error's code. After any other error the process may have executed the
+// operation, or may still execute it.
 func (p *Process) Call(ctx context.Context, token, query string, variables map[string]any, data any) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()

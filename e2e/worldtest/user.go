@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// User is a user with a session.
+// User is a user with a session token.
 type User struct {
-	ID     int64 // in the database
+	ID     int64 // the database id
 	Handle string
 	Token  string
 }
 
-// Post is a post as a reader sees it; Text is that of [User.Texts] alone.
+// Post is a post as a reader sees it. Text is empty if the query did not select it.
 type Post struct{ ID, Text string }
 
 // List is a page of posts.
@@ -27,7 +27,7 @@ type List struct {
 	}
 }
 
-// Timeline returns the ids of the whole timeline, in its order.
+// Timeline reads the user's whole timeline and returns the post ids in order.
 func (u User) Timeline(ctx context.Context, p *Process) (ids []string, err error) {
 	err = walk(func(after *string) (List, error) {
 		var data struct{ Timeline List }
@@ -40,8 +40,7 @@ func (u User) Timeline(ctx context.Context, p *Process) (ids []string, err error
 	return ids, err
 }
 
-// Posts returns the ids of the author's posts that the user may see, in the order of
-// the profile.
+// Posts reads the author's whole profile as the user and returns the post ids in order.
 func (u User) Posts(ctx context.Context, p *Process, author User) (ids []string, err error) {
 	err = walk(func(after *string) (List, error) {
 		l, err := u.profile(ctx, p, author, after)
@@ -51,7 +50,7 @@ func (u User) Posts(ctx context.Context, p *Process, author User) (ids []string,
 	return ids, err
 }
 
-// Texts returns what the posts that [User.Posts] returns say, by their ids.
+// Texts returns the texts of the posts that [User.Posts] lists, keyed by id.
 func (u User) Texts(ctx context.Context, p *Process, author User) (map[string]string, error) {
 	texts := map[string]string{}
 	err := walk(func(after *string) (List, error) {
@@ -72,7 +71,7 @@ func (u User) profile(ctx context.Context, p *Process, author User, after *strin
 	return data.User.Posts, err
 }
 
-// walk reads a list to its end.
+// walk reads all pages of a list.
 func walk(page func(after *string) (List, error)) error {
 	for after := (*string)(nil); ; {
 		l, err := page(after)
@@ -90,8 +89,8 @@ func (l List) ids() (ids []string) {
 	return ids
 }
 
-// Difference describes which of the wanted posts a reader lacks, and which the
-// reader has in addition, or twice. It is empty when there are none.
+// Difference compares the posts that a reader has with the wanted posts. It describes
+// the missing posts and the extra or duplicate ones, and returns "" if there are none.
 func Difference(who string, want, have []string) string {
 	count := map[string]int{}
 	for _, id := range want {
@@ -115,8 +114,8 @@ func Difference(who string, want, have []string) string {
 	return fmt.Sprintf("%s: missing %v, extra %v\n", who, missing, extra)
 }
 
-// PostID returns the id in the database of a post that the API calls so, 0 if that
-// is no id of a post.
+// PostID returns the database id of a post from its API id, or 0 if id is not the API
+// id of a post.
 func PostID(id string) int64 {
 	text, err := base64.RawURLEncoding.DecodeString(id)
 	if err != nil {
@@ -129,7 +128,8 @@ func PostID(id string) int64 {
 	return n
 }
 
-// GlobalID returns the API's id of an object, such as of the "User" 5.
+// GlobalID returns the API id of an object, for example of kind "User" with database
+// id 5.
 func GlobalID(kind string, id int64) string {
 	return base64.RawURLEncoding.EncodeToString([]byte(kind + ":" + strconv.FormatInt(id, 10)))
 }

@@ -8,8 +8,8 @@ import (
 	"entgo.io/ent/entc/gen"
 )
 
-// moreFields are fields of a post and of a user that are no columns: they have what was read of
-// other tables.
+// moreFields is a template of fields of a post and of a user that are not columns. They hold values
+// that were read from other tables.
 const moreFields = `{{ define "model/fields/additional" }}{{ if or (eq $.Name "Post") (eq $.Name "User") }}
 	// Data has the own fields of the app, a JSON object; nil where they were not read.
 	Data *string ` + "`json:\"-\"`" + `

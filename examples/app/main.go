@@ -1,10 +1,10 @@
-// Command app is a small app that has Tideline beside it. It has its own table of users,
-// tokens of its own by which they are known at Tideline, and a page with a timeline.
+// Command app is a small app that uses Tideline for its posts. It has its own table of
+// users, signs the tokens that identify them at Tideline, and serves a page with a timeline.
 //
 //	make example
 //
-// Its users sign in by their name alone, for it is an example. The rest is as in an app
-// that people use.
+// Users sign in with a name and no password, because this is an example. Everything else
+// works as in a real app.
 package main
 
 import (
@@ -26,8 +26,8 @@ import (
 //go:embed page
 var page embed.FS
 
-// app answers the page's own requests. What has to do with posts the page asks
-// Tideline itself.
+// app handles the page's requests about accounts. For posts, the page calls Tideline
+// directly.
 type app struct {
 	users    *users
 	tideline tideline
@@ -61,7 +61,7 @@ func run(ctx context.Context) error {
 	if err := a.tideline.ready(ctx); err == nil {
 		fmt.Printf("The app is at http://%s/, and Tideline at %s/graphiql. Ctrl-C stops both.\n", addr, a.tideline.url)
 	}
-	// What was not to be had when an account was deleted is tried again.
+	// Retry the deletions that failed because Tideline was not available.
 	for again := time.NewTicker(5 * time.Second); ; {
 		if err := a.finishDeletions(ctx); err != nil && ctx.Err() == nil {
 			fmt.Fprintln(os.Stderr, "example app: delete accounts:", err)
@@ -81,7 +81,7 @@ func run(ctx context.Context) error {
 func (a app) handler() http.Handler {
 	files, err := fs.Sub(page, "page")
 	if err != nil {
-		panic(err) // it is embedded
+		panic(err) // cannot happen: the folder is embedded
 	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /", http.FileServerFS(files))
@@ -91,7 +91,7 @@ func (a app) handler() http.Handler {
 	mux.HandleFunc("POST /delete-account", a.deleteAccount)
 	policy := fmt.Sprintf("default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; base-uri 'none'; "+
 		"form-action 'self'; frame-ancestors 'none'; connect-src 'self' %s %s", a.tideline.url, strings.Replace(a.tideline.url, "http", "ws", 1))
-	safe := http.NewCrossOriginProtection().Handler(mux) // no other site's page posts for our users
+	safe := http.NewCrossOriginProtection().Handler(mux) // refuses POST requests from pages of other sites
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Security-Policy", policy)
 		w.Header().Set("Cache-Control", "no-cache")
@@ -102,8 +102,7 @@ func (a app) handler() http.Handler {
 
 const cookie = "example-app"
 
-// signIn signs in who says that this is the name. An app that people use asks for a
-// password here.
+// signIn signs in the user with the given name. A real app asks for a password here.
 func (a app) signIn(w http.ResponseWriter, r *http.Request) {
 	var form struct{ Name string }
 	if err := json.NewDecoder(r.Body).Decode(&form); err != nil {
@@ -127,7 +126,7 @@ func (a app) signOut(w http.ResponseWriter, r *http.Request) {
 	forget(w)
 }
 
-// token answers with what the page needs to talk to Tideline for a few minutes.
+// token answers with a short-lived Tideline token and the address to use it at.
 func (a app) token(w http.ResponseWriter, r *http.Request) {
 	u, err := a.users.signedIn(r.Context(), sessionOf(r))
 	if err != nil {
@@ -140,8 +139,8 @@ func (a app) token(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// deleteAccount ends the user's sessions before it tells Tideline, so that no token is
-// made for somebody who is gone there. When Tideline is away it is told later.
+// deleteAccount ends the user's sessions before it calls Tideline, so that the app signs no
+// token for a deleted user. If Tideline is not available, run calls it later.
 func (a app) deleteAccount(w http.ResponseWriter, r *http.Request) {
 	u, err := a.users.signedIn(r.Context(), sessionOf(r))
 	if err == nil {
@@ -157,17 +156,15 @@ func (a app) deleteAccount(w http.ResponseWriter, r *http.Request) {
 	forget(w)
 }
 
-// finishDeletions deletes those who want to leave: at Tideline, by one call for all of
-// them, and then from the table. It may be repeated.
+// finishDeletions deletes the users who asked for it: first at Tideline, all in one call,
+// then in the app's table. It may be repeated.
 func (a app) finishDeletions(ctx context.Context) error {
 	ids, err := a.users.leaving(ctx)
 	if err != nil || len(ids) == 0 {
 		return err
 	}
-	if err := a.tideline.deleteUsers(ctx, ids); err != nil {
-		return err
-	}
-	return a.users.delete(ctx, ids)
+	deleted, err := a.tideline.deleteUsers(ctx, ids)
+	return errors.Join(err, a.users.delete(ctx, deleted))
 }
 
 func sessionOf(r *http.Request) string {

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// An account that is deleted while Tideline is away has no token from then on, and goes
-// there, and then here, as soon as Tideline is back.
+// An account deleted while Tideline is down gets no more tokens. It is deleted at Tideline,
+// and then in the app, as soon as Tideline is back.
 func TestDeletionWaitsForTideline(t *testing.T) {
 	t.Parallel()
 	away, told := true, ""
@@ -72,4 +72,31 @@ func TestDeletionWaitsForTideline(t *testing.T) {
 	require.Equal(t, http.StatusOK, status)
 	status, _ = post("/sign-in", `{"name": "`+strings.Repeat("a", 31)+`"}`)
 	require.Equal(t, http.StatusBadRequest, status)
+}
+
+// A deletion that Tideline refuses does not hold up the others.
+func TestRefusedDeletionHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte(`{"data": {"deleteUsers": [{"status": "REFUSED", "message": "no"}, {"status": "DELETED"}]}}`))
+	}))
+	defer server.Close()
+	table, err := openUsers(t.Context(), filepath.Join(t.TempDir(), "app.db"))
+	require.NoError(t, err)
+	defer table.db.Close()
+	for _, name := range []string{"ada", "ben"} {
+		session, err := table.signIn(t.Context(), name)
+		require.NoError(t, err)
+		u, err := table.signedIn(t.Context(), session)
+		require.NoError(t, err)
+		require.NoError(t, table.leave(t.Context(), u.id))
+	}
+	before, err := table.leaving(t.Context())
+	require.NoError(t, err)
+	require.Len(t, before, 2)
+	a := app{table, tideline{url: server.URL}}
+	require.ErrorContains(t, a.finishDeletions(t.Context()), before[0]+": no")
+	after, err := table.leaving(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, before[:1], after)
 }

@@ -7,32 +7,33 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
 )
 
-// issuer is the app as Tideline is told it, see TIDELINE_ISSUERS in the script run.
+// issuer is the claim iss of the app's tokens. TIDELINE_ISSUERS in the script run has the same.
 const issuer = "example-app"
 
-// tokenLife is short: a token outlasts the session that it was made for.
+// tokenLife is short, because a token stays valid after the user signs out of the app.
 const tokenLife = 5 * time.Minute
 
-// tideline is all that the app has to do with Tideline: it signs tokens with a secret
-// that both know, and has a key for the calls of its own.
+// tideline is the app's client of Tideline. It signs the users' tokens with a shared secret,
+// and makes the app's own calls with an API key.
 type tideline struct {
 	url, key string
 	secret   []byte
 }
 
-// token returns a JWT by which Tideline knows the user. The first one makes the user there.
+// token returns a JWT that identifies the user. Tideline creates the user at the first one.
 func (t tideline) token(u user, now time.Time) string {
 	claims, err := json.Marshal(map[string]any{
 		"iss": issuer, "aud": "tideline", "sub": u.id, "preferred_username": u.name, "name": u.name,
 		"iat": now.Unix(), "exp": now.Add(tokenLife).Unix(),
 	})
 	if err != nil {
-		panic(err) // texts and numbers
+		panic(err) // cannot happen: only strings and numbers
 	}
 	text := base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"HS256"}`)) + "." + base64.RawURLEncoding.EncodeToString(claims)
 	mac := hmac.New(sha256.New, t.secret)
@@ -40,25 +41,28 @@ func (t tideline) token(u user, now time.Time) string {
 	return text + "." + base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// deleteUsers has up to 100 users deleted with all that is theirs: they are hidden when it
-// returns. Users who are not there, or no longer, are no error.
-func (t tideline) deleteUsers(ctx context.Context, ids []string) error {
+// deleteUsers deletes up to 100 users and everything they own, and returns those that were not
+// refused. They are hidden when it returns, and deleted soon after. Users who do not exist are no
+// error.
+func (t tideline) deleteUsers(ctx context.Context, ids []string) (deleted []string, err error) {
 	var answer struct {
 		DeleteUsers []struct{ Status, Message string }
 	}
-	err := t.ask(ctx, `mutation ($ids: [String!]!) { deleteUsers(externalIds: $ids) { status message } }`, map[string]any{"ids": ids}, &answer)
+	err = t.ask(ctx, `mutation ($ids: [String!]!) { deleteUsers(externalIds: $ids) { status message } }`, map[string]any{"ids": ids}, &answer)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for i, result := range answer.DeleteUsers {
 		if result.Status == "REFUSED" {
-			return fmt.Errorf("delete user %s: %s", ids[i], result.Message)
+			err = errors.Join(err, fmt.Errorf("delete user %s: %s", ids[i], result.Message))
+			continue
 		}
+		deleted = append(deleted, ids[i])
 	}
-	return nil
+	return deleted, err
 }
 
-// ask makes a call with the app's key.
+// ask calls Tideline with the app's key, and decodes the data into result.
 func (t tideline) ask(ctx context.Context, document string, variables map[string]any, result any) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -90,7 +94,7 @@ func (t tideline) ask(ctx context.Context, document string, variables map[string
 	return nil
 }
 
-// ready waits until Tideline is, or the context ends.
+// ready waits until Tideline is ready, or the context ends.
 func (t tideline) ready(ctx context.Context) error {
 	for again := time.NewTicker(100 * time.Millisecond); ; {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, t.url+"/readyz", nil)

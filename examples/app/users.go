@@ -19,11 +19,11 @@ var (
 	errLeaving   = errors.New("the account is being deleted")
 )
 
-// users is the app's own table of users, and that of their sessions.
+// users stores the app's users and their sessions in SQLite.
 type users struct{ db *sql.DB }
 
-// user is one of them. The id is what Tideline calls the external id. It tells nothing of
-// the user, and nobody else ever gets it.
+// user is a row of the table. Tideline calls its id the external id. The id is random and
+// never used again for another user.
 type user struct{ id, name string }
 
 const tables = `
@@ -50,7 +50,7 @@ func openUsers(ctx context.Context, file string) (*users, error) {
 	return &users{db}, nil
 }
 
-// signIn returns a new session of the user of this name, who is made when there is none.
+// signIn returns a new session for the user with this name, and creates the user if needed.
 // Errors: errName, errLeaving.
 func (u *users) signIn(ctx context.Context, name string) (session string, err error) {
 	name = strings.Join(strings.Fields(name), " ")
@@ -72,7 +72,7 @@ func (u *users) signIn(ctx context.Context, name string) (session string, err er
 	return session, err
 }
 
-// signedIn returns the user of a session. Error: errSignedOut.
+// signedIn returns the user of a session. Errors: errSignedOut.
 func (u *users) signedIn(ctx context.Context, session string) (found user, err error) {
 	err = u.db.QueryRowContext(ctx, `SELECT users.id, users.name FROM sessions JOIN users ON users.id = user_id
 		WHERE secret_hash = ? AND NOT leaving`, hashOf(session)).Scan(&found.id, &found.name)
@@ -87,13 +87,13 @@ func (u *users) signOut(ctx context.Context, session string) error {
 	return err
 }
 
-// leave ends all sessions of a user, and notes that the account is to be deleted.
+// leave ends all sessions of a user and marks the account for deletion.
 func (u *users) leave(ctx context.Context, id string) error {
 	tx, err := u.db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = tx.Rollback() }() // of what was committed it is none
+	defer func() { _ = tx.Rollback() }() // does nothing after Commit
 	for _, statement := range []string{`UPDATE users SET leaving = 1 WHERE id = ?`, `DELETE FROM sessions WHERE user_id = ?`} {
 		if _, err := tx.ExecContext(ctx, statement, id); err != nil {
 			return err
@@ -102,7 +102,7 @@ func (u *users) leave(ctx context.Context, id string) error {
 	return tx.Commit()
 }
 
-// leaving returns users whose account is to be deleted, up to 100 of them.
+// leaving returns the ids of up to 100 users marked for deletion.
 func (u *users) leaving(ctx context.Context) (ids []string, err error) {
 	rows, err := u.db.QueryContext(ctx, `SELECT id FROM users WHERE leaving LIMIT 100`)
 	if err != nil {

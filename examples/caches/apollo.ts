@@ -1,4 +1,4 @@
-// A timeline whose posts are in the cache of Apollo Client, beside the profile of a user.
+// Shows a timeline and a user's profile whose posts share the cache of Apollo Client.
 //
 //   TIDELINE_URL=http://127.0.0.1:8080 TIDELINE_TOKEN=… npm run apollo -- lin
 import { ApolloClient, gql, HttpLink, InMemoryCache } from '@apollo/client'
@@ -11,11 +11,11 @@ const client = new ApolloClient({ link: new HttpLink({ uri: url, headers }), cac
 const PostFragment = gql`fragment Shown on Post { ${postFields} }`
 const ProfileQuery = gql`query Profile($handle: String!) { user(handle: $handle) { ${profileFields} } }`
 const Edit = gql`mutation Edit($input: UpdatePostInput!) { updatePost(input: $input) { post { ${postFields} } } }`
-// What a mutation changes is in its answer, and so in the cache.
+// Each mutation selects what it changes, so its answer updates the cache.
 const Mute = gql`mutation Mute($input: UserInput!) { mute(input: $input) { user { ${profileFields} } } }`
 const Block = gql`mutation Block($input: UserInput!) { block(input: $input) { user { ${profileFields} } } }`
 
-// What no query shows any more leaves the cache, such as the posts of who is blocked.
+// Removes posts that no query contains any more, such as a blocked user's.
 const collect = <T>(answer: T) => {
   client.cache.gc()
   return answer

@@ -1,5 +1,5 @@
-// What the three apps have in common: the timeline, the commands, and what is printed. Each app has its own cache, and
-// reads a user's profile into it beside the timeline.
+// The common part of the three apps: the timeline, the commands and the output. Each app has a different cache, and reads
+// a user's profile into it beside the timeline.
 import { createInterface } from 'node:readline'
 import { TimelineStore } from '@tideline/client'
 import WebSocket from 'ws'
@@ -8,7 +8,7 @@ export const url = new URL('/graphql', process.env.TIDELINE_URL ?? 'http://127.0
 export const headers = { Authorization: `Bearer ${process.env.TIDELINE_TOKEN}` }
 export const handle = process.argv[2] ?? ''
 
-/** What the apps select of a post, the timeline included: the caches tell objects by their type and id. */
+/** The fields that the apps and the timeline select of a post. The caches identify objects by __typename and id. */
 export const postFields = '__typename id text editedAt author { __typename id handle }'
 export const profileFields = `__typename id handle relationship { __typename id following muting blocking } posts(first: 3) { nodes { ${postFields} } }`
 
@@ -20,11 +20,11 @@ export type Profile = {
   posts: { nodes: (Post | null)[] }
 }
 
-/** An app whose cache the kit tells of posts. */
+/** An app, as the common part needs it. The kit writes the timeline's posts into the app's cache. */
 export type App = {
-  /** The post as the cache has it, without asking the server. Null: the cache does not have it. */
+  /** Returns the post from the cache, or null if it is not there. Sends no request. */
   post: (id: string) => Post | null
-  /** The profile as the cache has it, without asking the server. Null: the cache does not have all of it. */
+  /** Returns the profile from the cache, or null if it is not complete there. Sends no request. */
   profile: () => Profile | null
   /** Reads the profile from the server. */
   read: () => Promise<unknown>
@@ -56,7 +56,7 @@ const seen = new Set<string>()
 let printed = ''
 let due = false
 
-/** Prints what the cache has, if that is not what was printed last; called when it may have changed. */
+/** Prints the content of the cache if it differs from the last output. Call it when the cache may have changed. */
 export function show(app: App) {
   if (due) return
   due = true
@@ -69,7 +69,7 @@ export function show(app: App) {
     const line = JSON.stringify({
       timeline: entries.map(({ node }) => app.post(node.id)),
       profile,
-      // Of all posts that were ever shown, those that the cache still has.
+      // The posts still in the cache, of all that were ever shown.
       cached: [...seen].filter(app.post).sort(),
     })
     if (line !== printed) console.log(line)
@@ -77,9 +77,9 @@ export function show(app: App) {
   })
 }
 
-/** Runs the app, for as long as there are commands. */
+/** Runs the app until the standard input ends. */
 export async function run(app: App) {
-  // One after the other, so that an older answer never follows a newer one into the cache.
+  // One request at a time, so that an older answer never overwrites a newer one in the cache.
   let last: Promise<unknown> = Promise.resolve()
   const inTurn = (what: () => Promise<unknown>) => {
     last = last
@@ -89,8 +89,8 @@ export async function run(app: App) {
     return last
   }
 
-  // The kit keeps the timeline and its posts right. A list of the app's own is read again when the timeline has changed,
-  // and after a lost connection.
+  // The kit keeps the timeline and its posts up to date. The app's own list (the profile) is read again when the timeline
+  // has changed, and after a lost connection.
   let before: unknown
   let waiting = false
   timeline.subscribe(() => {

@@ -1,4 +1,4 @@
-// A timeline whose posts are in Relay's store, beside the profile of a user.
+// Shows a timeline and a user's profile whose posts share Relay's store.
 //
 //   TIDELINE_URL=http://127.0.0.1:8080 TIDELINE_TOKEN=… npm run relay -- lin
 import relay, { type MutationParameters } from 'relay-runtime'
@@ -8,7 +8,7 @@ import { handle, headers, run, show, timeline, url, type App, type Post, type Pr
 
 const { commitMutation, createOperationDescriptor, createReaderSelector, Environment, fetchQuery, Network, RecordSource, Store } = relay
 
-/** What relay-compiler made of a document. In a bundle a plugin puts that in the document's place. */
+/** Loads the artifact that relay-compiler generated for a document. In a bundle, a plugin does this. */
 const graphql = async ([document]: TemplateStringsArray) => {
   const [, name] = /(?:query|mutation|fragment) (\w+)/.exec(document!)!
   return (await import(`./__generated__/${name}.graphql.js`)).default
@@ -31,7 +31,7 @@ const ProfileQuery = await graphql`
 const Edit = await graphql`
   mutation relayEditMutation($input: UpdatePostInput!) { updatePost(input: $input) { post { ...relay_post @relay(mask: false) } } }
 `
-// What a mutation changes is in its answer, and so in the cache.
+// Each mutation selects what it changes, so its answer updates the cache.
 const Mute = await graphql`
   mutation relayMuteMutation($input: UserInput!) { mute(input: $input) { user { ...relay_profile @relay(mask: false) } } }
 `
@@ -39,7 +39,7 @@ const Block = await graphql`
   mutation relayBlockMutation($input: UserInput!) { block(input: $input) { user { ...relay_profile @relay(mask: false) } } }
 `
 
-// What nothing retains any more leaves the cache at once.
+// No buffer of released queries: records that nothing retains are collected at once.
 const store = new Store(new RecordSource(), { gcReleaseBufferSize: 0 })
 const environment = new Environment({
   network: Network.create(async ({ text }, variables) => {

@@ -1,4 +1,4 @@
-// A timeline whose posts are in urql's Graphcache, beside the profile of a user.
+// Shows a timeline and a user's profile whose posts share urql's Graphcache.
 //
 //   TIDELINE_URL=http://127.0.0.1:8080 TIDELINE_TOKEN=… npm run urql -- lin
 import { Client, fetchExchange, subscriptionExchange, type OperationResult } from '@urql/core'
@@ -12,8 +12,8 @@ const client = new Client({
   url,
   preferGetMethod: false,
   fetchOptions: { headers },
-  // urql aborts a request when it is done with it, even after the answer; Node may then reject a promise that nobody
-  // waits for, and end the program.
+  // urql aborts each request when it is done with it, even after the answer. Node may then reject a promise that nothing
+  // awaits, which ends the program. So do not pass the signal on.
   fetch: (input, init) => fetch(input, { ...init, signal: undefined }),
   exchanges: [
     cacheExchange({
@@ -29,7 +29,7 @@ const client = new Client({
 const PostQuery = `query Post($id: ID!) { post(id: $id) { ${postFields} } }`
 const ProfileQuery = `query Profile($handle: String!) { user(handle: $handle) { ${profileFields} } }`
 const Edit = `mutation Edit($input: UpdatePostInput!) { updatePost(input: $input) { post { ${postFields} } } }`
-// What a mutation changes is in its answer, and so in the cache.
+// Each mutation selects what it changes, so its answer updates the cache.
 const Mute = `mutation Mute($input: UserInput!) { mute(input: $input) { user { ${profileFields} } } }`
 const Block = `mutation Block($input: UserInput!) { block(input: $input) { user { ${profileFields} } } }`
 

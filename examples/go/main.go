@@ -1,5 +1,5 @@
-// Command go follows a timeline: it prints its newest page, then what happens
-// to it, for as long as it runs.
+// Command go prints the newest page of a timeline, and then its changes until it is
+// interrupted.
 //
 //	TIDELINE_URL=http://127.0.0.1:8080 TIDELINE_TOKEN=… go run ./examples/go
 package main
@@ -29,7 +29,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	shown := map[string]float64{} // scores of posts, by their ids
+	shown := map[string]float64{} // score by post id
 	for _, e := range timeline.Snapshot().Entries {
 		fmt.Printf("@%s: %s\n", e.Post.Author.Handle, e.Post.Text)
 		shown[e.ID] = e.Score
@@ -56,8 +56,8 @@ func main() {
 	}
 }
 
-// update prints what is new, and what is gone. What is older than the oldest entry is held
-// no more, which says nothing of it.
+// update prints new posts and posts that are gone. A post below the oldest entry is not
+// gone: the timeline only holds a limited number of entries.
 func update(shown map[string]float64, entries []tideline.Entry[tideline.Post]) {
 	there, oldest := map[string]bool{}, math.Inf(-1)
 	if len(entries) > 0 {

@@ -1,5 +1,4 @@
-// Follows a timeline with Apollo Client: pages through it into the cache, then prints what happens to it, for as
-// long as it runs.
+// Follows a timeline with Apollo Client: reads all pages into the cache and prints them, then prints changes as they happen.
 //
 //   TIDELINE_URL=http://127.0.0.1:8080 TIDELINE_TOKEN=… npm run apollo
 import { ApolloClient, ApolloLink, gql, HttpLink, InMemoryCache } from '@apollo/client'
@@ -12,16 +11,16 @@ import WebSocket from 'ws'
 const url = new URL('/graphql', process.env.TIDELINE_URL ?? 'http://127.0.0.1:8080').href
 const authorization = `Bearer ${process.env.TIDELINE_TOKEN}`
 
-// Where the subscription takes up: the newest entry read, then the last event dealt with.
+// Where the subscription resumes: the position of the page read, then of the last event handled.
 let position: string | null = null
 
 const socket = createClient({
   url: url.replace(/^http/, 'ws'),
   webSocketImpl: WebSocket,
   connectionParams: { Authorization: authorization },
-  // The connection may be lost and come back at any time: subscribing again starts where this client is by then.
+  // After each lost connection, graphql-ws connects and subscribes again; `after` is then the current position.
   retryAttempts: Infinity,
-  shouldRetry: () => true, // also while nobody listens there
+  shouldRetry: () => true, // also while the server is down
   jsonMessageReplacer: (key, value) => (key === 'after' ? position : value),
 })
 
@@ -32,7 +31,7 @@ const client = new ApolloClient({
     new HttpLink({ uri: url, headers: { Authorization: authorization } }),
   ),
   cache: new InMemoryCache({
-    // Pages of a timeline are parts of one list; another order is another list.
+    // Join the pages of a timeline into one list per order.
     typePolicies: { Query: { fields: { timeline: relayStylePagination(['order']) } } },
   }),
 })
@@ -66,12 +65,12 @@ type Event =
   | { __typename: 'TimelinePostRemoved'; position: string; postId: string }
   | { __typename: 'TimelineInvalidated'; position: string; reason: string }
 
-/** Reads the timeline to its end; the cache joins the pages. */
+/** Reads the timeline to its end. The cache joins the pages. */
 async function readTimeline() {
   const query = client.watchQuery<Page>({ query: Timeline, fetchPolicy: 'network-only' })
   const reading = query.subscribe({})
   let page = (await query.refetch()).data?.timeline
-  // Of the newest page: what comes while the others are read is told.
+  // Resume from the position of the newest page: the events since then include all that happens during the read.
   const read = page?.position ?? null
   while (page?.pageInfo.hasNextPage) {
     const after = page.pageInfo.endCursor
@@ -95,7 +94,7 @@ client.subscribe<{ timelineEvents: Event }>({ query: TimelineEvents, variables: 
       console.log(`new from @${event.edge.node.author.handle}: ${event.edge.node.text}`)
       break
     case 'TimelinePostRemoved':
-      // Every list that holds the post is rid of it.
+      // Removes the post from every list that contains it.
       client.cache.evict({ id: client.cache.identify({ __typename: 'Post', id: event.postId }) })
       console.log(`gone: ${event.postId}`)
       break
@@ -104,7 +103,7 @@ client.subscribe<{ timelineEvents: Event }>({ query: TimelineEvents, variables: 
       try {
         await readTimeline()
       } catch (cause) {
-        // The position stays where it is, so that the next connection says it again.
+        // Keep the old position, so that the next connection receives this event again.
         console.error(cause)
         return
       }

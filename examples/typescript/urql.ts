@@ -1,4 +1,4 @@
-// Follows a timeline with urql: pages through it, then prints what happens to it, for as long as it runs.
+// Follows a timeline with urql: reads and prints all pages, then prints changes as they happen.
 //
 //   TIDELINE_URL=http://127.0.0.1:8080 TIDELINE_TOKEN=… npm run urql
 import { Client, fetchExchange, gql, subscriptionExchange } from '@urql/core'
@@ -8,16 +8,16 @@ import WebSocket from 'ws'
 const url = new URL('/graphql', process.env.TIDELINE_URL ?? 'http://127.0.0.1:8080').href
 const authorization = `Bearer ${process.env.TIDELINE_TOKEN}`
 
-// Where the subscription takes up: the newest entry read, then the last event dealt with.
+// Where the subscription resumes: the position of the page read, then of the last event handled.
 let position: string | null = null
 
 const socket = createClient({
   url: url.replace(/^http/, 'ws'),
   webSocketImpl: WebSocket,
   connectionParams: { Authorization: authorization },
-  // The connection may be lost and come back at any time: subscribing again starts where this client is by then.
+  // After each lost connection, graphql-ws connects and subscribes again; `after` is then the current position.
   retryAttempts: Infinity,
-  shouldRetry: () => true, // also while nobody listens there
+  shouldRetry: () => true, // also while the server is down
   jsonMessageReplacer: (key, value) => (key === 'after' ? position : value),
 })
 
@@ -25,8 +25,8 @@ const client = new Client({
   url,
   preferGetMethod: false,
   fetchOptions: { headers: { Authorization: authorization } },
-  // urql aborts a request when it is done with it, even after the answer; Node may then reject a promise that nobody
-  // waits for, and end the program.
+  // urql aborts each request when it is done with it, even after the answer. Node may then reject a promise that nothing
+  // awaits, which ends the program. So do not pass the signal on.
   fetch: (input, init) => fetch(input, { ...init, signal: undefined }),
   exchanges: [
     fetchExchange,
@@ -72,7 +72,7 @@ async function readPage(after: string | null): Promise<Page['timeline']> {
   return data.timeline
 }
 
-/** Pages towards older posts, newest first, as Relay's connections do. */
+/** Reads and prints all pages, newest post first. */
 async function readTimeline() {
   let page = await readPage(null)
   position = page.position
@@ -102,7 +102,7 @@ client.subscription<{ timelineEvents: Event }>(TimelineEvents, { after: position
       try {
         await readTimeline()
       } catch (cause) {
-        // The position stays where it is, so that the next connection says it again.
+        // Keep the old position, so that the next connection receives this event again.
         console.error(cause)
         return
       }

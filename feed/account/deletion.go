@@ -119,7 +119,7 @@ func (s *Sessions) Delete(ctx context.Context, id int64, grace time.Duration) (u
 		_, err = deleteSessions(ctx, tx.Session, session.UserID(id))
 		return err
 	})
-	s.cfg.Visibility.Narrowed()
+	s.cfg.Visibility.VisibilityReduced()
 	if err != nil {
 		return nil, false, err
 	}

@@ -49,7 +49,7 @@ func (s *Sessions) Suspend(ctx context.Context, id int64, allow func(*ent.Tx, *e
 		_, err = deleteSessions(ctx, tx.Session, session.UserID(id))
 		return err
 	})
-	s.cfg.Visibility.Narrowed()
+	s.cfg.Visibility.VisibilityReduced()
 	if err != nil {
 		return false, err
 	}

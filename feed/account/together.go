@@ -15,7 +15,7 @@ import (
 )
 
 // When thousands of sockets reconnect at once, each needs its session. Concurrent look-ups
-// therefore share a statement. This is not a together.Batcher: a caller stops waiting when its
+// therefore share a statement. This is not a batch.Batcher: a caller stops waiting when its
 // own request ends, even though the statement goes on for the others, and a few concurrent
 // callers must not wait for each other.
 const (

@@ -19,8 +19,8 @@ type Score struct {
 }
 
 // Scores returns the scores of a post in the viewer's home timeline now, by the named ranking, or
-// by all rankings if name is empty. The result is empty for a post that the viewer is not shown
-// there. Error: BadInput, for an unknown name.
+// by all rankings if name is empty. The result is empty if that timeline does not show the post to
+// the viewer. Error: BadInput, for an unknown name.
 //
 // Cost: one query by primary key, and for each ranking the cost of Ranking.Scores for one post.
 func (a *Audit) Scores(ctx context.Context, viewer, post int64, name string) ([]Score, error) {
@@ -54,7 +54,7 @@ func (a *Audit) Scores(ctx context.Context, viewer, post int64, name string) ([]
 
 func (a *Audit) source() ranking.Source { return ranking.Source{DB: a.db, Posts: a.posts} }
 
-// Replay compares the orders of a home timeline by two rankings.
+// Replay is a home timeline in the orders of two rankings.
 type Replay struct {
 	Rank, Against string     // names of the rankings
 	Posts         []Replayed // in the order of Rank
@@ -67,10 +67,10 @@ type Replayed struct {
 	Score, ScoreAgainst float64
 }
 
-// Replay orders, by two rankings, the posts that timeline(order: RANKED) orders for the user now.
-// Error: BadInput, for an unknown name.
+// Replay reads the posts that timeline(order: RANKED) would order for the user now, and orders them by
+// both rankings. Error: BadInput, for an unknown name.
 //
-// Cost: as the first page of a ranked timeline, and Ranking.Scores once more.
+// Cost: the cost of the first page of a ranked timeline, and of Ranking.Scores a second time.
 func (a *Audit) Replay(ctx context.Context, user int64, rank, against string) (*Replay, error) {
 	by, err := a.home.Rankings().Named(rank)
 	if err != nil {
@@ -80,6 +80,7 @@ func (a *Audit) Replay(ctx context.Context, user int64, rank, against string) (*
 	if err != nil {
 		return nil, err
 	}
+	// asRead reads as a page does, but its reads do not count as hits or misses.
 	_, asRead := a.home.Unseen(user)
 	posts, err := visibility.Fill(ctx, visibility.Home, user, timeline.Range{Limit: a.tl.InboxCap()}, asRead)
 	if err != nil {

@@ -312,7 +312,7 @@ func (b *Bulk) stale(ctx context.Context, tx *ent.Tx, users []int64) error {
 		return nil
 	}
 	b.onCommit(tx, func(ctx context.Context) error {
-		b.cfg.Visibility.Narrowed()
+		b.cfg.Visibility.VisibilityReduced()
 		return b.cfg.Timelines.Forget(ctx, users)
 	})
 	for chunk := range slices.Chunk(users, perTx) {

@@ -29,7 +29,7 @@ import (
 	"tideline/feed/stream"
 	"tideline/feed/visibility"
 	"tideline/feed/webhook"
-	"tideline/internal/together"
+	"tideline/internal/batch"
 	"tideline/live"
 	"tideline/queue"
 	"tideline/storage"
@@ -123,7 +123,7 @@ func New(t testing.TB, s *storage.Stores, o Options) *World {
 	var err error
 	w.IDs, err = ids.Open(w.Ctx, ids.Config{DB: s.DB, Now: idNow})
 	require.NoError(t, err)
-	rdb := together.Client(s.Redis)
+	rdb := batch.Client(s.Redis)
 	w.Timelines, err = timeline.New(rdb, o.Timelines)
 	require.NoError(t, err)
 	o.Queue.Owner = feedjob.Owner

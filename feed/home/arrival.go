@@ -31,7 +31,7 @@ type arrivalTracker struct {
 	now   func() time.Time
 
 	// In Unix milliseconds: when unfinished fan-outs were last looked for, and the time that
-	// oldestOnTheWay returned then.
+	// oldestInFlight returned then.
 	lookedForLate, arrived atomic.Int64
 	// The age of the oldest unfinished fan-out at that look, in milliseconds.
 	lateBy atomic.Int64
@@ -58,7 +58,7 @@ func (t *arrivalTracker) ArrivedID(ctx context.Context) int64 {
 	looked := t.lookedForLate.Load()
 	due := now.UnixMilli()-looked > lookForLate.Milliseconds() && t.lookedForLate.CompareAndSwap(looked, now.UnixMilli())
 	if due || t.arrived.Load() == 0 { // the first callers do not wait for each other
-		if arrived, late, err := t.oldestOnTheWay(ctx, now); err != nil {
+		if arrived, late, err := t.oldestInFlight(ctx, now); err != nil {
 			t.log.WarnContext(ctx, "late fan-outs not looked for", "error", err)
 		} else {
 			t.arrived.Store(arrived.UnixMilli())
@@ -77,10 +77,10 @@ func (t *arrivalTracker) LateBy() time.Duration {
 	return time.Duration(t.lateBy.Load()) * time.Millisecond
 }
 
-// oldestOnTheWay returns a time such that every post that is in flight now, and not late, was
+// oldestInFlight returns a time such that every post that is in flight now, and not late, was
 // made less than the arrival grace before it, or after it. It also returns the age of the oldest
 // unfinished fan-out.
-func (t *arrivalTracker) oldestOnTheWay(ctx context.Context, now time.Time) (arrived time.Time, late time.Duration, err error) {
+func (t *arrivalTracker) oldestInFlight(ctx context.Context, now time.Time) (arrived time.Time, late time.Duration, err error) {
 	created, err := t.queue.Oldest(ctx, job.PostCreated)
 	if err != nil {
 		return time.Time{}, 0, err

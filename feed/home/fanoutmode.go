@@ -16,14 +16,14 @@ import (
 // An author's fan-out mode (the column users.fan_out_mode) says how the author's posts reach
 // timelines:
 //
-//	PUSH ──too many followers──▶ PUSH_TO_PULL ──every reader knows──▶ PULL
-//	  ▲                               │                                │
-//	  ├────────────too few────────────┘                            too few
-//	  └──inboxes have what they missed── PULL_TO_PUSH ◀────────────────┘
+//	PUSH ──followers > threshold──▶ PUSH_TO_PULL ──after PushAndPullFor──▶ PULL
+//	  ▲                                  │                                  │
+//	  ├──followers < 4/5 of threshold────┘         followers < 4/5 of threshold
+//	  └──inboxes are complete again──── PULL_TO_PUSH ◀──────────────────────┘
 //
 // Posts are pushed to inboxes in every mode except PULL, and readers merge the outbox in every
-// mode except PUSH. In the two modes between, both are done. A post that is found twice is shown
-// once, so a change of mode neither loses nor repeats a post.
+// mode except PUSH. In the two intermediate modes both happen, and a reader shows a post that it
+// finds twice only once. So a change of mode neither loses nor repeats a post.
 //
 // Readers cache the list of merged authors for Policy.MergedListFor. PUSH_TO_PULL lasts far
 // longer, so every reader merges the author by the time pushing stops.
@@ -38,7 +38,7 @@ const (
 	// more, each reader asks SQL for the merged followees.
 	maxMergedAuthors = 2000
 	// mergeAfterReturn is how long readers still merge an author who has returned to PUSH. It is
-	// longer than a post is usually in flight.
+	// longer than the usual time between a post's commit and its arrival in inboxes.
 	mergeAfterReturn = 10 * time.Second
 	// defaultMergeAll is the default of Policy.MergeAll.
 	defaultMergeAll = 200
@@ -62,7 +62,7 @@ func Pushes(author *ent.User) bool { return author.FanOutMode != user.FanOutMode
 // who does not post does not matter. An author returns to push only below four fifths of the
 // threshold, so that an author near the threshold does not flap.
 //
-// Cost: none for an author who stays; else one statement, or a transaction of two.
+// Cost: none if the mode does not change; otherwise one statement, or a transaction of two.
 func (m *fanOutModes) CrossThreshold(ctx context.Context, author *ent.User) error {
 	above, below := m.policy.threshold()
 	switch {
@@ -79,18 +79,18 @@ func (m *fanOutModes) CrossThreshold(ctx context.Context, author *ent.User) erro
 func (p *Policy) threshold() (above, below int) {
 	switch p.PullAbove {
 	case NeverPull:
-		return 1 << 40, 1 << 40
+		return 1 << 40, 1 << 40 // no count is above, and every count is below
 	case AlwaysPull:
-		return -1, -1
+		return -1, -1 // every count is above, and no count is below
 	}
 	return p.PullAbove, p.PullAbove * 4 / 5
 }
 
 // Rebalance moves authors out of PUSH_TO_PULL: to PULL after Policy.PushAndPullFor, or back to
-// PUSH if they fell below four fifths of the threshold. It moves at most a hundred authors each
-// way. A worker calls it periodically.
+// PUSH if their follower count is below four fifths of the threshold. It moves at most
+// rebalanceBatch authors each way. A worker calls it periodically.
 //
-// Cost: two index ranges, of the authors in PUSH_TO_PULL only.
+// Cost: two index ranges, of the authors in PUSH_TO_PULL only, and a statement for each author moved.
 func (m *fanOutModes) Rebalance(ctx context.Context) error {
 	_, below := m.policy.threshold()
 	pushedAndPulled := m.now().Add(-m.policy.PushAndPullFor).UnixMilli()
@@ -128,8 +128,8 @@ func (m *fanOutModes) changeMode(ctx context.Context, author int64, from, to use
 }
 
 // FinishReturnToPush moves an author from PULL_TO_PUSH to PUSH, once every inbox has the posts
-// that it missed. It ends only the return that began at j.Since. An attempt that stalled, or a
-// job that is repeated, may finish after the author was pulled once more.
+// that it missed. It does nothing unless this is the return that began at j.Since: a job that
+// stalled or is repeated may finish after the author has been in PULL again.
 //
 // Cost: one statement.
 func (m *fanOutModes) FinishReturnToPush(ctx context.Context, j job.Author) error {

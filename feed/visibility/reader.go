@@ -43,10 +43,10 @@ func New(db *ent.Client, dialect string) *Reader {
 // verdict of an older version must be made anew.
 func (r *Reader) Version() int64 { return r.version.Load() }
 
-// Narrowed raises the version. Every operation after which a viewer may see less calls it after its
+// VisibilityReduced raises the version. Every operation after which a viewer may see less calls it after its
 // transaction and before it returns. It does so even if the commit failed, because the change may
 // have been committed all the same.
-func (r *Reader) Narrowed() { r.version.Add(1) }
+func (r *Reader) VisibilityReduced() { r.version.Add(1) }
 
 // Batch is the part of a range that a Source found at the near end. There is no verdict on its
 // posts yet. Callers get them only through Fill and Visible, which apply mayShow.

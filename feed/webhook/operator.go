@@ -14,7 +14,7 @@ import (
 	"tideline/feed/internal/rows"
 )
 
-// ListOptions selects deliveries. A zero field selects all.
+// ListOptions selects deliveries. A field with its zero value excludes nothing.
 type ListOptions struct {
 	Endpoint int64
 	State    string // PENDING, DELIVERED or DEAD
@@ -25,7 +25,7 @@ type ListOptions struct {
 
 // Deliveries returns deliveries, the newest first.
 //
-// Cost: one query, which also reads the deliveries that it skips.
+// Cost: one query in the order of ids, which also reads the deliveries that do not match.
 func (d *Deliverer) Deliveries(ctx context.Context, o ListOptions) ([]*ent.WebhookDelivery, error) {
 	if o.Limit == 0 {
 		o.Limit = 100
@@ -50,11 +50,11 @@ func (d *Deliverer) Deliveries(ctx context.Context, o ListOptions) ([]*ent.Webho
 	return list, rows.Wrap("list deliveries", err)
 }
 
-// Replay makes deliveries that were given up or delivered pending again, as if they were new, with
-// the same webhook-id. Without ids, it takes all deliveries that the endpoint has given up. They
-// may arrive after later events of their subject. Pending deliveries that wait for their next
-// attempt become due now, in their order. Replay returns the number of deliveries of both kinds. It
-// leaves out pending deliveries that are due within a minute or under way.
+// Replay sends deliveries again. With ids, it takes these deliveries; without, the pending and dead
+// deliveries of the endpoint. A delivered or dead delivery becomes pending as if it were new, with the
+// same webhook-id, and may arrive after later events of its subject. A pending delivery that waits for
+// its next attempt becomes due now, in its order. Replay leaves out pending deliveries that are under way or due
+// within a minute. It returns how many deliveries it changed.
 func (d *Deliverer) Replay(ctx context.Context, endpoint int64, ids ...int64) (int, error) {
 	which, again := predicate.WebhookDelivery(rows.Among(webhookdelivery.FieldID, ids)), []string{dead, delivered}
 	if len(ids) == 0 {
@@ -72,10 +72,10 @@ func (d *Deliverer) Replay(ctx context.Context, endpoint int64, ids ...int64) (i
 	return hurried + n, rows.Wrap("replay deliveries", err)
 }
 
-// Stats counts undelivered events.
+// Stats has the numbers of pending and dead deliveries.
 type Stats struct {
 	Pending, Dead int
-	Oldest        time.Duration // age of the oldest pending event, 0 if there is none
+	Oldest        time.Duration // age of the oldest pending delivery, 0 if there is none
 }
 
 // Stats counts the pending and dead deliveries.
@@ -97,8 +97,7 @@ func (d *Deliverer) Stats(ctx context.Context) (s Stats, err error) {
 }
 
 const (
-	// keepDelivered is how long delivered events are listed. keepDead is how long given-up events
-	// can be replayed.
+	// Deliveries are kept this long after they were delivered, or became dead.
 	keepDelivered = 24 * time.Hour
 	keepDead      = 30 * 24 * time.Hour
 	// purgeBatch is the largest number of rows that one statement changes or deletes.
@@ -109,7 +108,7 @@ const (
 	purgeAgain = 100 * time.Millisecond
 )
 
-// purges calls purge again and again, until ctx ends.
+// purges calls purge periodically until ctx ends.
 func (d *Deliverer) purges(ctx context.Context) {
 	for {
 		wait := purgeEvery
@@ -128,12 +127,12 @@ func (d *Deliverer) purges(ctx context.Context) {
 	}
 }
 
-// purge deletes deliveries that have been kept long enough or belong to no endpoint. It gives up
-// the deliveries that have been due at a disabled endpoint for three days. It handles 1,000 rows of
-// each kind, and reports whether there may be more.
+// purge deletes old deliveries, and the deliveries of removed endpoints. It gives up deliveries that
+// have been due at a disabled endpoint for an hour longer than giveUpAfter. It changes at most
+// purgeBatch rows per statement, and reports whether there may be more.
 //
-// Cost: by index, two statements, two for each endpoint that has deliveries, and one for each of
-// these endpoints that is disabled or removed.
+// Cost: two statements, and two queries for each endpoint that has deliveries. For each of these
+// endpoints that is disabled or removed, another statement. All use an index.
 func (d *Deliverer) purge(ctx context.Context) (more bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, purgeEvery)
 	defer cancel()

@@ -37,7 +37,7 @@ type socket struct {
 
 	// Guarded by the queue's lock. They are set while the queue is open, and stopped when it closes.
 	deadline *time.Timer // for connection_init, then for the expiry of the session
-	pulse    *time.Timer // nil until connection_ack
+	pings    *time.Timer // nil until connection_ack
 }
 
 func newSocket(set *sockets, conn *websocket.Conn, address string, offersDeflate bool, cancel context.CancelFunc) *socket {
@@ -78,8 +78,8 @@ func newSocket(set *sockets, conn *websocket.Conn, address string, offersDeflate
 func (s *socket) stopAll() {
 	s.cancel()
 	s.deadline.Stop()
-	if s.pulse != nil {
-		s.pulse.Stop()
+	if s.pings != nil {
+		s.pings.Stop()
 	}
 }
 
@@ -225,7 +225,7 @@ func (s *socket) init(ctx context.Context, m message) {
 		if !expires.IsZero() {
 			s.deadline = time.AfterFunc(time.Until(expires), s.forbid)
 		}
-		s.pulse = time.AfterFunc(s.set.api.config.PingInterval, s.beat)
+		s.pings = time.AfterFunc(s.set.api.config.PingInterval, s.beat)
 	})
 }
 
@@ -263,5 +263,5 @@ func (s *socket) closeForNow() { s.queue.Close(websocket.CloseTryAgainLater, "Tr
 func (s *socket) beat() {
 	s.queue.Send(websocket.PingMessage, nil)
 	s.queue.Send(websocket.TextMessage, beatMessage)
-	s.queue.WhileOpen(func() { s.pulse.Reset(s.set.api.config.PingInterval) })
+	s.queue.WhileOpen(func() { s.pings.Reset(s.set.api.config.PingInterval) })
 }

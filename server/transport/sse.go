@@ -188,8 +188,8 @@ func (h *Handler) admit(ctx context.Context, w http.ResponseWriter, r *http.Requ
 // time dirty signals that there may be more. It also writes a comment at intervals, with which
 // both sides detect a dead peer.
 func (h *Handler) forward(ctx context.Context, s *eventStream, r *http.Request, subscription *exec.Subscription, dirty <-chan struct{}, away <-chan time.Duration) {
-	pulse := time.NewTicker(h.api.config.PingInterval)
-	defer pulse.Stop()
+	pings := time.NewTicker(h.api.config.PingInterval)
+	defer pings.Stop()
 	ctx = trace.Joinable(ctx)
 	err := s.write([]byte(":\n\n")) // the client is connected
 	for err == nil {
@@ -199,7 +199,7 @@ func (h *Handler) forward(ctx context.Context, s *eventStream, r *http.Request, 
 		case wait := <-away:
 			_ = s.retry(wait) // an error means that the client has left already
 			return
-		case <-pulse.C:
+		case <-pings.C:
 			err = s.write([]byte(":\n\n"))
 			continue
 		case <-dirty:

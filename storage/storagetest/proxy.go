@@ -9,13 +9,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Proxy passes connections on to a server, and can disturb them: silence swallows what either
-// side sends, like a firewall that has forgotten the connection; a cut holds it up until it is
-// healed, like a cable that is pulled; a drop closes the connection.
+// Proxy forwards connections to a server and can disturb them in three ways. Silence discards
+// the data that either side sends, like a firewall that has forgotten the connection. A cut
+// delays the data until the cut is healed, like a pulled cable. A drop closes the connection.
 //
 // The client must be the first to send. All methods are safe for concurrent use.
 type Proxy struct {
-	// Addr is where clients connect to, as host:port.
+	// Addr is the address that clients connect to, as host:port.
 	Addr string
 
 	target  func() (network, address string)
@@ -23,38 +23,39 @@ type Proxy struct {
 	running sync.WaitGroup
 
 	mu       sync.Mutex
-	changed  *sync.Cond // cuts, or whether a link is dropped
+	changed  *sync.Cond // signals a change of cuts, or a dropped link
 	silent   bool
-	replaced [2][]byte // what, and by what
+	replaced [2][]byte // the old text and the new text
 	cuts     map[string]bool
 	links    map[*link]struct{}
 }
 
-// Owner names the owner of a connection from what the client sends. It is called for each
-// piece that the client sends, with the owner so far, "" at first. A connection that has no owner
-// after the first piece is closed.
+// Owner derives the owner of a connection from the data that the client sends. The proxy calls it
+// for each chunk from the client, with the current owner, which is "" at first. The proxy closes a
+// connection that has no owner after a chunk from the client.
 type Owner func(owner string, sent []byte) string
 
-// OwnedBy gives all connections to one owner.
+// OwnedBy returns an Owner that assigns all connections to name.
 func OwnedBy(name string) Owner { return func(string, []byte) string { return name } }
 
-// link is a connection through the proxy. The proxy's mutex guards it. The server is nil until
-// it is dialled.
+// link is a connection through the proxy, guarded by the proxy's mutex. server is nil until it is
+// dialled.
 type link struct {
 	owner           string
 	client, server  net.Conn
 	silent, dropped bool
 }
 
-// StartProxy returns a proxy of the server at the address to of the network, "tcp" or
-// "unix". It ends with the test.
+// StartProxy starts a proxy for the server at the address to. The network is "tcp" or "unix".
+// The proxy stops when the test ends.
 func StartProxy(t testing.TB, network, to string) *Proxy {
 	t.Helper()
 	return StartProxyWithOwners(t, func() (string, string) { return network, to }, OwnedBy("client"))
 }
 
-// StartProxyWithOwners is StartProxy of a server whose address may change, with an owner for
-// each connection, so that the connections of one owner can be disturbed.
+// StartProxyWithOwners is like StartProxy, except that target returns the server's address for
+// each new connection, and owner assigns connections to owners. A test can then disturb the
+// connections of one owner.
 func StartProxyWithOwners(t testing.TB, target func() (network, address string), owner Owner) *Proxy {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -78,16 +79,16 @@ func StartProxyWithOwners(t testing.TB, target func() (network, address string),
 	return p
 }
 
-// Silence begins or ends the silence of all connections, new ones included. What was swallowed
-// does not come back.
+// Silence starts or ends the silence of all connections, including new ones. Discarded data is
+// lost.
 func (p *Proxy) Silence(silent bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.silent = silent
 }
 
-// SilencePresent silences for ever the owner's connections of this moment, all connections if
-// the owner is "". It returns their number.
+// SilencePresent permanently silences the owner's current connections, or all current connections
+// if the owner is "". New connections work. It returns how many connections it silenced.
 func (p *Proxy) SilencePresent(owner string) (silenced int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -100,7 +101,7 @@ func (p *Proxy) SilencePresent(owner string) (silenced int) {
 	return silenced
 }
 
-// Replace has the proxy replace a text in what the server sends by another one of the same
+// Replace makes the proxy replace a text in the server's data with another text of the same
 // length.
 func (p *Proxy) Replace(text, by string) {
 	p.mu.Lock()
@@ -108,14 +109,14 @@ func (p *Proxy) Replace(text, by string) {
 	p.replaced = [2][]byte{[]byte(text), []byte(by)}
 }
 
-// Cut holds up what the owner's connections carry, new ones included, until Heal.
+// Cut delays all data on the owner's connections, including new ones, until Heal.
 func (p *Proxy) Cut(owner string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.cuts[owner] = true
 }
 
-// Heal ends a cut, and passes on what was held up.
+// Heal ends a cut and forwards the delayed data.
 func (p *Proxy) Heal(owner string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -123,7 +124,7 @@ func (p *Proxy) Heal(owner string) {
 	p.changed.Broadcast()
 }
 
-// Drop closes the owner's connections, all connections if the owner is "". What was held up is
+// Drop closes the owner's connections, or all connections if the owner is "". Delayed data is
 // lost.
 func (p *Proxy) Drop(owner string) {
 	p.mu.Lock()
@@ -170,7 +171,7 @@ func (p *Proxy) serve(client net.Conn) {
 	both.Wait()
 }
 
-// pass copies one direction until an end closes, and then closes both.
+// pass copies one direction until either side closes, and then closes both sides.
 func (p *Proxy) pass(l *link, from, to net.Conn) {
 	defer p.end(l)
 	buffer := make([]byte, 64<<10)
@@ -191,8 +192,8 @@ func (p *Proxy) pass(l *link, from, to net.Conn) {
 	}
 }
 
-// admit returns what is passed on of a piece, once the owner is not cut off. It is not ok if
-// the link is dropped or has no owner.
+// admit waits while the owner is cut off, and then returns the data to forward in place of piece.
+// ok is false if the link is dropped or has no owner.
 func (p *Proxy) admit(l *link, fromClient bool, piece []byte) (pass []byte, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -1,4 +1,4 @@
-// The page: who signs in, and what an admin sees then.
+// The frame of the admin page: the log-in form and, with a session, all panels.
 import { useEffect, useState } from 'preact/hooks'
 
 import { useAction } from '../app/action'
@@ -104,7 +104,7 @@ function LogIn() {
 
 async function logOut() {
   const told = call('DELETE', '/api/session').catch(() => null)
-  // Now: over it is for this browser even when the server cannot be told.
+  // Ends the session in this browser even if the server cannot be reached.
   end()
   await told
 }

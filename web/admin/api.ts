@@ -1,4 +1,4 @@
-// The way to the server: calls below /api/, and the stream of snapshots. See the Go package server/admin.
+// Access to the server: calls below /api/, and the stream of snapshots. The Go package server/admin answers them.
 import { Store } from '../app/store'
 import { w } from './texts'
 
@@ -6,10 +6,10 @@ export type Session = { token: string; handle: string }
 
 const storageKey = 'tideline:admin'
 
-/** Who is signed in, in this tab alone: what can do so much does not outlive it. */
+/** The session of this tab. It ends with the tab, because an admin session has great power. */
 export const session = new Store<Session | null>(JSON.parse(sessionStorage.getItem(storageKey) ?? 'null'))
 
-/** Why the last session ended by itself, '' when it did not. */
+/** Why the server ended the last session, or ''. */
 export const ended = new Store('')
 
 export function begin(value: Session) {
@@ -38,12 +38,12 @@ async function ask(path: string, token: string | undefined, init: RequestInit = 
   if (response.ok) return response
   const { error } = await response.json().catch(() => ({ error: undefined }))
   const message: string = error?.message ?? w().unreachable
-  // No longer signed in, or no admin any more.
+  // The session has ended, or the user is no longer an admin.
   if (token && token === session.state?.token && (response.status === 401 || response.status === 403)) end(message)
   throw new Error(message)
 }
 
-/** Makes a call; throws an Error with the words of the server. */
+/** Makes a call. Throws an Error with the message of the server. */
 export async function call<T>(method: string, path: string, body?: object, token = session.state?.token): Promise<T> {
   const signal = AbortSignal.timeout(patience)
   return (await ask(path, token, { method, signal, ...(body && { headers: { 'Content-Type': 'application/json' }, body: JSON.stringify(body) }) })).json()
@@ -61,7 +61,6 @@ export type Process = {
   jobs: number
   state: 'running' | 'pausing' | 'draining' | 'paused' | 'resuming' | 'gone'
   workers: boolean
-  /** Those that can be changed while it runs; null of a version that has none. */
 }
 
 export type Job = { id: number; kind: string; pool: string; dead: boolean; attempts: number; error: string; payload: unknown; createdAt: string }
@@ -129,19 +128,19 @@ export type Timeline = {
   verified?: { checked: number; missing: number; extra: number }
 }
 
-/** What the server told last; null before it did. */
+/** The latest snapshot; null before the first one. */
 export const snapshot = new Store<Snapshot | null>(null)
 
-/** Whether the stream is there. */
+/** The state of the stream. */
 export const status = new Store<'connecting' | 'live' | 'reconnecting'>('connecting')
 
-/** How long to wait before the stream is asked for again, in milliseconds. */
+/** The delay before the page opens the stream again, in milliseconds. */
 const pauseBetween = 2_000
 
-/** A stream that tells nothing for so long is gone, in milliseconds. */
+/** The page drops a stream that sends nothing for this long, in milliseconds. */
 const silence = 15_000
 
-/** Follows the snapshots while the page is seen; returns the way to stop. */
+/** Receives snapshots while the page is visible. Returns a function that stops it. */
 export function follow(token: string): () => void {
   let stop = new AbortController()
   let over = false

@@ -1,7 +1,7 @@
-// How numbers are written, in the language of choice.
+// Formats numbers in the chosen language.
 import { preferences } from '../app/preferences'
 
-/** A number of any size, to ten digits. */
+/** A number with at most ten significant digits. */
 export const figure = (n: number) => String(Number(n.toPrecision(10)))
 
 export const count = (n: number) => n.toLocaleString(preferences.state.language)
@@ -9,7 +9,7 @@ export const count = (n: number) => n.toLocaleString(preferences.state.language)
 const unit = (value: number, name: string, digits = 0) =>
   value.toLocaleString(preferences.state.language, { style: 'unit', unit: name, unitDisplay: 'narrow', maximumFractionDigits: digits })
 
-/** A duration of so many seconds. */
+/** A duration in seconds, in the unit that suits its size. */
 export function duration(seconds: number): string {
   if (seconds < 1) return unit(seconds * 1000, 'millisecond', seconds < 0.01 ? 1 : 0)
   if (seconds < 120) return unit(seconds, 'second', seconds < 10 ? 1 : 0)
@@ -25,5 +25,5 @@ export function bytes(n: number): string {
   return n.toLocaleString(preferences.state.language, { style: 'unit', unit: names[i]!, maximumFractionDigits: n < 10 && i ? 1 : 0 })
 }
 
-/** When something was, exactly. */
+/** The exact date and time. */
 export const moment = (at: string) => new Date(at).toLocaleString(preferences.state.language, { dateStyle: 'medium', timeStyle: 'medium' })

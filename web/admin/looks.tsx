@@ -1,4 +1,4 @@
-// What an admin looks up: the journey of a post, the state of a timeline.
+// The forms with which an admin looks up the journey of a post and the state of a timeline.
 import { useState } from 'preact/hooks'
 
 import { useAction } from '../app/action'

@@ -1,4 +1,4 @@
-// What the stream of snapshots tells.
+// The panels that show the latest snapshot.
 import type { ComponentChildren } from 'preact'
 import { useState } from 'preact/hooks'
 
@@ -10,7 +10,7 @@ import { w } from './texts'
 
 type Now = { now: Snapshot }
 
-/** A table that scrolls by itself where there is no room; by the keyboard, too. */
+/** A table that scrolls sideways, also with the keyboard, if it is wider than the page. */
 export function Table({ label, head, children }: { label: string; head: string[]; children: ComponentChildren }) {
   return (
     <div class="scroll" tabIndex={0} role="group" aria-label={label}>
@@ -39,7 +39,7 @@ function Tile({ name, value, alarm }: { name: string; value: string; alarm?: boo
   )
 }
 
-/** How long a job may wait before that is alarming, in seconds: as the metric tideline_jobs_lagging. */
+/** The wait of a job that raises an alarm, in seconds. The metric tideline_jobs_lagging has the same limit. */
 const lag = 30
 
 export function Glance({ now }: Now) {
@@ -232,7 +232,7 @@ export function GivenUp({ now }: Now) {
   )
 }
 
-/** A table of jobs, with what can be done to each. */
+/** A table of jobs. children returns the actions for a job. */
 export function Jobs({ list, label, children }: { list: Job[]; label: string; children?: (job: Job) => ComponentChildren }) {
   return (
     <Table label={label} head={[w().job, w().kind, w().pool, w().attempts, w().created, w().error, ...(children ? [''] : [])]}>

@@ -310,5 +310,5 @@ const zh: Words = {
   dropped: '该用户不在线：剩余内容已丢弃，回来时再建立。',
 }
 
-/** The words in the language of choice. */
+/** The texts in the chosen language. */
 export const w = (): Words => (preferences.state.language === 'zh' ? zh : en)

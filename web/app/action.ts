@@ -1,6 +1,9 @@
 import { useState } from 'preact/hooks'
 
-/** Runs one call at a time and keeps the message of its failure, or tells it; another call clears it. */
+/**
+ * Runs one action at a time. If it fails, passes the message to tell or, without tell, keeps it as error until the next
+ * run.
+ */
 export function useAction(tell?: (message: string) => void) {
   const [busy, setBusy] = useState(false)
   const [error, setError] = useState('')

@@ -1,11 +1,11 @@
-// The way to the server: requests over HTTP. What is told live comes by the timeline.
+// Requests to the server over HTTP. Live events come through the timeline.
 import { print } from '@0no-co/graphql.web'
 import type { ResultOf, TadaDocumentNode, VariablesOf } from 'gql.tada'
 
 import { t } from './preferences'
 import { expire, session } from './session'
 
-/** A refusal by the server; code is the extensions.code of its first error, '' when there was no answer. */
+/** A request that failed. code is the extensions.code of the first error, or '' if there was no answer. */
 export class ApiError extends Error {
   constructor(
     readonly code: string,
@@ -15,18 +15,18 @@ export class ApiError extends Error {
   }
 }
 
-/** What the server says of a refusal for programs, see docs/errors.md. */
+/** The machine-readable part of a refusal, as docs/errors.md describes it. */
 export type Refusal = { code?: string; reason?: string; field?: string; allowed?: number; given?: number }
 
-/** How long the server may take to answer a request, in milliseconds: longer than its own limit. */
+/** The time limit of a request, in milliseconds. It is longer than the server's own limit. */
 const patience = 15_000
 
-/** Runs a query or mutation; throws ApiError. A session that the server no longer knows is over. */
+/** Runs a query or mutation. Throws ApiError. Ends the session if the server no longer accepts it. */
 export const request = <D extends TadaDocumentNode<any, any>>(document: D, variables: VariablesOf<D>): Promise<ResultOf<D>> => send(print(document), variables as Variables)
 
 type Variables = Record<string, unknown>
 
-/** Runs the text of a query or mutation, as request does. */
+/** Does the same as request, for a document given as text. */
 export async function send(query: string, variables: Variables): Promise<any> {
   const token = session.state?.token
   let answer: { data?: unknown; errors?: { message: string; extensions?: Refusal }[] }
@@ -51,8 +51,8 @@ export async function send(query: string, variables: Variables): Promise<any> {
   return answer.data
 }
 
-/** Where the API is. */
+/** The URL of the API. */
 export const address = new URL('/graphql', location.href).href
 
-/** The document as its text. */
+/** Converts a document to text. */
 export { print }

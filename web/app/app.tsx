@@ -1,4 +1,4 @@
-// The frame of the page: who is signed in, and which view the address names.
+// The frame of the page. It draws the view that the address names, for a member or for a visitor.
 import { useEffect, useLayoutEffect, useMemo, useRef } from 'preact/hooks'
 
 import { Compose, composing } from './compose'
@@ -17,12 +17,12 @@ import { Timeline } from './timeline'
 import { Welcome } from './welcome'
 
 export function App() {
-  // With another language every text is drawn again.
+  // Draws every text again after a change of language.
   useStore(preferences)
   const session = useStore(sessions)
   const before = useRef(session?.token)
   useLayoutEffect(() => {
-    // Another page in all but name.
+    // Logging in or out replaces the whole page.
     if (before.current !== session?.token) scrollTo({ top: 0, behavior: 'instant' })
     before.current = session?.token
   }, [session?.token])
@@ -134,7 +134,7 @@ function Member({ session }: { session: Session }) {
   )
 }
 
-/** The views that do not depend on who looks. */
+/** The views that take neither the session nor the timeline. */
 function View({ route }: { route: Route }) {
   switch (route.name) {
     case 'profile':

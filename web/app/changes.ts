@@ -1,19 +1,19 @@
-// What one part of the page changed and others may be showing.
+// Broadcasts changes: one part of the page makes a change, and other parts may show the changed data.
 import { useEffect, useRef } from 'preact/hooks'
 
 import type { Person, Post } from './documents'
 
 export type Change =
   | { what: 'post'; post: Post }
-  /** Deleted: it was the viewer's own, so that the viewer's counts are others now. */
+  /** A post left the page. deleted: it was the viewer's own, so the viewer's counts changed, too. */
   | { what: 'gone'; postId: string; deleted?: boolean }
-  /** The viewer's own post that was made just now, here or on another device. */
+  /** The viewer created a post, here or on another device. */
   | { what: 'posted'; post: Post }
-  /** Those who ask to follow the viewer may be others now. */
+  /** The follow requests to the viewer may have changed. */
   | { what: 'requests' }
-  /** The viewer's relation to a person is another now. */
+  /** The viewer's relation to a person changed. */
   | { what: 'relation'; person: Person }
-  /** The server said that more changed than can be told one by one. */
+  /** More changed than the server sends one by one. */
   | { what: 'much' }
 
 const watchers = new Set<(change: Change) => void>()
@@ -22,7 +22,7 @@ export function tell(change: Change) {
   watchers.forEach((watcher) => watcher(change))
 }
 
-/** Calls watcher after each change; returns the way to stop. */
+/** Calls watcher for each change. Returns a function that stops it. */
 export function watchChanges(watcher: (change: Change) => void): () => void {
   watchers.add(watcher)
   return () => {
@@ -36,7 +36,7 @@ export function useChanges(watcher: (change: Change) => void) {
   useEffect(() => watchChanges((change) => latest.current(change)), [])
 }
 
-/** The posts after the change. */
+/** Applies a change to a list of posts. */
 export function changed(posts: Post[], change: Change): Post[] {
   if (change.what === 'gone') return posts.filter(({ id }) => id !== change.postId)
   if (change.what === 'post') return posts.map((post) => (post.id === change.post.id ? change.post : post))

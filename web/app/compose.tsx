@@ -1,4 +1,4 @@
-// Writing a post.
+// The box in which a post is written.
 import { useEffect, useId, useLayoutEffect, useRef, useState } from 'preact/hooks'
 
 import type { Session } from './documents'
@@ -13,11 +13,11 @@ import type { Timeline } from './timeline'
 /** Whether the dialog for a new post is open. */
 export const composing = new Store(false)
 
-// How many boxes show the draft, and the way to take away what was said where none did.
+// boxes counts the boxes on the page. close removes the notice that sayRefused shows.
 let boxes = 0
 let close = () => {}
 
-/** Says that a post was refused, if no box on the page says so. */
+/** Shows a notice that a post was refused, unless a box on the page shows it. */
 export function sayRefused(refusal: string) {
   if (boxes > 0) return
   close()
@@ -26,7 +26,10 @@ export function sayRefused(refusal: string) {
 
 type Props = { session: Session; timeline: Timeline; focused?: boolean; onPosted?: () => void }
 
-/** The box for a new post. With onPosted it shows the text until the server has taken it; else the timeline shows it at once. */
+/**
+ * The box for a new post. With onPosted, the text stays in the box until the server accepts it. Otherwise the timeline
+ * shows it at once.
+ */
 export function Compose({ session, timeline, focused, onPosted }: Props) {
   const box = draftOf(session.user.handle)
   const draft = useStore(box)
@@ -46,7 +49,7 @@ export function Compose({ session, timeline, focused, onPosted }: Props) {
     }
   }, [])
 
-  // As tall as the text, where the browser does not do it by itself.
+  // Makes the box as tall as its text, in browsers without field-sizing.
   useEffect(() => {
     const { style } = area.current!
     if (CSS.supports('field-sizing', 'content')) return

@@ -1,4 +1,4 @@
-// The likes of the posts on the page, kept up to date while somebody looks at it.
+// Keeps the like counts of the posts on the page up to date while the page is visible.
 import { reconnectDelay } from '@tideline/client'
 import { createClient, type Client } from 'graphql-ws'
 import { useEffect, useRef } from 'preact/hooks'
@@ -8,17 +8,20 @@ import { tell } from './changes'
 import { PostCounts, type Post } from './documents'
 import { session } from './session'
 
-/** The most posts that are watched: the newest on the page. */
+/** The maximum number of watched posts. The newest posts on the page are watched. */
 const most = 50
-/** How long the page has to stay the same before others are watched, in milliseconds. */
+/** The time that the posts on the page must stay the same before they are watched, in milliseconds. */
 const settled = 1000
-/** How long to wait at the most before the next try to connect, in milliseconds. */
+/** The maximum delay before the next attempt to connect, in milliseconds. */
 const rarely = 30_000
 
 type Card = { post: Post }
 
 const cards = new Set<Card>()
-/** The posts that the viewer likes or unlikes right now, and until they are watched anew: what comes may be from before. */
+/**
+ * The posts that the viewer likes or unlikes. An entry stays until the next subscription begins, because the current one
+ * may still send a count from before the change.
+ */
 const own = new Map<string, 'busy' | 'done'>()
 let timer: ReturnType<typeof setTimeout> | undefined
 let client: Client | undefined
@@ -31,7 +34,7 @@ function schedule() {
   timer = setTimeout(watch, settled)
 }
 
-/** Watches what is on the page now. */
+/** Subscribes to the counts of the newest posts on the page. */
 function watch() {
   if (session.state?.token !== token) {
     stop()
@@ -58,7 +61,7 @@ function subscribe(client: Client, ids: string[]): () => void {
     { query: print(PostCounts), variables: { ids } },
     {
       next: ({ data }) => !over && data?.postCounts.forEach(show),
-      // The page works without; what changes on it tries again.
+      // The page works without live counts. The next change of the posts on it subscribes again.
       error: () => {
         if (!over) watched = ''
       },
@@ -96,7 +99,7 @@ function connect(token: string): Client {
 
 document.addEventListener('visibilitychange', schedule)
 
-/** Keeps the likes of a post that is drawn up to date; not of one that the server does not have yet. */
+/** Keeps the like count of a drawn post up to date. A pending post has no count on the server yet. */
 export function useCounts(post: Post, pending: boolean) {
   const card = useRef<Card>({ post }).current
   card.post = post
@@ -111,7 +114,7 @@ export function useCounts(post: Post, pending: boolean) {
   }, [post.id, pending])
 }
 
-/** The viewer changes the own like of a post: until it is done, the page shows what the viewer sees it become. */
+/** The viewer changes the like of a post. While that is busy, counts from the server are ignored. */
 export function changing(id: string, state: 'busy' | 'done') {
   own.set(id, state)
   if (state === 'done') schedule()

@@ -1,5 +1,5 @@
-// Every GraphQL document of the app. Their types come from the schema: `npm run schema` writes schema.d.ts,
-// `npm run check` then finds a field or an argument that does not exist.
+// Every GraphQL document of the app. Their types come from the schema: `npm run schema` writes schema.d.ts, and then
+// `npm run check` reports fields and arguments that do not exist.
 import { print } from '@0no-co/graphql.web'
 import type { Edge } from '@tideline/client'
 import { initGraphQLTada, type FragmentOf } from 'gql.tada'
@@ -64,7 +64,7 @@ const peoplePage = graphql(
   [person],
 )
 
-/** What the app shows of a post. */
+/** The fields of a post that the app shows. */
 export const PostFields = graphql(`
   fragment Post on Post {
     id
@@ -97,7 +97,7 @@ const receipt = graphql(`
 export type Receipt = FragmentOf<typeof receipt>
 export type Session = FragmentOf<typeof session>
 export type Person = FragmentOf<typeof person>
-/** What the timeline selects of a post. */
+/** The fields of a post for the client kit. */
 export const ofTimeline = { fields: '...Post', fragments: print(PostFields) }
 
 export type Post = FragmentOf<typeof PostFields>

@@ -1,18 +1,18 @@
-// What someone is writing. It outlives the view, the page and the session, until it is posted.
+// Drafts of posts and unsaved edits. They survive a change of view, a reload and an expired session.
 import type { Visibility } from './documents'
 import { Store } from './store'
 
 export type Draft = {
   text: string
-  /** null: the default of the author's settings. */
+  /** null means the default from the author's settings. */
   visibility: Visibility | null
-  /** Names this text to the server, so that trying again after a lost answer does not post it twice. */
+  /** The idempotency key: a retry after a lost answer does not post the text twice. */
   key: string
-  /** Why it was not posted. */
+  /** Why the server refused the draft, or ''. */
   refusal: string
 }
 
-// crypto.randomUUID would not do: it is missing where the page came over plain HTTP from another machine.
+// crypto.randomUUID is missing if the page came over plain HTTP from another machine.
 const newKey = () => crypto.getRandomValues(new Uint32Array(4)).join('-')
 const blank = (): Draft => ({ text: '', visibility: null, key: newKey(), refusal: '' })
 
@@ -33,32 +33,32 @@ export function draftOf(handle: string): Store<Draft> {
   return draft
 }
 
-/** Another text is another post, so it gets a key of its own. */
+/** Changes the draft. The changed draft is another post, so it gets a new key. */
 export function write(draft: Store<Draft>, part: { text: string } | { visibility: Visibility }) {
   draft.patch({ ...part, key: newKey() })
 }
 
-/** Takes the draft out of the box. */
+/** Empties the box and returns the draft. */
 export function take(draft: Store<Draft>): Draft {
   const taken = draft.state
   draft.set(blank())
   return taken
 }
 
-/** Puts a draft back that was refused; what has been written meanwhile stays below it. */
+/** Puts a refused draft back. A text written meanwhile stays below it. */
 export function putBack(draft: Store<Draft>, refused: Draft, refusal: string) {
   const { text, key } = draft.state
   if (key === refused.key) return draft.patch({ refusal })
   draft.set(text.trim() ? { ...refused, text: `${refused.text}\n\n${text}`, key: newKey(), refusal } : { ...refused, refusal })
 }
 
-/** Forgets what a person was writing: the draft, and what edits of posts were to say. */
+/** Deletes the draft of a person, and all unsaved edits in this browser. */
 export function discard(handle: string) {
   draftOf(handle).set(blank())
   localStorage.removeItem(editsKey)
 }
 
-/** What an own post is to say, and when it said what was edited. */
+/** An unsaved edit: the new text, and the time of the version on which it is based. */
 export type Edit = { text: string; of: string }
 
 const editsKey = 'tideline:edits'
@@ -67,7 +67,7 @@ const edits = (): Record<string, Edit> => JSON.parse(localStorage.getItem(editsK
 /** The unsaved edit of a post. */
 export const editOf = (postId: string): Edit | undefined => edits()[postId]
 
-/** Keeps the unsaved edit of a post; without one it is over. */
+/** Stores the unsaved edit of a post. Without an edit, deletes the stored one. */
 export function keepEdit(postId: string, edit?: Edit) {
   const { [postId]: _, ...others } = edits()
   const left = edit ? { ...others, [postId]: edit } : others

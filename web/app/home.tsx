@@ -1,4 +1,4 @@
-// The home view: writing, and the live timeline.
+// The home view: the box for a new post, and the live timeline.
 import { Fragment, type RefObject } from 'preact'
 import { useEffect, useLayoutEffect, useRef } from 'preact/hooks'
 
@@ -11,10 +11,10 @@ import { t } from './preferences'
 import { Store, useStore } from './store'
 import type { Order, Status, Timeline } from './timeline'
 
-/** From how many seconds on posts are said to be late: one with millions of followers takes some. */
+/** The delay from which posts count as late, in seconds. A post to millions of followers takes some seconds. */
 const lateFrom = 10
 
-/** Whether what one sees is what is. */
+/** Says whether the timeline is live, late or offline. */
 export function LiveSign({ status, lateBy }: { status: Status; lateBy: number }) {
   const late = status === 'live' && lateBy >= lateFrom
   return (
@@ -41,11 +41,11 @@ export function Home({ session, timeline }: { session: Session; timeline: Timeli
     glance()
     timeline.showWaiting()
     scrollTo({ top: 0 })
-    // After the new ones are drawn; to the first of them, so that the keyboard goes on from there.
+    // Once the new posts are drawn, focuses the first one, so that the keyboard goes on from there.
     requestAnimationFrame(() => list.current?.querySelector<HTMLElement>('article')?.focus({ preventScroll: true }))
   }
 
-  // The line is drawn above the first entry that is not new, if a new one of somebody else's is above it.
+  // The line goes above the first entry that is not new, if somebody else's new post is above it.
   const line = order === 'LATEST' && read !== undefined ? entries.findIndex(({ score }) => score <= read) : -1
   const fresh = line > 0 && entries.slice(0, line).some(foreign) ? line : 0
   const lonely = state.loaded && !state.next && !entries.some(foreign)
@@ -105,7 +105,7 @@ const storageKey = 'tideline:place'
 
 type Place = { token: string; entries: number; id: string; score: number; top: number }
 
-/** How many entries were shown, and which one where, before the page was loaded again. */
+/** The number of entries and the scroll position before the page was reloaded. */
 export function placeBefore(session: Session): Place | null {
   const place: Place | null = JSON.parse(sessionStorage.getItem(storageKey) ?? 'null')
   return place?.token === session.token && location.pathname === '/' ? place : null
@@ -113,14 +113,14 @@ export function placeBefore(session: Session): Place | null {
 
 const restored = new Store(false)
 
-/** Remembers the place for when the page is loaded again, and goes there once the entries are drawn. */
+/** Stores the scroll position for a reload, and restores it once the entries are drawn. */
 function usePlace(timeline: Timeline, list: RefObject<HTMLElement | null>) {
   const { loaded } = timeline.store.state
   useLayoutEffect(() => {
     if (!loaded || restored.state) return
     restored.set(true)
     const place = placeBefore(timeline.session)
-    // The post may be gone: then the next one is where it was.
+    // If the post is gone, the next one takes its place.
     const next = place && timeline.store.state.entries.find(({ score }) => score <= place.score)?.node.id
     const element = place && (document.getElementById(place.id) ?? (next ? document.getElementById(next) : null))
     if (element) scrollTo({ top: scrollY + element.getBoundingClientRect().top - place.top, behavior: 'instant' })
@@ -140,10 +140,13 @@ function usePlace(timeline: Timeline, list: RefObject<HTMLElement | null>) {
   }, [])
 }
 
-/** How long the end of a post is in view before the post counts as seen, in milliseconds; one that is scrolled past counts at once. */
+/**
+ * The time that the end of a post must be in view before the post counts as seen, in milliseconds. A post that is scrolled
+ * past counts at once.
+ */
 const readAfter = 1000
 
-/** Tells the timeline what the reader sees. Returns the way to count as seen what is in view now. */
+/** Tells the timeline which posts the reader has seen. The returned function marks the posts in view as seen now. */
 function useReadMarker(timeline: Timeline, list: RefObject<HTMLElement | null>): () => void {
   const { entries } = timeline.store.state
   const marker = useRef<{ watch: () => void; glance: () => void } | undefined>(undefined)

@@ -1,15 +1,15 @@
-// What the server takes, as far as forms and lists say it beforehand.
+// The limits of the server that boxes for text and lists use.
 import { request } from './api'
 import { Limits as LimitsQuery } from './documents'
 import { Store, useStore } from './store'
 
 export type Limits = { postLength: number; pageSize: number }
 
-/** null: not known yet. */
+/** null until they are known. */
 export const limits = new Store<Limits | null>(null)
 let asking: Promise<void> | undefined
 
-/** Asks for the limits, unless they are known. Without an answer the next call asks again. */
+/** Asks for the limits unless they are known. If the request fails, the next call asks again. */
 export function askLimits(): Promise<void> {
   if (limits.state) return Promise.resolve()
   return (asking ??= request(LimitsQuery, {})

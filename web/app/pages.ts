@@ -1,4 +1,4 @@
-// A list that comes in pages.
+// Lists that load page by page.
 import { useEffect, useRef, useState } from 'preact/hooks'
 
 export type Page<T> = { nodes: T[]; pageInfo: { hasNextPage: boolean; endCursor: string | null } }
@@ -10,8 +10,8 @@ const nextOf = (page: Page<unknown> | null) => (page?.pageInfo.hasNextPage ? pag
 const nothing = { items: [], next: null, loaded: false, busy: true, error: '' }
 
 /**
- * Loads the first page, unless it is there, and again whenever one of the keys is another; fetch returns null where there
- * is no such list. What is shown stays until the answer is there.
+ * A list that begins with first or, without it, loads the first page, and loads it again when a key changes. fetch returns
+ * null if there is no such list. After reload the old items stay until the answer arrives.
  */
 export function usePages<T extends { id: string }>(fetch: (after: string | null) => Promise<Page<T> | null>, keys: unknown[], first?: Page<T>) {
   const [state, setState] = useState<State<T>>(first ? { items: first.nodes, next: nextOf(first), loaded: true, busy: false, error: '' } : nothing)

@@ -1,4 +1,4 @@
-// Small parts that every view uses.
+// Small components that every view uses.
 import { Component, type ComponentChildren, type FunctionComponent } from 'preact'
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks'
 
@@ -33,7 +33,7 @@ export function Icon({ name }: { name: keyof typeof icons }) {
   )
 }
 
-/** A component that is drawn again only with another property, or for a store that it watches: lists get long. */
+/** Wraps a component so that only a changed property or a store redraws it. Long lists need this. */
 export function steady<P extends object>(Draw: FunctionComponent<P>) {
   return class extends Component<P> {
     override shouldComponentUpdate(next: P) {
@@ -46,10 +46,10 @@ export function steady<P extends object>(Draw: FunctionComponent<P>) {
   }
 }
 
-/** A person's mark: the first letter on a water colour of their own. */
+/** The data that an avatar needs. */
 type Face = { handle: string; name: string; avatarUrl?: string | null }
 
-/** A picture or, where there is none that can be shown, the first letter. */
+/** A person's picture. Without one, or if it does not load, the first letter on a colour derived from the handle. */
 export function Avatar({ person, large }: { person: Face; large?: boolean }) {
   const [broken, setBroken] = useState<string>()
   const { avatarUrl } = person
@@ -69,7 +69,7 @@ export function Avatar({ person, large }: { person: Face; large?: boolean }) {
 const clock = new Store(Date.now())
 setInterval(() => clock.set(Date.now()), 30_000)
 
-// Making one takes longer than drawing a post.
+// The formats by language. Creating a format takes longer than drawing a post.
 const formats = new Map<string, Record<'relative', Intl.RelativeTimeFormat> & Record<'day' | 'year' | 'full', Intl.DateTimeFormat>>()
 
 function formatsOf(language: string) {
@@ -86,7 +86,7 @@ function formatsOf(language: string) {
   return found
 }
 
-/** When something was, as one would say it; the exact time is its title. */
+/** A short or relative time. Its title is the exact time. */
 export function Time({ at }: { at: string }) {
   const { relative, day, year, full } = formatsOf(useStore(preferences).language)
   const now = useStore(clock)
@@ -109,7 +109,7 @@ export function Time({ at }: { at: string }) {
 
 type CountProps = { length: number; most: number | undefined }
 
-/** How long a text is, and how long it may be. */
+/** The length of a text and its maximum. */
 export function Count({ length, most }: CountProps) {
   const over = most !== undefined && length > most
   return (
@@ -119,12 +119,12 @@ export function Count({ length, most }: CountProps) {
   )
 }
 
-/** The length of a text, counted as the server does: by code points. */
+/** The length of a text in code points, as the server counts it. */
 export const lengthOf = (text: string) => [...text.trim()].length
 
 type DialogProps = { label: string; onClose: () => void; children: ComponentChildren }
 
-/** A modal dialog, for as long as it is drawn: the focus stays in it, and goes back when it is gone. */
+/** A modal dialog that is open while it is drawn. It holds the focus, and gives it back when it closes. */
 export function Dialog({ label, onClose, children }: DialogProps) {
   const element = useRef<HTMLDialogElement>(null)
   useLayoutEffect(() => {
@@ -170,7 +170,7 @@ export function Confirm({ title, hint, action, onYes, onNo }: ConfirmProps) {
   )
 }
 
-/** A button that opens a small list of further ones; Escape and a click elsewhere close it. */
+/** A button that opens a list of further buttons. Escape or a click elsewhere closes it. */
 export function Menu({ label, children }: { label: string; children: ComponentChildren }) {
   const element = useRef<HTMLDetailsElement>(null)
   useEffect(() => {
@@ -205,7 +205,7 @@ type Action = { label: string; run: () => void }
 const notices = new Store<{ id: number; text: string; action?: Action }[]>([])
 let lastNotice = 0
 
-/** Tells the reader something in passing; with an action it stays until that is taken. Returns the way to take it away. */
+/** Shows a notice for five seconds or, with an action, until the action is taken. Returns a function that removes it. */
 export function notify(text: string, action?: Action): () => void {
   const id = ++lastNotice
   const close = () => notices.set(notices.state.filter((notice) => notice.id !== id))
@@ -231,7 +231,7 @@ export function Notices() {
   )
 }
 
-/** Stands where a list will be, in about its size. */
+/** A placeholder of about the size of the list that is loading. */
 export function Skeleton({ lines = 4 }: { lines?: number }) {
   return (
     <div aria-busy="true">
@@ -265,7 +265,7 @@ export function Failure({ message, onRetry }: { message: string; onRetry: () => 
 
 type EmptyProps = { title: string; whole?: boolean; children?: ComponentChildren }
 
-/** Says why there is nothing; whole: it is all that the page shows. */
+/** Says why a list is empty. whole: the page shows nothing else, so the title is its heading. */
 export function Empty({ title, whole, children }: EmptyProps) {
   return (
     <div class="empty">
@@ -276,15 +276,15 @@ export function Empty({ title, whole, children }: EmptyProps) {
   )
 }
 
-/** Asks for the next page shortly before the reader gets there; also a button, for those who do not scroll. */
+/** Loads the next page shortly before the reader scrolls to the end. It is also a button, for readers who do not scroll. */
 export function More({ busy, onMore }: { busy: boolean; onMore: () => void }) {
   const element = useRef<HTMLButtonElement>(null)
   const latest = useRef(onMore)
   latest.current = onMore
   useEffect(() => {
-    // Observed anew after each page, or a page that leaves the button in view would be the last.
+    // Observes again after each page: if the button is still in view, the next page must load.
     if (busy) return
-    // A busy browser tells of several moments at once: the last one is now.
+    // A busy browser reports several moments in one call. The last one is the current state.
     const observer = new IntersectionObserver((entries) => entries.at(-1)!.isIntersecting && latest.current(), { rootMargin: '1200px' })
     observer.observe(element.current!)
     return () => observer.disconnect()

@@ -1,4 +1,4 @@
-// People: finding them, and what one can do about them.
+// Lists of people, the search for people, and the viewer's relations to them.
 import { useEffect, useState } from 'preact/hooks'
 
 import { useAction } from './action'
@@ -12,21 +12,21 @@ import { Report } from './report'
 import { session } from './session'
 import { Store, useStore } from './store'
 
-/** The people after a relation changed. */
+/** The people with the changed person replaced. */
 export function withPerson<P extends Person>(people: P[], person: Person): P[] {
   return people.map((other) => (other.id === person.id ? { ...other, ...person } : other))
 }
 
 const changes = { follow: Follow, unfollow: Unfollow, block: Block, unblock: Unblock, mute: Mute, unmute: Unmute, accept: AcceptFollower, reject: RejectFollower }
 
-/** Changes the viewer's relation to a person, and tells all who show either. */
+/** Changes the viewer's relation to a person, and broadcasts the change. */
 function useRelation(person: Person) {
   const { run, busy } = useAction(notify)
   const change = (how: keyof typeof changes) =>
     run(async () => {
       const answer = await request(changes[how], { input: { userId: person.id } })
       const { user } = answer.change
-      // Of a person whom nobody sees any more, the answer has only the id and the relationship.
+      // If the person is no longer visible, the answer has only the id and the relationship.
       tell({ what: 'relation', person: user.handle ? user : { ...person, relationship: user.relationship } })
     })
   return { change, busy }
@@ -52,7 +52,7 @@ export function FollowButton({ person }: { person: Person }) {
   )
 }
 
-/** What one does less often: mute, block, report. */
+/** The menu with the less common actions: mute, block, report. */
 export function RelationMenu({ person }: { person: Person }) {
   const { change, busy } = useRelation(person)
   const [asking, setAsking] = useState(false)
@@ -114,10 +114,10 @@ export function PersonList({ people, label, brief }: { people: Person[]; label: 
   )
 }
 
-/** How many are suggested. */
+/** The number of suggestions. */
 const suggested = 5
 
-/** People whom the viewer may want to follow. */
+/** Suggests people to follow. */
 export function Suggestions({ brief }: { brief?: boolean }) {
   const viewer = useStore(session)?.user.id
   const { items, loaded, error, retry, change } = usePages(
@@ -139,13 +139,13 @@ export function Suggestions({ brief }: { brief?: boolean }) {
   )
 }
 
-/** null: not known yet. */
+/** The follow requests to the viewer; null until they are known. */
 const requests = new Store<Person[] | null>(null)
 
-/** How often to look for new follow requests while the page is open, in milliseconds, should nothing announce them. */
+/** The interval for polling follow requests, in milliseconds, in case no event announces them. */
 const requestsEvery = 60_000
 
-/** Keeps the list of those who ask to follow the viewer; their number. */
+/** Keeps the follow requests to the viewer up to date. Returns their number. */
 export function useRequests(viewer: string | undefined): number {
   useEffect(() => {
     requests.set(null)
@@ -155,7 +155,7 @@ export function useRequests(viewer: string | undefined): number {
       document.visibilityState === 'visible' &&
       request(RequestsQuery, {}).then(
         (answer) => current && requests.set(answer.viewer?.followRequests?.nodes ?? []),
-        // The next look may succeed; the list as it was is no worse than none.
+        // The next attempt may succeed. Until then the old list stays.
         () => current && requests.set(requests.state ?? []),
       )
     void load()
@@ -172,7 +172,7 @@ export function useRequests(viewer: string | undefined): number {
   return useStore(requests)?.length ?? 0
 }
 
-/** Who asks to follow the viewer, and below them whom to follow: in this order, so that nothing moves. */
+/** The follow requests and, below them, suggestions. Both wait until the requests are known, so that nothing moves. */
 export function Others({ brief }: { brief?: boolean }) {
   if (useStore(requests) === null) return brief ? null : <Skeleton lines={2} />
   return (
@@ -227,7 +227,7 @@ const kept = {
   muted: { more: Muted, undo: 'unmute', holds: (person: Person) => person.relationship?.muting },
 } as const
 
-/** Whom the viewer blocks or mutes, of which the first page is there; nothing where that is nobody. */
+/** The people that the viewer blocks or mutes, beginning with the first page. Draws nothing if there are none. */
 export function Kept({ what, first, label }: { what: keyof typeof kept; first: Page<Person>; label: string }) {
   const { more: next, undo, holds } = kept[what]
   const list = usePages<Person>(async (after) => (await request(next, { after })).viewer?.list ?? null, [], first)
@@ -262,7 +262,7 @@ function KeptRow({ person, undo }: { person: Person; undo: 'unblock' | 'unmute' 
   )
 }
 
-/** How long to wait for another key before searching, in milliseconds. */
+/** The pause in typing after which the search starts, in milliseconds. */
 const pause = 200
 
 export function People() {

@@ -1,4 +1,4 @@
-// One post, as every list shows it.
+// A post, as every list shows it.
 import { useLayoutEffect, useRef, useState } from 'preact/hooks'
 
 import { useAction } from './action'
@@ -21,19 +21,19 @@ export const visibilities = ['PUBLIC', 'FOLLOWERS', 'MUTUALS', 'PRIVATE'] as con
 
 type Props = { post: Post; pending?: boolean; fresh?: boolean }
 
-/** A post; pending while the server has not answered yet, fresh when it is new to the reader. */
+/** A post. pending: the server has not answered yet. fresh: it is new to the reader. */
 export const PostCard = steady(({ post, pending, fresh }: Props) => {
   const { author } = post
   useStore(preferences)
   useCounts(post, pending ?? false)
   const viewer = useStore(session)?.user
   const own = viewer?.id === author.id
-  // Begun: by the press of a button just now, and not before the page was drawn.
+  // 'begun': the viewer pressed the edit button. 'kept': an unsaved edit was restored.
   const [editing, setEditing] = useState<'begun' | 'kept' | false>(() => own && !pending && editOf(post.id) !== undefined && 'kept')
   const article = useRef<HTMLElement>(null)
   const edited = useRef(editing)
   useLayoutEffect(() => {
-    // The form had the focus, and is gone.
+    // The form had the focus and is gone, so the edit button gets it.
     if (edited.current && !editing) article.current?.querySelector<HTMLElement>('.edits')?.focus()
     edited.current = editing
   }, [editing])
@@ -75,7 +75,7 @@ export const PostCard = steady(({ post, pending, fresh }: Props) => {
   )
 })
 
-/** Who sees a post, where that is not everybody. */
+/** The visibility of a post that is not public. */
 function Audience({ of }: { of: Visibility }) {
   if (of === 'PUBLIC') return null
   return (
@@ -88,7 +88,7 @@ function Audience({ of }: { of: Visibility }) {
 
 function Like({ post }: { post: Post }) {
   const { viewerHasLiked: liked, likeCount } = post
-  // Someone may change their mind before the answer is there: the last word counts.
+  // The viewer may press the button again before the answer arrives. The last choice counts.
   const wanted = useRef(liked)
   const busy = useRef(false)
   const toggle = async () => {
@@ -118,7 +118,7 @@ function Like({ post }: { post: Post }) {
   )
 }
 
-/** That a post was edited; for its author also what it said before. */
+/** The mark of an edited post. For the author it opens the earlier versions. */
 function Edited({ post, at, own }: { post: Post; at: string; own: boolean }) {
   const [open, setOpen] = useState(false)
   const title = t.editedAt(new Date(at).toLocaleString(preferences.state.language))
@@ -138,7 +138,7 @@ function Edited({ post, at, own }: { post: Post; at: string; own: boolean }) {
   )
 }
 
-/** What an own post said before it was edited. */
+/** The earlier versions of the viewer's own post. */
 function Earlier({ post, onClose }: { post: Post; onClose: () => void }) {
   const fetch = async (after: string | null) => (await request(Versions, { id: post.id, first: 20, after })).post?.versions ?? null
   const { items, loaded, next, busy, error, more, retry } = usePages(fetch, [post.id, post.editedAt])
@@ -169,11 +169,11 @@ function Earlier({ post, onClose }: { post: Post; onClose: () => void }) {
   )
 }
 
-/** The text of an own post, to be written anew. What is written is kept until it is saved or given up. */
+/** The form for editing a post. The browser stores an unsaved edit until it is saved or cancelled. */
 function Edit({ post, focused, onDone }: { post: Post; focused: boolean; onDone: () => void }) {
   const kept = useRef(editOf(post.id)).current
   const [text, setText] = useState(kept?.text ?? post.text)
-  // What is edited, also when another device edits the post meanwhile.
+  // The version on which the edit is based, even if another device edits the post meanwhile.
   const [of] = useState(kept?.of ?? post.editedAt ?? post.createdAt)
   const { run, busy, error } = useAction()
   const area = useRef<HTMLTextAreaElement>(null)
@@ -277,7 +277,7 @@ function Complain({ post }: { post: Post }) {
   )
 }
 
-/** How far an own post has come; nothing where there was nobody for it to come to. */
+/** The delivery receipt of the viewer's own post. Draws nothing if the post was for no follower. */
 function Delivery({ id }: { id: string }) {
   const receipt = useReceipt(id)
   if (!receipt) return null

@@ -1,4 +1,4 @@
-// What this browser remembers for whoever uses it: language, appearance, single-key shortcuts.
+// The preferences that this browser stores: language, theme, single-key shortcuts.
 import { Store } from './store'
 import { en, type Texts } from './texts/en'
 import { zh } from './texts/zh'
@@ -19,7 +19,7 @@ export const preferences = new Store<Preferences>({
   ...stored,
 })
 
-/** The texts in the language of choice. */
+/** The texts in the chosen language. */
 export let t: Texts = en
 
 function apply() {
@@ -30,7 +30,7 @@ function apply() {
 }
 apply()
 
-// The first watcher: whoever is drawn again because of a change finds the new texts.
+// This is the first watcher, so components that redraw after a change find the new texts.
 preferences.watch(() => {
   localStorage.setItem(storageKey, JSON.stringify(preferences.state))
   apply()

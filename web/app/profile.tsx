@@ -1,4 +1,4 @@
-// A person's own page, and those of a single post and of a tag.
+// The pages of a person, of a single post and of a tag.
 import { useEffect, useState } from 'preact/hooks'
 
 import { request } from './api'
@@ -66,7 +66,7 @@ export function Profile({ handle, tab }: { handle: string; tab: Tab }) {
   )
 }
 
-/** Stands where the header will be. */
+/** A placeholder for the header while it loads. */
 function Blank({ handle }: { handle: string }) {
   return (
     <header class="profile blank">
@@ -143,7 +143,7 @@ type PostsProps = {
   fetch: (after: string | null) => Promise<Page<Post> | null>
   keys: unknown[]
   none: string
-  /** Whether the viewer's new post belongs on top of the list; perhaps: the server knows. */
+  /** Whether the viewer's new post belongs on top of the list. 'perhaps': only the server knows. */
   takes: (post: Post) => boolean | 'perhaps'
   onTaken?: () => void
 }
@@ -151,12 +151,12 @@ type PostsProps = {
 function Posts({ fetch, keys, none, takes, onTaken }: PostsProps) {
   const list = usePages<Post>(fetch, keys)
   useChanges((change) => {
-    // Who is blocked or followed shows other posts than before; who deleted a post has one less.
+    // A changed relation changes which posts are visible. A deleted post changes the count in the header.
     if (change.what === 'relation' || change.what === 'much' || (change.what === 'gone' && change.deleted)) list.reload()
     else if (change.what === 'posted') {
       const takesIt = takes(change.post)
       if (!takesIt || list.items.some(({ id }) => id === change.post.id)) return
-      // What is on its way may be from before the post.
+      // An answer that is still to come may be from before the post.
       if (!list.loaded || list.busy || takesIt === 'perhaps') return list.reload()
       list.change((posts) => [change.post, ...posts])
       onTaken?.()
@@ -204,7 +204,7 @@ export function TagPage({ tag }: { tag: string }) {
   )
 }
 
-/** The heading of a page that one comes to from a post. */
+/** The heading of the page of a post or a tag, with a link back. */
 function Head({ title }: { title: string }) {
   return (
     <div class="head">

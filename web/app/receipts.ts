@@ -1,16 +1,16 @@
-// How far the viewer's own posts have come to their followers. Each own post that is drawn asks for its receipt; one
-// request asks for all of them.
+// Delivery receipts: how many followers the viewer's own posts have reached. Each drawn post watches its receipt. One
+// request asks for the receipts of many posts.
 import { useEffect, useState } from 'preact/hooks'
 
 import { request } from './api'
 import { Receipts, type Receipt } from './documents'
 
-/** How long before asking again for one that is not complete, in milliseconds: twice as long each time, up to rarely. */
+/** The base of the delay before a receipt is asked for again, in milliseconds. Each attempt doubles it, up to rarely. */
 const soon = 400
 const rarely = 30_000
-/** How often a receipt may be missing before it is taken for granted that there is none. */
+/** The number of attempts after which a missing receipt counts as nonexistent. */
 const patience = 8
-/** How many are asked for in one request. */
+/** The maximum number of receipts in one request. */
 const most = 50
 
 type Watch = { id: string; due: number; tries: number; show: (receipt: Receipt) => void }
@@ -30,7 +30,7 @@ function schedule() {
 async function ask() {
   const ids = [...new Set([...watches].filter(({ due }) => due <= Date.now()).map(({ id }) => id))].slice(0, most)
   asking = true
-  // Without an answer it is asked again like without a receipt.
+  // A failed request leads to another attempt, like a missing receipt.
   const answer = document.visibilityState === 'visible' ? await request(Receipts, { ids }).catch(() => null) : null
   asking = false
   const found = new Map(answer?.nodes.map((node) => [node?.id, node && 'delivery' in node ? node.delivery : null]))
@@ -46,7 +46,7 @@ async function ask() {
   schedule()
 }
 
-/** The receipt of one of the viewer's own posts, kept up to date until it is complete; null while none is known. */
+/** The receipt of the viewer's own post, kept up to date until it is complete; null while none is known. */
 export function useReceipt(id: string): Receipt | null {
   const [receipt, show] = useState(complete.get(id) ?? null)
   useEffect(() => {

@@ -1,4 +1,4 @@
-// Telling the moderators of a post, or of a person.
+// Reports a post or a person to the moderators.
 import { useAction } from './action'
 import { request } from './api'
 import { ReportPost, ReportUser } from './documents'
@@ -7,7 +7,7 @@ import { t } from './preferences'
 
 const reasons = ['SPAM', 'HARASSMENT', 'VIOLENCE', 'SEXUAL', 'ILLEGAL', 'IMPERSONATION', 'OTHER'] as const
 
-/** How many characters the server takes of a comment. */
+/** The server's maximum length of a comment, in characters. */
 const maxComment = 1000
 
 type Props = { title: string; onClose: () => void } & ({ postId: string } | { userId: string })

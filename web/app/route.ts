@@ -1,4 +1,4 @@
-// Which view the address names, and going from one to another without loading the page again.
+// Maps addresses to views, and changes the view without a reload.
 import { useLayoutEffect, useRef } from 'preact/hooks'
 
 import { Store, useStore } from './store'
@@ -10,7 +10,7 @@ export type Route =
   | { name: 'post'; id: string }
   | { name: 'tag'; tag: string }
 
-// The server answers these addresses with the app: see isPage in web.go.
+// The server must answer these addresses with the app: isPage in web.go lists them.
 function parse(address: string): Route {
   if (address === '/') return { name: 'home' }
   if (address === '/people' || address === '/settings') return { name: address.slice(1) as 'people' | 'settings' }
@@ -22,7 +22,7 @@ function parse(address: string): Route {
   return tag ? { name: 'tag', tag: decoded(tag[1]!) } : { name: 'lost' }
 }
 
-/** A part of an address; one that somebody typed may be no text. */
+/** Decodes a part of an address. An invalid part, which somebody may have typed, stays as it is. */
 function decoded(part: string): string {
   try {
     return decodeURIComponent(part)
@@ -34,7 +34,7 @@ function decoded(part: string): string {
 type Place = { route: Route; address: string; top: number }
 
 const place = new Store<Place>({ route: parse(location.pathname), address: location.pathname, top: 0 })
-// Where the timeline was left: it is taken up there by whatever way one comes back.
+// The scroll position of the home view, restored however the reader returns to it.
 let homeTop = 0
 
 function arrive(top: number) {
@@ -44,7 +44,7 @@ function arrive(top: number) {
   place.set({ route: parse(address), address, top: address === '/' && from !== '/' ? homeTop : top })
 }
 
-// The browser would scroll before the view is drawn.
+// The browser's own restoration would scroll before the view is drawn.
 history.scrollRestoration = 'manual'
 
 export function go(address: string) {
@@ -55,7 +55,7 @@ export function go(address: string) {
   arrive(0)
 }
 
-/** Goes to the view before, if one was seen since the page was loaded; otherwise a link goes where it says. */
+/** Handles a click on a back link: goes to the previous view, if the app showed one. Otherwise the link is followed. */
 export function back(event: MouseEvent) {
   if (history.state?.inside) {
     event.preventDefault()
@@ -65,7 +65,7 @@ export function back(event: MouseEvent) {
 
 addEventListener('popstate', (event) => arrive(event.state?.top ?? 0))
 
-// Links are ordinary links: a new tab, a copied address and no script at all work as anywhere.
+// Links are ordinary links, so opening a new tab and copying the address work as usual.
 document.addEventListener('click', (event) => {
   const link = (event.target as Element).closest?.('a')
   if (!link || event.defaultPrevented || event.button || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return
@@ -74,12 +74,12 @@ document.addEventListener('click', (event) => {
   go(link.pathname)
 })
 
-/** The view to draw; after each change of it the focus is on it and the page where it was left. */
+/** Returns the view to draw. After each change of view, focuses its content and restores its scroll position. */
 export function useRoute(): Route {
   const { route, address, top } = useStore(place)
   const drawn = useRef<string | undefined>(undefined)
   useLayoutEffect(() => {
-    // The page as it was loaded has the browser's own focus.
+    // After a load, the browser has set the focus itself.
     if (drawn.current !== undefined) {
       scrollTo({ top, behavior: 'instant' })
       document.getElementById('content')?.focus({ preventScroll: true })

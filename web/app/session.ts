@@ -1,14 +1,14 @@
-// Who is signed in, in this browser.
+// The session of this browser.
 import type { Session } from './documents'
 import { Store } from './store'
 
 const storageKey = 'tideline:session'
 const read = (): Session | null => JSON.parse(localStorage.getItem(storageKey) ?? 'null')
 
-/** The session of this browser, the same in every tab; it survives a reload. */
+/** The session, the same in every tab. It survives a reload. */
 export const session = new Store<Session | null>(read())
 
-/** Whose session ended without their doing, until the next one begins. */
+/** The handle of the user whose session the server ended, until the next session begins. */
 export const ended = new Store<string | null>(null)
 
 addEventListener('storage', (event) => {
@@ -26,7 +26,7 @@ export function end() {
   session.set(null)
 }
 
-/** The server no longer knows this token. */
+/** Ends the session of this token, because the server no longer accepts it. */
 export function expire(token: string) {
   if (session.state?.token !== token) return
   ended.set(session.state.user.handle)

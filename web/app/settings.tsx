@@ -1,4 +1,4 @@
-// Settings: those that the server keeps, and those of this browser.
+// The settings view: the settings that the server stores, and the preferences of this browser.
 import { useEffect, useState } from 'preact/hooks'
 
 import { useAction } from './action'
@@ -50,7 +50,7 @@ export function Settings({ session }: { session: Session }) {
         <h1>{t.settings}</h1>
       </div>
       {account && limits ? <AccountForm account={account} limits={limits} session={session} /> : error ? <Failure message={error} onRetry={load} /> : <Skeleton />}
-      {/* Below what is as tall as it stays. */}
+      {/* Drawn once the part above has its final height, so that nothing moves. */}
       {(account || error) && (
         <>
           <Device />
@@ -68,21 +68,21 @@ export function Settings({ session }: { session: Session }) {
   )
 }
 
-/** Ends the session; over it is for this browser even when the server cannot be told. */
+/** Ends the session, in this browser even if the server cannot be reached. */
 export async function logOut(session: Session) {
   const told = request(LogOut, {}).catch(() => null)
   discard(session.user.handle)
-  // Now, or what else is on its way would come back as a session that has ended.
+  // Does not wait: the answers to other requests would say that the session has expired.
   end()
   await told
 }
 
-/** What is written in the form's fields of that name, without empty ones. */
+/** The values of the form's fields with this name, without empty ones. */
 const written = (form: FormData, name: string) => form.getAll(name).map((value) => String(value).trim()).filter(Boolean)
 
 function AccountForm({ account, limits, session }: { account: Account; limits: Limits; session: Session }) {
   const { run, busy, error } = useAction()
-  const [fields, setFields] = useState(account.links.length + 1) // of links: one is empty
+  const [fields, setFields] = useState(account.links.length + 1) // the number of link fields: the last one is empty
   const save = (event: SubmitEvent) => {
     event.preventDefault()
     const form = new FormData(event.currentTarget as HTMLFormElement)
@@ -91,7 +91,7 @@ function AccountForm({ account, limits, session }: { account: Account; limits: L
         input: {
           name: String(form.get('name')).trim(),
           bio: String(form.get('bio')),
-          // Without a field for it there may be one still, of a host that is not shown.
+          // Without the field, the stored avatar stays: its host may be one that is no longer shown.
           ...(form.has('avatar') && { avatarUrl: String(form.get('avatar')).trim() }),
           links: written(form, 'link'),
           defaultVisibility: form.get('visibility') as Visibility,

@@ -1,4 +1,4 @@
-// Single keys for those who keep their hands on the keyboard.
+// Keyboard shortcuts of a single key.
 import { useEffect, useRef, useState } from 'preact/hooks'
 
 import { Dialog } from './parts'
@@ -6,10 +6,10 @@ import { preferences, t } from './preferences'
 import { go } from './route'
 import { useStore } from './store'
 
-// What has the focus takes the keys that mean something to it.
+// Fields and dialogs use these keys themselves.
 const typing = (target: EventTarget | null) => (target as Element).closest?.('input, textarea, select, dialog') != null
 
-/** The post that has the focus, or else the first one in view; by steps away from it. */
+/** Moves the focus by posts up or down. If no post has the focus, moves it to the first one in view. */
 function step(by: 1 | -1) {
   const posts = [...document.querySelectorAll<HTMLElement>('#content article')]
   const at = posts.findIndex((post) => post.contains(document.activeElement))
@@ -21,7 +21,7 @@ function step(by: 1 | -1) {
 
 const press = (selector: string) => document.querySelector<HTMLElement>(selector)?.click()
 
-/** Listens while drawn; draws only the list of keys when it is asked for. */
+/** Listens for the keys while it is drawn. Draws nothing except the list of keys, on request. */
 export function Shortcuts({ onCompose }: { onCompose: () => void }) {
   const { shortcuts } = useStore(preferences)
   const [shown, setShown] = useState(false)

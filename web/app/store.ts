@@ -1,7 +1,7 @@
-// State that outlives the component that shows it.
+// State that lives longer than the component that shows it.
 import { useLayoutEffect, useReducer } from 'preact/hooks'
 
-/** A value and those who want to know when it is replaced. */
+/** A value with watchers, which are called when it is replaced. */
 export class Store<S> {
   readonly #watchers = new Set<() => void>()
 
@@ -16,7 +16,7 @@ export class Store<S> {
     this.set({ ...this.state, ...part })
   }
 
-  /** Calls watcher after each change; returns the way to stop. */
+  /** Calls watcher after each change. Returns a function that stops it. */
   watch(watcher: () => void): () => void {
     this.#watchers.add(watcher)
     return () => {
@@ -25,13 +25,13 @@ export class Store<S> {
   }
 }
 
-/** The store's value; the component is drawn again when it is replaced. */
+/** Returns the store's value, and redraws the component when it is replaced. */
 export function useStore<S>(store: Store<S>): S {
   const [, draw] = useReducer((n: number, _: void) => n + 1, 0)
   useLayoutEffect(() => {
     const seen = store.state
     const stop = store.watch(() => draw())
-    // It may have changed between drawing and watching.
+    // The value may have changed between drawing and watching.
     if (seen !== store.state) draw()
     return stop
   }, [store])

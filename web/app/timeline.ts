@@ -1,5 +1,5 @@
-// The home timeline: the kit's store, with what this app adds to it: its texts, its draft, its changes, the line down to
-// which the reader had read, and what has been seen since.
+// The home timeline: the client kit's store and this app's additions. It adds texts, drafts, broadcast changes, the line
+// above which posts are new, and the posts that the reader has seen since.
 import { readLine, TimelineStore, type Snapshot, type Order, type Status, type TimelineEvent } from '@tideline/client'
 
 import { address, send } from './api'
@@ -16,42 +16,42 @@ export type { Order, Status }
 
 export type State = {
   order: Order
-  /** What is shown, in the order of choice, each post once. */
+  /** The entries on display, in the chosen order, each post once. */
   entries: Entry[]
-  /** What has come since and waits to be asked for, newest first. */
+  /** New entries that wait until the reader asks for them, newest first. */
   waiting: Entry[]
-  /** Own posts on their way to the server, newest first. */
+  /** The viewer's posts that the server has not answered yet, newest first. */
   pending: Post[]
-  /** Where the next page begins; null: there is none. */
+  /** The cursor of the next page; null if there is none. */
   next: string | null
   loaded: boolean
   busy: boolean
   error: string
   status: Status
-  /** By how many seconds posts come late. */
+  /** The delay with which posts arrive, in seconds. */
   lateBy: number
-  /** How many entries were new when the line was drawn. */
+  /** The number of new entries when the line was drawn. */
   unread: number
-  /** The line: entries with a higher score are new. Undefined: it is further down. */
+  /** The line: entries with a higher score are new. undefined: the line is further down. */
   read: number | undefined
 }
 
-/** The most new entries that are read at once. */
+/** The maximum number of new entries that one read loads. */
 const mostNew = 2000
-/** The most entries that any server gives in answer to one request. */
+/** The maximum number of entries that one request asks for. */
 const largestPage = 100
 const seenKey = 'tideline:seen'
 
 /**
- * Loads and follows the timeline of a session. What is new waits, so that nothing moves under the reader's
- * eyes; what may no longer be seen goes at once.
+ * Loads and follows the timeline of a session. New posts wait until the reader asks for them, so that nothing moves.
+ * Posts that the viewer may no longer see disappear at once.
  */
 export class Timeline {
   readonly store: Store<State>
   readonly #kit: TimelineStore<Post>
   /** The entries above the read mark whose end the reader has seen. */
   readonly #seen: Set<string>
-  // Whether this device has moved the read mark since the line was drawn.
+  // Whether this page has moved the read mark since the line was drawn.
   #moved = false
   #marking = false
   #stops: (() => void)[] = []
@@ -62,14 +62,14 @@ export class Timeline {
     this.#kit = new TimelineStore<Post>({
       url: address,
       viewer: session.user.id,
-      // There is no other token than that of the session.
+      // A refused token has no replacement.
       token: (refused) => (refused === undefined ? session.token : null),
       ...ofTimeline,
       request: send,
       hold: true,
       most: mostNew,
       readSize: () => Math.min(limits.state?.pageSize ?? 0, largestPage),
-      // No event of the timeline tells of likes.
+      // Timeline events do not report likes.
       reread: true,
       onEvent: (event) => this.#onEvent(event),
       onSessionEnded: () => expire(session.token),
@@ -77,7 +77,7 @@ export class Timeline {
     this.store = new Store(this.#state({ unread: 0, read: undefined }))
   }
 
-  /** Begins; first asks for as many entries as were shown before the page was loaded again. */
+  /** Starts. entries is the number of entries to load first: as many as were shown before a reload. */
   async start(entries = 0) {
     const keep = () => sessionStorage.setItem(seenKey, JSON.stringify({ token: this.session.token, seen: [...this.#seen] }))
     addEventListener('pagehide', keep)
@@ -90,7 +90,7 @@ export class Timeline {
         else if (change.what === 'gone') this.#kit.remove(change.postId)
       }),
     ]
-    // A long list comes back in large pages.
+    // A long list loads in large pages, and the limits give their size.
     if (entries > largestPage) await askLimits()
     await this.#kit.start(entries || undefined)
   }
@@ -120,7 +120,7 @@ export class Timeline {
   #update() {
     const held = this.#kit.getSnapshot()
     let { unread, read } = this.store.state
-    // Ranks say nothing about time, so there the line is nowhere.
+    // The ranked order is not by time, so it has no line.
     if (held.loaded && held.order === 'LATEST' && read === undefined) {
       const line = readLine(held)
       const passed = this.#passed(held, line)
@@ -132,7 +132,7 @@ export class Timeline {
 
   #foreign = ({ node }: Entry) => node.author.id !== this.session.user.id
 
-  /** The entries above the read mark up to which the reader has seen all, from the lowest up. */
+  /** The entries above the read mark that the reader has seen without a gap, lowest first. Own posts count as seen. */
   #passed({ entries, waiting }: Snapshot<Post>, line: number | undefined): Entry[] {
     if (line === undefined) return []
     const above = entries.filter(({ score }) => score > line).reverse()
@@ -141,7 +141,7 @@ export class Timeline {
     return end < 0 ? above : above.slice(0, end)
   }
 
-  /** Draws the line anew: above what the reader has passed, or has read on another device. */
+  /** Draws the line again, above the entries that the reader has seen here or on another device. */
   look() {
     this.#moved = false
     this.store.patch({ read: undefined })
@@ -156,7 +156,7 @@ export class Timeline {
   #onEvent(event: TimelineEvent<Post>) {
     const { entries, unread } = this.store.state
     if (event.__typename === 'TimelineHeartbeat') {
-      // Read on another device. What this one marked itself does not move its line.
+      // The reader read on another device, so the line moves. Read marks of this page do not move it.
       if (!this.#moved && event.unreadCount < unread) this.store.patch({ unread: event.unreadCount, read: undefined })
       tell({ what: 'requests' })
     }
@@ -172,7 +172,7 @@ export class Timeline {
 
   retry = () => void this.#kit.retry()
 
-  /** Shows what waits, above the line. */
+  /** Shows the waiting entries, above the line. */
   showWaiting() {
     this.look()
     void this.#kit.show()
@@ -183,7 +183,7 @@ export class Timeline {
     void this.#kit.setOrder(order)
   }
 
-  /** Moves the read mark up to where the reader has seen all. */
+  /** Moves the read mark up to the last entry that the reader has seen without a gap. */
   async markRead() {
     const held = this.#kit.getSnapshot()
     if (held.order !== 'LATEST' || this.#marking) return
@@ -199,8 +199,8 @@ export class Timeline {
   }
 
   /**
-   * Posts the draft: it is shown at once, and goes back into its box when it is refused. With keep it stays in the box
-   * until it is posted. Reports whether it was.
+   * Posts the draft and shows it at once. A refused draft goes back into its box. With keep, the draft stays in the box
+   * until the server accepts it. Reports whether the server accepted it.
    */
   async post(visibility: Visibility, keep = false): Promise<boolean> {
     const { handle } = this.session.user

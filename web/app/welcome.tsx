@@ -1,4 +1,4 @@
-// Sign up and log in.
+// The sign-up and log-in forms.
 import { useState } from 'preact/hooks'
 
 import { useAction } from './action'

@@ -1,15 +1,15 @@
-// What a person wrote, with its links.
+// Texts that people wrote, with links.
 import { isTag, tagged } from './tag'
 
 const linked = new RegExp(/\bhttps?:\/\/[^\s<>"“”«»（）【】、。，！？；：]+|(?<![\w@\/.])@\w{1,30}(?![\w@])|/u.source + tagged, 'gu')
 
-/** Without what ends a sentence, or a pair of brackets around the address. */
+/** Removes punctuation and a closing bracket that follow an address but do not belong to it. */
 function trim(address: string): string {
   const plain = address.replace(/[.,;:!?'*_~\]]+$/, '')
   return plain.endsWith(')') && !plain.includes('(') ? trim(plain.slice(0, -1)) : plain
 }
 
-/** What was found, as a link if it is one. */
+/** Turns a match into a link. A match that is no tag stays text. */
 function link(found: string) {
   if (found[0] === '@') return <a href={`/${found.toLowerCase()}`}>{found}</a>
   if (found[0] === '#' || found[0] === '＃') return isTag(found) ? <a href={`/tag/${encodeURIComponent(found.slice(1))}`}>{found}</a> : found
@@ -20,7 +20,7 @@ function link(found: string) {
   )
 }
 
-/** A text whose web addresses, handles and tags are links. */
+/** Draws a text in which web addresses, handles and tags are links. */
 export function Words({ text }: { text: string }) {
   const parts = []
   let end = 0

@@ -10,19 +10,19 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	_ "modernc.org/sqlite" // the database of the site, into which a test writes
+	_ "modernc.org/sqlite" // the driver for the site's database, to which the test writes
 
 	"tideline/storage/storagetest"
 )
 
-// seesIn waits until the region of the admin page with this name has the text.
+// seesIn waits until the region with this name on the admin page contains the text.
 func (p *page) seesIn(region, text string) {
 	p.t.Helper()
 	p.see(fmt.Sprintf(`document.querySelector('[aria-label=' + CSS.escape(%s) + ']')?.innerText.includes(%s) === true`, js(region), js(text)))
 }
 
-// An admin logs in, sees what runs and what waits, has a job tried again, pauses the
-// workers, and looks at a post and at a timeline.
+// An admin logs in, sees the processes and the queue, retries and discards jobs, pauses the
+// workers, and looks up a post and a timeline.
 func TestAdminPage(t *testing.T) {
 	storagetest.Long(t)
 	t.Parallel()
@@ -32,7 +32,7 @@ func TestAdminPage(t *testing.T) {
 	ada, bob := s.signUp("ada"), s.signUp("bob")
 	out, err := s.command("users", "role", "ada", "admin").CombinedOutput()
 	require.NoError(t, err, string(out))
-	ada.must(`{ timeline { unreadCount } }`, nil, nil) // posts are delivered to an active user
+	ada.must(`{ timeline { unreadCount } }`, nil, nil) // makes the user active, so that posts are delivered
 	ada.relate("follow", bob)
 	post := bob.post("The tide is out, and nobody is to read this in the admin page")
 
@@ -71,7 +71,7 @@ func TestAdminPage(t *testing.T) {
 	p.fill("Password", password)
 	p.click("Log in")
 	p.sees("This takes the role ADMIN.")
-	p.forgive() // the answer 403
+	p.forgive() // the answer is 403
 	p.fillIn(`document.querySelector('[name=handle]')`, "")
 	p.value(`document.querySelector('[name=handle]').value = ''`)
 	p.fill("Handle", "ada")
@@ -97,7 +97,7 @@ func TestAdminPage(t *testing.T) {
 	p.see(`document.querySelectorAll('[aria-label="Jobs given up"] tbody tr').length === 1`)
 	p.click("Try again: ")
 	p.seesIn("Jobs given up", "No job was given up.")
-	p.seesIn("Queue", "No job is outstanding.") // the post is gone, so there is nothing to do
+	p.seesIn("Queue", "No job is outstanding.") // the post of the jobs does not exist, so they finish at once
 
 	p.click("Pause ")
 	p.sees("They finish the jobs under way")
@@ -146,10 +146,10 @@ func TestAdminPage(t *testing.T) {
 	p.click("退出")
 	p.sees("仅限角色为 ADMIN 的用户")
 	p.see(`sessionStorage.length === 0`)
-	p.forgive() // the answer 400, and the stream that was left
+	p.forgive() // one answer is 400, and the log-out closes the stream
 }
 
-// auditLog has the actions of users, in their order.
+// auditLog returns the actions of users from the audit log, oldest first, separated by commas.
 func auditLog(t *testing.T, db *sql.DB) (actions string) {
 	t.Helper()
 	require.NoError(t, db.QueryRowContext(t.Context(),

@@ -17,7 +17,7 @@ const (
 	texts = `[...document.querySelectorAll('.posts article:not(.pending) .text')].map((e) => e.textContent)`
 )
 
-// shows waits until the page has exactly these posts, from the top.
+// shows waits until the page shows exactly these posts, from top to bottom.
 func (p *page) shows(want ...string) {
 	p.t.Helper()
 	p.see(fmt.Sprintf(`JSON.stringify(%s) === %s`, texts, js(js(append([]string{}, want...)))))
@@ -30,13 +30,13 @@ func (p *page) pressIn(post, name string) {
 		?.querySelector('button[aria-label^=' + %s + ']')`, js(post), js(js(name))))
 }
 
-// draft writes into the box on the page.
+// draft types into the box for a new post.
 func (p *page) draft(text string) {
 	p.t.Helper()
 	p.fillIn(`document.querySelector('textarea')`, text)
 }
 
-// choose chooses a value from the list that the expression finds.
+// choose selects a value in the select element that the expression returns.
 func (p *page) choose(expression, value string) {
 	p.t.Helper()
 	p.see(expression + ` != null`)
@@ -73,7 +73,7 @@ func TestTwoPeople(t *testing.T) {
 	bob.see(pill + ` === undefined`)
 
 	ada.see(pill + ` === '1 new post'`)
-	ada.shows("Low water") // it waits until she asks for it
+	ada.shows("Low water") // the new post waits until Ada presses the button
 	ada.see(`document.title === '(1) Home · Tideline'`)
 	ada.click("1 new post")
 	ada.shows("High water", "Low water")
@@ -83,12 +83,12 @@ func TestTwoPeople(t *testing.T) {
 	ada.pressIn("High water", "Like, 0 likes")
 	ada.see(`document.querySelector('.like').ariaPressed === 'true' && document.querySelector('.like').ariaLabel === 'Like, 1 like'`)
 
-	// In the ranked order a liked post comes before one that is a moment newer.
+	// The ranked order puts a liked post before a slightly newer one.
 	ada.pressIn("High water", "Like, 1 like")
 	ada.see(`document.querySelector('.like').ariaPressed === 'false'`)
 	ada.pressIn("Low water", "Like, 0 likes")
 	bob.pressIn("Low water", "Like")
-	// The pages show likes before the server has them.
+	// The pages show likes before the server has them, so wait for the server.
 	ada.see(`new Promise((later) => setTimeout(later, 100)).then(() => fetch('/graphql', {
 		method: 'POST', headers: { 'Content-Type': 'application/json' },
 		body: JSON.stringify({ query: '{ user(handle: "bob") { posts(first: 2) { nodes { text likeCount } } } }' }),
@@ -107,7 +107,7 @@ func TestTwoPeople(t *testing.T) {
 	assert.Equal(t, "Like, 2 likes", bob.value(`[...document.querySelectorAll('.like')][1].ariaLabel`))
 }
 
-// What others like is counted on the page at once, beside the viewer's own like.
+// Likes of other users appear on the page at once, also beside the viewer's own like.
 func TestLikesOfOthersShow(t *testing.T) {
 	storagetest.Long(t)
 	t.Parallel()
@@ -128,7 +128,7 @@ func TestLikesOfOthersShow(t *testing.T) {
 	a.see(`document.querySelector('.like').ariaLabel === 'Like, 3 likes'`)
 	a.see(`document.querySelector('.like').ariaPressed === 'true'`)
 
-	// The page of the post, which others than its followers see.
+	// The page of the post also updates for a user who does not follow the author.
 	c := cyd.browse()
 	c.visit(s.url + "/post/" + post)
 	c.see(`document.querySelector('.like').ariaLabel === 'Like, 3 likes'`)
@@ -136,7 +136,7 @@ func TestLikesOfOthersShow(t *testing.T) {
 	c.see(`document.querySelector('.like').ariaLabel === 'Like, 2 likes'`)
 }
 
-// The counter says how long a text may be, and a longer one cannot be posted.
+// The counter shows the maximum length of a text. A longer text cannot be posted.
 func TestTextThatIsTooLong(t *testing.T) {
 	t.Parallel()
 	a := serve(t).signUp("ada").browse()
@@ -160,7 +160,7 @@ func TestUnreadLine(t *testing.T) {
 	a := ada.browse()
 	a.shows("one")
 	a.see(`document.querySelector('.unread')?.textContent === '1 new since you last read'`)
-	// The app marks it as read a second after it was seen.
+	// The app marks the post as read after it has been in view for a second.
 	a.see(unread + `.then((n) => n === 0)`)
 	a.visit(s.url + "/settings")
 	bob.post("two")
@@ -171,7 +171,7 @@ func TestUnreadLine(t *testing.T) {
 	a.see(`document.querySelector('.tideline').nextElementSibling.textContent.includes('one')`)
 }
 
-// What is read on another device is not new here, where nobody looks.
+// Posts that were read on another device are not new on this page, even while it is hidden.
 func TestReadOnAnotherDevice(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
@@ -219,7 +219,7 @@ func TestWhatMayNoLongerBeSeenGoesAtOnce(t *testing.T) {
 	b.sees("Seen by: Only me")
 	a.shows("stays")
 
-	// The open page of a profile changes as well.
+	// An open profile page changes as well.
 	profile := open(t, s.url)
 	profile.value(fmt.Sprintf(`localStorage['tideline:session'] = %s`, js(a.value(`localStorage['tideline:session']`))))
 	profile.visit(s.url + "/@bob")
@@ -310,7 +310,7 @@ func TestSessionEnds(t *testing.T) {
 	a.key(kb.Enter)
 	a.see(live)
 	assert.Equal(t, "not yet said", a.value(`document.querySelector('textarea').value`))
-	a.forgive() // answers without a valid session are 401
+	a.forgive() // without a valid session the answer is 401
 }
 
 func TestEndlessScroll(t *testing.T) {
@@ -320,7 +320,7 @@ func TestEndlessScroll(t *testing.T) {
 	s := serve(t)
 	ada, bob := s.signUp("ada"), s.signUp("bob")
 	ada.relate("follow", bob)
-	// Many in a request: the test is about reading, not about writing.
+	// Create many posts in one request, because the test is about reading.
 	const batch = 10
 	for first := 0; first < posts; first += batch {
 		var mutation strings.Builder
@@ -333,7 +333,7 @@ func TestEndlessScroll(t *testing.T) {
 	a := ada.browse()
 	const drawn = `document.querySelectorAll('article').length`
 	for n := 0.0; n < posts; n = a.value(drawn).(float64) {
-		// As often as needed, as users do when a page did not come.
+		// Scroll until the next page arrives, as a user does.
 		a.see(fmt.Sprintf(`(scrollBy(0, -300), scrollTo(0, document.body.scrollHeight), `+drawn+`) > %v`, n))
 	}
 	a.sees("You have reached the beginning.")
@@ -341,11 +341,10 @@ func TestEndlessScroll(t *testing.T) {
 	assert.EqualValues(t, posts, a.value(`new Set([...document.querySelectorAll('article')].map((e) => e.id)).size`))
 	assert.EqualValues(t, posts, a.value(`new Set(`+texts+`).size`))
 
-	// Nothing moves when a post arrives while the reader reads, or when the reader
-	// leaves and comes back.
+	// Nothing moves when a post arrives, or when the reader leaves the view and comes back.
 	const place = `(() => { const e = [...document.querySelectorAll('article')].find((e) => e.getBoundingClientRect().top >= 0)
 		return [e.id, e.getBoundingClientRect().top] })()`
-	// To the pixel, because the browser may round.
+	// Within one pixel, because the browser may round.
 	still := func(before any) {
 		t.Helper()
 		was, is := before.([]any), a.value(place).([]any)
@@ -372,7 +371,7 @@ func TestEndlessScroll(t *testing.T) {
 	a.see(texts + `[0] === 'news'`)
 	a.see(`scrollY === 0`)
 
-	// A reload comes back to the same post.
+	// A reload restores the scroll position.
 	a.value(`document.querySelectorAll('article')[50].scrollIntoView()`)
 	before = a.value(place)
 	a.reload()
@@ -380,7 +379,7 @@ func TestEndlessScroll(t *testing.T) {
 	still(before)
 }
 
-// A busy browser tells observers late, and of several moments at once.
+// A busy browser calls observers late, with the entries of several moments in one call.
 func TestScrollOfABusyBrowser(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
@@ -491,7 +490,7 @@ func TestPeopleAndSettings(t *testing.T) {
 	b.click("Home")
 	b.draft("a secret")
 	b.click("Post")
-	b.see(`document.querySelector('article select')?.value === 'PRIVATE'`) // the default was remembered
+	b.see(`document.querySelector('article select')?.value === 'PRIVATE'`) // the new default visibility
 
 	a.click("People")
 	a.fill("Search", "BO")
@@ -521,5 +520,5 @@ func TestPeopleAndSettings(t *testing.T) {
 	b.click("退出登录")
 	b.sees("注册")
 	assert.Nil(t, b.value(`localStorage['tideline:session']`))
-	b.forgive() // answers without a valid session are 401
+	b.forgive() // without a valid session the answer is 401
 }

@@ -28,10 +28,10 @@ import (
 	"tideline/web"
 )
 
-// patience is how long a page may take to show what a test expects.
+// patience is the time that a page has to show what a test expects.
 const patience = 30 * time.Second
 
-// findChromium returns the path of the browser, "" when there is none.
+// findChromium returns the path of the browser, or "" if none is installed.
 func findChromium() string {
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable"} {
 		if path, err := exec.LookPath(name); err == nil {
@@ -41,7 +41,7 @@ func findChromium() string {
 	return ""
 }
 
-// chromium is the one browser of all tests, with a window for each user.
+// chromium is the browser process that all tests share, with a window for each user.
 var chromium = struct {
 	context.Context
 	stop   func()
@@ -52,7 +52,7 @@ func init() {
 	chromium.launch = sync.OnceValue(func() error {
 		options := append(chromedp.DefaultExecAllocatorOptions[:],
 			chromedp.ExecPath(findChromium()),
-			chromedp.NoSandbox, // the page is our own, and root has no sandbox
+			chromedp.NoSandbox, // the page is trusted, and root has no sandbox
 			chromedp.DisableGPU,
 			chromedp.Flag("disable-component-update", true),
 			chromedp.Flag("lang", "en-US"),
@@ -67,8 +67,8 @@ func init() {
 	})
 }
 
-// browser skips the test when no Chromium is installed, unless the real programs
-// are required.
+// browser starts Chromium. If none is installed, it skips the test, or fails it if
+// TIDELINE_TEST_REQUIRE_REAL is set.
 func browser(t *testing.T) {
 	t.Helper()
 	if findChromium() == "" {
@@ -79,22 +79,23 @@ func browser(t *testing.T) {
 	require.NoError(t, chromium.launch())
 }
 
-// page is one user's browser, with its own storage, cookies and network.
+// page is the browser of one user, with its own storage, cookies and network.
 type page struct {
 	t    *testing.T
 	ctx  context.Context
-	site string // the only host that it may ask
+	site string // the only host to which the page may send requests
 
 	mu         sync.Mutex
-	complaints []string // exceptions, errors and warnings of the console
+	complaints []string // exceptions, errors and warnings on the console
 	failures   []string // failed requests, as the console reports them
 	strangers  []string // addresses on other hosts
-	untrusted  []string // documents that the app sent and that are not on its list
-	explorer   bool     // the page has been GraphiQL, which sends any document
+	untrusted  []string // documents that the app sent and web.Documents lacks
+	explorer   bool     // the page showed GraphiQL, which sends any document
 }
 
-// open opens a new browser on the site. When the test ends, the page must have no
-// complaint and must have asked no other host.
+// open opens a new browser on the site. When the test ends, it fails the test if the page logged an
+// error, had a failed request, sent a request to another host, or sent a document that
+// web.Documents lacks.
 func open(t *testing.T, site string, before ...chromedp.Action[chromedp.Void]) *page {
 	t.Helper()
 	browser(t)
@@ -112,7 +113,7 @@ func open(t *testing.T, site string, before ...chromedp.Action[chromedp.Void]) *
 		assert.Empty(t, p.untrusted, "the app sends what its list of documents lacks")
 	})
 	require.NoError(t, chromedp.Listen(ctx, p.hear))
-	// Every window is in front, as it is for its user.
+	// Every page behaves as if its window had the focus.
 	p.call(emulation.SetFocusEmulationEnabled.Method, emulation.SetFocusEmulationEnabledParams{Enabled: true})
 	p.size(1280, 900, false)
 	p.do(before...)
@@ -160,8 +161,8 @@ func (p *page) hear(event any) {
 	}
 }
 
-// sent notes a document that is not on the list of the app's. Those that tests send from a
-// page have no name.
+// sent records a document that web.Documents lacks. It ignores documents without a name, which
+// tests send from a page.
 func (p *page) sent(document string) {
 	ofTest := strings.HasPrefix(document, "{")
 	if !ofTest && !p.explorer && !slices.Contains(slices.Collect(maps.Values(web.Documents())), document) {
@@ -175,9 +176,8 @@ func (p *page) ask(address string) {
 	}
 }
 
-// forgive forgets the requests that failed until now because the server was away.
-// It also forgets Chromium's message about data that a client sent while its socket
-// was closing.
+// forgive clears the failed requests recorded so far, for a test that expects them. It also clears
+// Chromium's message about data that a client sent while its socket was closing.
 func (p *page) forgive() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -192,7 +192,7 @@ func (p *page) do(steps ...chromedp.Action[chromedp.Void]) {
 	require.NoError(p.t, chromedp.Do(p.ctx, steps...))
 }
 
-// call runs a method of the protocol that has no result.
+// call runs a method of the DevTools protocol that has no result.
 func (p *page) call(method string, params any) {
 	p.t.Helper()
 	p.do(chromedp.Func(func(ctx context.Context, target *chromedp.Target) error { return target.Call(ctx, method, params, nil) }))
@@ -218,7 +218,7 @@ func (p *page) size(width, height int64, phone bool) {
 	p.do(chromedp.EmulateViewport(width, height, options...))
 }
 
-// speaks opens the browser of a user of this language.
+// speaks sets the language that the browser asks for.
 func speaks(language string) chromedp.Action[chromedp.Void] {
 	return chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
 		agent, err := chromedp.Evaluate[string](`navigator.userAgent`)(ctx, target)
@@ -236,8 +236,7 @@ func (p *page) offline(off bool) {
 		map[string]any{"offline": off, "latency": 0, "downloadThroughput": -1, "uploadThroughput": -1})
 }
 
-// value returns the value of a JavaScript expression in the page; it may be a
-// promise.
+// value returns the value of a JavaScript expression in the page. It awaits a promise.
 func (p *page) value(expression string) any {
 	p.t.Helper()
 	v, err := chromedp.Run(p.ctx, chromedp.Evaluate[any](expression, chromedp.EvalAwaitPromise))
@@ -245,8 +244,8 @@ func (p *page) value(expression string) any {
 	return v
 }
 
-// see waits until the expression is true. The page checks it by itself every few
-// milliseconds, so a wait costs next to nothing.
+// see waits until the expression is true. The page itself checks it every 10 milliseconds, so a
+// wait costs next to nothing.
 func (p *page) see(expression string) {
 	p.t.Helper()
 	look := fmt.Sprintf(`new Promise((tell) => {
@@ -261,7 +260,7 @@ func (p *page) see(expression string) {
 	})`, expression)
 	var last string
 	for start := time.Now(); time.Since(start) < patience; time.Sleep(10 * time.Millisecond) {
-		// While the page is being replaced there is no context for the expression.
+		// Fails while the page is being replaced, because there is no context for the expression.
 		ctx, cancel := context.WithTimeout(p.ctx, patience)
 		value, err := chromedp.Run(ctx, chromedp.Evaluate[string](look, chromedp.EvalAwaitPromise))
 		cancel()
@@ -290,8 +289,8 @@ func js(v any) string {
 	return string(text)
 }
 
-// named returns the expression for the visible control whose accessible name is
-// this, or begins with it; in the dialog, if one is open.
+// named returns an expression for the visible control with this accessible name, or else for the first
+// one whose name begins with it. If a dialog is open, it looks only there.
 func named(name string) string {
 	return fmt.Sprintf(`((name) => {
 		const within = document.querySelector('dialog[open]') ?? document
@@ -311,13 +310,13 @@ func (p *page) seesNot(text string) {
 	p.see(fmt.Sprintf(`!document.body.innerText.includes(%s)`, js(text)))
 }
 
-// click clicks, as a mouse does, on the control with this name.
+// click clicks with the mouse on the control with this name.
 func (p *page) click(name string) {
 	p.t.Helper()
 	p.clickOn(named(name))
 }
 
-// clickOn clicks on the element that the expression finds.
+// clickOn waits for the element that the expression returns, and clicks on it with the mouse.
 func (p *page) clickOn(expression string) {
 	p.t.Helper()
 	p.see(`(` + expression + `) != null`)
@@ -331,13 +330,13 @@ func (p *page) clickOn(expression string) {
 	p.do(chromedp.MouseClickXY(at[0].(float64), at[1].(float64)))
 }
 
-// fill clicks into the field with this name and types.
+// fill clicks into the field with this name and types the text.
 func (p *page) fill(name, text string) {
 	p.t.Helper()
 	p.fillIn(named(name), text)
 }
 
-// fillIn is fill for the field that the expression finds.
+// fillIn clicks into the field that the expression returns and types the text.
 func (p *page) fillIn(expression, text string) {
 	p.t.Helper()
 	p.clickOn(expression)
@@ -345,15 +344,15 @@ func (p *page) fillIn(expression, text string) {
 	p.write(text)
 }
 
-// write types into the element that has the focus.
+// write types the text into the element that has the focus.
 func (p *page) write(text string) {
 	p.t.Helper()
 	p.call(input.InsertText.Method, input.InsertTextParams{Text: text})
 }
 
-// key presses keys, by the names of package kb, one after the other. The text of a
-// key comes with its keydown event, as from a keyboard: a page that uses the key as
-// a shortcut prevents the text.
+// key presses keys one after the other, each a rune as package kb defines it. The keydown event
+// carries the text of the key, as with a keyboard, so a page that uses the key as a shortcut
+// can prevent the text.
 func (p *page) key(keys string, modifiers ...chromedp.Modifier) {
 	p.t.Helper()
 	for _, key := range keys {

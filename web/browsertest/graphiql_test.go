@@ -9,24 +9,23 @@ import (
 	"tideline/storage/storagetest"
 )
 
-// answer returns the answer that GraphiQL shows, without white space.
+// answer is an expression for the answer that GraphiQL shows, without white space.
 const answer = `(document.querySelector('.graphiql-response')?.innerText ?? '').replaceAll(/\s/g, '')`
 
-// editing returns the text in GraphiQL's editor.
+// editing is an expression for the text in GraphiQL's editor.
 const editing = `document.querySelector('.graphiql-query-editor')?.innerText.replaceAll(/\s/g, ' ')`
 
-// tab opens one of GraphiQL's tabs and sees its text in the editor.
+// tab opens one of GraphiQL's tabs and waits for its text in the editor.
 func (p *page) tab(name, text string) {
 	p.t.Helper()
 	p.clickOn(fmt.Sprintf(`[...document.querySelectorAll('.graphiql-tab-button')].find((e) => e.textContent === %s)`, js(name)))
 	p.see(editing + `.includes(` + js(text) + `)`)
 }
 
-// run presses the run button, and chooses an operation where there are several.
+// run presses the run button. If operation is not "", it chooses that operation from the menu.
 func (p *page) run(operation string) {
 	p.t.Helper()
-	// For a moment after a change of tabs the button still belongs to the tab
-	// before.
+	// For a moment after a change of tabs the button still belongs to the previous tab.
 	p.see(fmt.Sprintf(`(document.querySelector('.graphiql-execute-button').ariaHasPopup === 'menu') === %t`, operation != ""))
 	p.clickOn(`document.querySelector('.graphiql-execute-button')`)
 	if operation != "" {
@@ -39,9 +38,7 @@ func (p *page) answers(text string) {
 	p.see(answer + `.includes(` + js(text) + `)`)
 }
 
-// TestGraphiQL goes through the ready-made tabs from left to right, as a new user
-// of Tideline does. As in every test, a request of the page to another host fails
-// it.
+// TestGraphiQL runs the ready-made tabs from left to right, as a new user of Tideline does.
 func TestGraphiQL(t *testing.T) {
 	storagetest.Long(t)
 	t.Parallel()
@@ -63,7 +60,7 @@ func TestGraphiQL(t *testing.T) {
 	p.answers(`"text":"Thetideiscomingin."`)
 	p.tab("Live", "subscription Live")
 	p.run("")
-	// connection_init carries Max's token, so that Lin's posts arrive.
+	// connection_init carries Max's token, so Lin's posts arrive.
 	p.see(`document.querySelector('.graphiql-execute-button').ariaLabel.startsWith('Stop')`)
 	lin := &person{s: s, token: p.value(`JSON.parse(localStorage['tideline:graphiql:sessions']).lin.token`).(string)}
 	p.see(`(await (await fetch('/metrics')).text()).match(/^tideline_live_\w*subscri\w+ 1$/m) !== null`)
@@ -72,8 +69,7 @@ func TestGraphiQL(t *testing.T) {
 	p.run("")
 	p.see(`document.querySelector('.graphiql-execute-button').ariaLabel.startsWith('Execute')`)
 
-	// The history has the operations that ran, the explorer the fields of the
-	// schema.
+	// The history lists the operations that ran. The explorer lists the fields of the schema.
 	p.clickOn(`document.querySelector('button[aria-label="Show History"]')`)
 	p.see(`document.querySelectorAll('.graphiql-history-item').length >= 5`)
 	p.clickOn(`document.querySelector('button[aria-label="Show GraphiQL Explorer"]')`)
@@ -81,7 +77,7 @@ func TestGraphiQL(t *testing.T) {
 	p.clickOn(`document.querySelector('button[aria-label="Show Documentation Explorer"]')`)
 	p.see(`document.querySelector('.graphiql-plugin').innerText.includes('Subscription')`)
 
-	// A user who comes back finds the tabs, the tokens and the history.
+	// The tabs, the tokens and the history survive a reload.
 	p.reload()
 	p.see(editing + `?.includes('subscription Live')`)
 	p.tab("Timeline", "query Timeline")

@@ -13,12 +13,12 @@ import (
 	"tideline/storage/storagetest"
 )
 
-// unread is the count of the server.
+// unread is an expression that asks the server for the unread count.
 const unread = `fetch('/graphql', { method: 'POST', headers: { 'Content-Type': 'application/json',
 	Authorization: 'Bearer ' + JSON.parse(localStorage['tideline:session']).token },
 	body: '{"query":"{timeline{unreadCount}}"}' }).then((r) => r.json()).then((r) => r.data.timeline.unreadCount)`
 
-// postMany makes posts, some of them in one request.
+// postMany creates n posts, ten per request.
 func (p *person) postMany(n int) {
 	p.s.t.Helper()
 	const batch = 10
@@ -31,8 +31,8 @@ func (p *person) postMany(n int) {
 	}
 }
 
-// glances has each page count how often it looked at what is in view, and the read marks
-// that it sent.
+// glances is a script that counts how often the page checked which posts are in view (in
+// window.glances) and how many read marks it sent (in window.marks).
 const glances = `{
 	window.glances = 0
 	window.marks = 0
@@ -42,8 +42,8 @@ const glances = `{
 	window.fetch = (address, init) => (init?.body?.includes?.('mutation MarkRead') && window.marks++, send(address, init))
 }`
 
-// Only what was scrolled past is read, and the line stays where the reader was until then:
-// after a reload, in the other order and back, on another page and back.
+// Only posts that the reader scrolled past count as read. Until then the line stays in place:
+// after a reload, after a switch to the other order and back, and after a visit to another page.
 func TestReadIsWhatWasScrolledPast(t *testing.T) {
 	storagetest.Long(t)
 	t.Parallel()
@@ -75,7 +75,7 @@ func TestReadIsWhatWasScrolledPast(t *testing.T) {
 	hasLine("on another page and back")
 	require.EqualValues(t, 60, a.value(unread))
 
-	// The reader scrolls down half of it, and goes on after a reload.
+	// The reader scrolls down half of the new posts, reloads, and scrolls on.
 	down := func(until string) {
 		t.Helper()
 		a.see(`new Promise((seen) => requestAnimationFrame(() => requestAnimationFrame(() => {
@@ -92,13 +92,14 @@ func TestReadIsWhatWasScrolledPast(t *testing.T) {
 	down(`document.querySelector('.tideline') !== null && document.querySelector('.tideline').getBoundingClientRect().top < innerHeight`)
 	require.Equal(t, true, a.value(line))
 	a.see(unread + `.then((n) => n === 0)`)
-	a.see(line) // until the reader looks anew
+	a.see(line) // the line stays until the view is opened again
 	a.reload()
 	a.see(live)
 	a.see(`document.querySelector('.tideline') === null && document.querySelector('.unread') === null`)
 }
 
-// A reload comes back to the same post, however far down, also when that post is gone.
+// A reload restores the scroll position, however far down. If the post there is gone, the next
+// one takes its place.
 func TestReloadKeepsThePlace(t *testing.T) {
 	storagetest.Long(t)
 	t.Parallel()
@@ -128,8 +129,8 @@ func TestReloadKeepsThePlace(t *testing.T) {
 	a.see(top + `.id === ` + js(next))
 }
 
-// holdPosts has the page hold the next createPost until window.answer, a function, is called;
-// its argument says whether the post reaches the server.
+// holdPosts is a script that holds each createPost until the test calls window.answer. Its
+// argument says whether the request reaches the server.
 const holdPosts = `{
 	const send = fetch
 	window.fetch = (address, init) => !init?.body?.includes?.('mutation CreatePost') ? send(address, init) : new Promise((done, failed) => {
@@ -137,7 +138,7 @@ const holdPosts = `{
 	})
 }`
 
-// A post that is refused comes back into sight wherever its author is by then.
+// The author sees a refused post again, whichever view is open by then.
 func TestRefusedPostIsInSight(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
@@ -160,7 +161,7 @@ func TestRefusedPostIsInSight(t *testing.T) {
 	answer(true)
 	a.see(`document.querySelector('dialog') === null`)
 
-	// The author closes the dialog, or goes to another page, before the answer comes.
+	// The author closes the dialog, or goes to another view, before the answer arrives.
 	a.click("New post")
 	a.fillIn(dialog, "closed")
 	a.key(kb.Enter, chromedp.ModifierCtrl)
@@ -192,8 +193,8 @@ func TestRefusedPostIsInSight(t *testing.T) {
 	a.forgive()
 }
 
-// What a person posts is on their own page at once, and counted there; a post with a tag is on
-// the page of the tag.
+// A new post appears at once on the author's profile, also in its count. A post with a tag
+// appears on the page of the tag.
 func TestOwnPostIsOnTheOwnPageAtOnce(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
@@ -226,8 +227,8 @@ func TestOwnPostIsOnTheOwnPageAtOnce(t *testing.T) {
 	a.shows("a #Tide")
 }
 
-// An edit begins and ends with the keyboard, and what is unsaved is there after a change of
-// the page and a reload.
+// The keyboard can begin and end an edit. An unsaved edit survives a change of view and a
+// reload.
 func TestAnEditKeepsTheFocusAndItsText(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
@@ -259,14 +260,14 @@ func TestAnEditKeepsTheFocusAndItsText(t *testing.T) {
 	a.see(field + ` === null`)
 }
 
-// On the smallest phone an own post with all that is said of it is as wide as the page.
+// The author's own post, with all its controls, fits the width of a small phone.
 func TestAnOwnPostFitsASmallPhone(t *testing.T) {
 	storagetest.Long(t)
 	t.Parallel()
 	s := serve(t)
 	ada, bob := s.signUp("ada"), s.signUp("bob")
 	bob.relate("follow", ada)
-	bob.must(`{ timeline { unreadCount } }`, nil, nil) // so that there is a timeline to deliver to
+	bob.must(`{ timeline { unreadCount } }`, nil, nil) // makes the user active, so that posts are delivered
 	post := ada.post("hello")
 	a := ada.browse()
 	a.size(360, 740, true)
@@ -281,7 +282,7 @@ func TestAnOwnPostFitsASmallPhone(t *testing.T) {
 	}
 }
 
-// Moderators hide a post: its author, and nobody else, is told.
+// The author of a post sees that moderators hid it.
 func TestAnAuthorSeesThatAPostIsHidden(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
@@ -299,7 +300,7 @@ func TestAnAuthorSeesThatAPostIsHidden(t *testing.T) {
 	}
 }
 
-// Who asks to follow is shown while they ask, and no longer when they do not.
+// A follow request appears at once, and disappears when it is withdrawn.
 func TestFollowRequestsAreLive(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
@@ -313,7 +314,7 @@ func TestFollowRequestsAreLive(t *testing.T) {
 	b.see(`document.querySelector('nav .badge') === null`)
 }
 
-// The app says that posts come late, as long as they do.
+// The app says that posts arrive late, for as long as they do.
 func TestLatePostsAreTold(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
@@ -324,7 +325,7 @@ func TestLatePostsAreTold(t *testing.T) {
 			super.onmessage = tell && ((event) => tell(new MessageEvent('message', { data: event.data.replace(/"lateBy":\d+/, '"lateBy":' + window.late) })))
 		}
 	}`))
-	bob.relate("follow", ada) // which brings a heartbeat
+	bob.relate("follow", ada) // causes a heartbeat
 	a.see(`document.querySelector('.live').textContent === 'Posts arrive 34 seconds late'`)
 	a.value(`window.late = 1`)
 	bob.relate("unfollow", ada)

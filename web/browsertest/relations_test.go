@@ -12,7 +12,7 @@ import (
 	"tideline/storage/storagetest"
 )
 
-// chooseFrom presses a button of the menu on the page.
+// chooseFrom opens the menu with this name and presses a button in it.
 func (p *page) chooseFrom(menu, name string) {
 	p.t.Helper()
 	p.click(menu)
@@ -41,7 +41,7 @@ func TestRequestsAreDeclined(t *testing.T) {
 	a.see(named("Follow @bob") + ` != null`)
 	a.sees("No posts to show.")
 
-	// The user asks again, and withdraws the request.
+	// Ada asks again, and withdraws the request.
 	a.click("Follow @bob")
 	a.click("Requested @bob")
 	a.see(named("Follow @bob") + ` != null`)
@@ -86,14 +86,14 @@ func TestBlockMuteAndBack(t *testing.T) {
 	a.chooseFrom("More: @bob", "Unblock")
 	a.seesNot("You block @bob")
 	a.shows("by bob")
-	// The follow does not come back by itself.
+	// Unblocking does not restore the follow.
 	a.click("Follow @bob")
 	a.see(named("Following @bob") + ` != null`)
 	a.click("Following @bob")
 	a.see(named("Follow @bob") + ` != null`)
 }
 
-// Whom one blocks and mutes is in the settings, where that ends.
+// The settings list blocked and muted users, and can unblock and unmute them.
 func TestBlockedAndMutedInTheSettings(t *testing.T) {
 	storagetest.Long(t)
 	t.Parallel()
@@ -117,15 +117,14 @@ func TestBlockedAndMutedInTheSettings(t *testing.T) {
 	a.seesNot("People you block")
 	a.reload()
 	a.sees("Log out")
-	a.sees("@bob") // among those to follow, as one who is not blocked
+	a.sees("@bob") // in the suggestions, because bob is no longer blocked
 	a.seesNot("People you block")
 	a.see(named("Unblock @bob") + ` == null`)
 	a.visit(s.url + "/@bob")
 	a.see(named("Follow @bob") + ` != null`)
 }
 
-// What a person reports is in the queue of the moderators; what was reported already is no
-// mistake.
+// Reports appear in the moderators' queue. Reporting the same post twice is not an error.
 func TestReporting(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
@@ -187,7 +186,7 @@ func TestSearch(t *testing.T) {
 		a.fill("Search", query)
 		a.see(fmt.Sprintf(`[...document.querySelectorAll('main > .people .who span')].map((e) => e.textContent).sort().join() === %s`, js(want)))
 	}
-	a.sees("People to follow") // before any search
+	a.sees("People to follow") // until the first search
 	found("zed", "@zed")
 	a.value(`document.querySelector('#search').value = ''`)
 	found("Marina H", "@marina")
@@ -214,7 +213,7 @@ func TestSuggestionsForANewcomer(t *testing.T) {
 	a.see(`document.querySelector('main .suggestions') === null`)
 }
 
-// Whom a followee follows is suggested before those who came last.
+// The followees of a followee are suggested before the newest users.
 func TestSuggestionsOfFriends(t *testing.T) {
 	storagetest.Long(t)
 	t.Parallel()
@@ -246,7 +245,7 @@ func TestDeliveryReceipt(t *testing.T) {
 	b.shows("Hello")
 	b.see(`document.querySelector('.delivery') === null`) // only the author sees it
 
-	// On her profile, in her other language.
+	// The receipt is also on the profile, and in another language.
 	a.visit(s.url + "/@ada")
 	a.see(`document.querySelector('.delivery .words')?.textContent === 'Delivered to 2 followers'`)
 	a.click("Settings")
@@ -273,9 +272,9 @@ func TestLikes(t *testing.T) {
 	a.see(`document.querySelector('.like').ariaLabel === 'Like, 0 likes'`)
 	bob.awaitLikes(post, 0)
 	a.click("Home")
-	a.see(`document.querySelector('.like')?.ariaPressed === 'false'`) // everywhere at once
+	a.see(`document.querySelector('.like')?.ariaPressed === 'false'`) // the timeline shows the change, too
 
-	// The app undoes a like that the server does not get, and says so.
+	// If a like does not reach the server, the app says so and undoes it.
 	a.offline(true)
 	a.pressIn("by bob", "Like, 0 likes")
 	a.sees("The server cannot be reached.")
@@ -285,8 +284,8 @@ func TestLikes(t *testing.T) {
 	a.forgive()
 }
 
-// An edit is what everybody sees at once; its author alone opens what the post said before, and
-// an edit of what another device has edited meanwhile undoes nothing.
+// Everybody sees an edit at once. Only the author can open the earlier versions. An edit of a
+// version that another device has replaced is refused.
 func TestEditingAPost(t *testing.T) {
 	storagetest.Long(t)
 	t.Parallel()
@@ -332,7 +331,7 @@ func TestRefusedPostComesBack(t *testing.T) {
 	a.draft(" said ")
 	a.click("Post")
 	a.shows("said")
-	// A text that the server refuses goes back into its box, with the reason.
+	// A text that the server refuses returns to its box, with the reason.
 	a.value(`{ const send = fetch; window.fetch = (address, init) => send(address, init?.body?.includes('CreatePost')
 		? { ...init, body: init.body.replace('"visibility":"PUBLIC"', '"visibility":"NOBODY"') } : init) }`)
 	a.draft("refused")
@@ -342,7 +341,7 @@ func TestRefusedPostComesBack(t *testing.T) {
 	a.shows("said")
 	assert.Equal(t, "refused", a.value(`document.querySelector('textarea').value`))
 	a.reload()
-	a.see(`document.querySelector('textarea')?.value === 'refused'`) // the app saves it
+	a.see(`document.querySelector('textarea')?.value === 'refused'`) // the app saves the draft
 	a.click("Post")
 	a.shows("refused", "said")
 	a.seesNot("Not posted.")
@@ -360,7 +359,7 @@ func TestThemeAndDefaults(t *testing.T) {
 	a.choose(`document.querySelector('.line select')`, "dark")
 	a.see(background + ` !== ` + js(light))
 	a.click("Friends")
-	// There is one empty field of a link at a time.
+	// One empty link field follows the filled ones.
 	const links = `JSON.stringify([...document.querySelectorAll('input[name=link]')].map((field) => field.value))`
 	a.see(links + ` === '[""]'`)
 	a.fillIn(`document.querySelector('input[name=link]')`, "https://tide.example/")
@@ -369,7 +368,7 @@ func TestThemeAndDefaults(t *testing.T) {
 	a.sees("Saved.")
 	a.reload()
 	a.see(links + ` === '["https://tide.example/",""]'`)
-	a.see(background + ` !== ` + js(light)) // before and after, in the dark
+	a.see(background + ` !== ` + js(light)) // still dark after the reload
 	a.see(`document.querySelector('input[name=visibility]:checked')?.value === 'MUTUALS'`)
 	a.click("Home")
 	a.see(`document.querySelector('.compose select').value === 'MUTUALS'`)
@@ -377,7 +376,7 @@ func TestThemeAndDefaults(t *testing.T) {
 	a.click("Post")
 	a.see(`document.querySelector('article:not(.pending) select')?.value === 'MUTUALS'`)
 
-	// The browser tells the user's language.
+	// A new visitor gets the language of the browser.
 	c := open(t, s.url, speaks("zh-CN,zh"))
 	c.see(`document.documentElement.lang === 'zh'`)
 	c.sees("注册")
@@ -402,7 +401,7 @@ func TestLinksOfAPost(t *testing.T) {
 	a.see(`location.pathname === '/@bob'`)
 	a.see(named("Follow @bob") + ` != null`)
 
-	// The page of a post leads back to where one was, or to the timeline.
+	// Back leads from the page of a post to the previous view, or to the timeline if there is none.
 	a.do(chromedp.NavigateBack())
 	a.see(`location.pathname === '/'`)
 	a.clickOn(`document.querySelector('.post .when')`)

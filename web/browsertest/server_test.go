@@ -1,8 +1,8 @@
 // Package browsertest drives the app in headless Chromium, on the whole program.
 //
-// One Chromium serves all tests; each user in them has a window and a storage of
-// their own. The tests watch every page: an error on the console or a request to
-// another host fails the test.
+// All tests share one Chromium process. Each user in a test has a separate window with
+// separate storage. A test fails if one of its pages logs an error on the console or sends a
+// request to another host.
 package browsertest
 
 import (
@@ -27,13 +27,13 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
-	// The test cache depends on the sources of the program that is built below.
+	// The import makes the test cache depend on the sources of the program that build compiles.
 	_ "tideline/server"
 	"tideline/storage/storagetest"
 )
 
 var (
-	program string // the built tideline
+	program string // the path of the built tideline
 	build   = sync.OnceValue(func() error { return storagetest.Build(program, "tideline", false) })
 )
 
@@ -49,12 +49,12 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// site is a running tideline with a database of its own.
+// site is a tideline process with its own database.
 type site struct {
 	t       *testing.T
 	address string // host:port, the same after a restart
 	url     string
-	admin   string // the URL for operators, "" without one
+	admin   string // the URL of the admin page, "" if it is off
 	data    string
 	cmd     *exec.Cmd
 	log     *bytes.Buffer
@@ -67,14 +67,14 @@ func serve(t *testing.T) *site {
 	return s
 }
 
-// prepare is serve of a site that is not started yet.
+// prepare returns a site that is not started yet.
 func prepare(t *testing.T) *site {
 	t.Helper()
 	var ready errgroup.Group
 	if findChromium() != "" {
 		ready.Go(build)
 	}
-	browser(t) // skips when there is none
+	browser(t) // skips the test if there is no browser
 	require.NoError(t, ready.Wait())
 	s := &site{t: t, address: freeAddress(t), data: t.TempDir()}
 	s.url = "http://" + s.address
@@ -82,7 +82,7 @@ func prepare(t *testing.T) *site {
 	return s
 }
 
-// freeAddress is one on which nobody listens.
+// freeAddress returns a local address on which nothing listens.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -107,19 +107,19 @@ func (s *site) start() {
 	}, patience, 20*time.Millisecond, "the server is not ready")
 }
 
-// command is the program with the settings of the site.
+// command returns a command that runs the program with the settings of the site.
 func (s *site) command(args ...string) *exec.Cmd {
 	cmd := exec.Command(program, args...)
 	for _, entry := range os.Environ() {
-		// The tests do not use the settings of the user who runs them.
+		// The settings of the developer must not change the tests.
 		if !strings.HasPrefix(entry, "TIDELINE_") {
 			cmd.Env = append(cmd.Env, entry)
 		}
 	}
 	cmd.Env = append(cmd.Env, "TIDELINE_ADDR="+s.address, "TIDELINE_DATA_DIR="+s.data, "TIDELINE_RATE_LIMIT=off",
 		"TIDELINE_REQUEST_TIMEOUT=1m", // a busy machine needs more time
-		"TIDELINE_MAX_PAGE=20")        // the app works with the smallest
-	if s.admin != "" && len(args) == 0 { // a command takes no address
+		"TIDELINE_MAX_PAGE=20")        // the app must work with the minimum
+	if s.admin != "" && len(args) == 0 { // only the server takes the address
 		cmd.Env = append(cmd.Env, "TIDELINE_ADMIN_ADDR="+strings.TrimPrefix(s.admin, "http://"))
 	}
 	return cmd
@@ -136,7 +136,7 @@ func (s *site) stop() {
 	require.NoError(s.t, err, s.log.String())
 }
 
-// person is a user without a browser: they use the API.
+// person is a user of the API. browse opens a browser for the same user.
 type person struct {
 	s         *site
 	token, id string
@@ -176,7 +176,7 @@ func (p *person) tryPost(text string) (string, error) {
 	return answer.CreatePost.Post.ID, err
 }
 
-// awaitLikes waits until the server counts that many likes of the post.
+// awaitLikes waits until the server counts n likes of the post.
 func (p *person) awaitLikes(post string, n int) {
 	p.s.t.Helper()
 	require.Eventually(p.s.t, func() bool {
@@ -186,7 +186,7 @@ func (p *person) awaitLikes(post string, n int) {
 	}, time.Minute, 20*time.Millisecond)
 }
 
-// relate follows, blocks and so on.
+// relate changes the relation to another person: how is follow, block or another mutation of the API.
 func (p *person) relate(how string, other *person) {
 	p.s.t.Helper()
 	p.must(`mutation($i: UserInput!) { `+how+`(input: $i) { user { id } } }`, map[string]any{"userId": other.id}, nil)
@@ -232,8 +232,8 @@ func (p *person) ask(query string, input, result any) error {
 	return json.Unmarshal(answer.Data, result)
 }
 
-// browse opens the person's browser with a session, which the browser finds there
-// the first time.
+// browse opens a browser in which the person is logged in. Only the first page of the browser
+// stores the session, so that a log-out lasts.
 func (p *person) browse(before ...chromedp.Action[chromedp.Void]) *page {
 	p.s.t.Helper()
 	keep := `if (location.origin === ` + js(p.s.url) + ` && !sessionStorage['kept']) {
@@ -245,7 +245,7 @@ func (p *person) browse(before ...chromedp.Action[chromedp.Void]) *page {
 	return b
 }
 
-// begins has each page of the browser begin with a script.
+// begins runs a script at the start of each page of the browser.
 func begins(script string) chromedp.Action[chromedp.Void] {
 	return chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
 		_, err := cdp.Call(ctx, target, cdppage.AddScriptToEvaluateOnNewDocument, cdppage.AddScriptToEvaluateOnNewDocumentParams{Source: script})
@@ -253,5 +253,5 @@ func begins(script string) chromedp.Action[chromedp.Void] {
 	})
 }
 
-// live is true on a page with a live subscription, in every language.
+// live is an expression that is true while the page has a live subscription, in every language.
 const live = `document.querySelector('.live')?.dataset.status === 'live'`

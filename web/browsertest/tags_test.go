@@ -11,7 +11,7 @@ import (
 	"tideline/storage/storagetest"
 )
 
-// The app links what the server takes for tags: both have the same cases.
+// The app links exactly the tags that the server finds. Both are tested with the same cases.
 func TestAppLinksTags(t *testing.T) {
 	storagetest.Long(t)
 	t.Parallel()
@@ -31,7 +31,7 @@ func TestAppLinksTags(t *testing.T) {
 	}
 	a := ada.browse()
 	a.visit("http://" + a.site + "/@ada")
-	for more := true; more; { // all pages
+	for more := true; more; { // load all pages
 		a.see(`document.querySelector('main [aria-busy=true]') === null && document.querySelector('article') !== null`)
 		more = a.value(`((more) => { more?.click(); return more !== null })(document.querySelector('.more'))`) == true
 	}
@@ -43,7 +43,7 @@ func TestAppLinksTags(t *testing.T) {
 		/^[#＃]/.test(link.textContent) && link.textContent.slice(1) === decodeURIComponent(link.pathname.slice('/tag/'.length)))`))
 }
 
-// A tag in a post leads to all posts that have it, in pages, and is for visitors, too.
+// A tag in a post links to a paged list of all posts with that tag. Visitors can open it, too.
 func TestTagPage(t *testing.T) {
 	storagetest.Long(t)
 	t.Parallel()

@@ -18,15 +18,15 @@ import (
 
 var screenshots = flag.String("screenshots", "", "write a picture of each view into this `directory`")
 
-// axe is the accessibility checker, as npm installs it.
+// axe is the path of the accessibility checker that npm installs.
 const axe = "../node_modules/axe-core/axe.min.js"
 
-// tongue is a language of the app, with texts in it.
+// tongue is a language of the app, with names and texts for the test users.
 type tongue struct {
 	code string
 	name map[string]string
 	bio  map[string]string
-	post map[string][]string // by author, in the order of posting
+	post map[string][]string // by author, oldest first
 	own  string
 	tag  string // a post with #潮
 }
@@ -69,7 +69,7 @@ var tongues = []tongue{
 	},
 }
 
-// village is a site with users who write to ada; it returns her browser.
+// village starts a site where ada follows users with posts, likes and requests. It returns ada's browser.
 func village(t *testing.T, in tongue) *page {
 	t.Helper()
 	s := serve(t)
@@ -86,7 +86,7 @@ func village(t *testing.T, in tongue) *page {
 	}
 	people["marina"].relate("follow", ada)
 	ada.relate("acceptFollower", people["marina"])
-	people["marina"].must(`{ timeline { unreadCount } }`, nil, nil) // posts are delivered to an active user
+	people["marina"].must(`{ timeline { unreadCount } }`, nil, nil) // makes the user active, so that posts are delivered
 	people["olu"].relate("follow", ada)
 	people["haiyan"].post(in.tag)
 
@@ -112,20 +112,20 @@ func village(t *testing.T, in tongue) *page {
 	return a
 }
 
-// view is one view of the app, and the way to it from the view before it.
+// view is a view of the app. to goes there from the previous view in views.
 type view struct {
 	name string
 	to   func(p *page, in tongue)
 }
 
-// goTo opens an address; seen is true when the page is complete.
+// goTo opens an address and waits until the page has the text that seen returns.
 func goTo(address string, seen func(in tongue) string) func(p *page, in tongue) {
 	return func(p *page, in tongue) {
 		p.visit("http://" + p.site + address)
 		p.see(live)
 		p.see(`document.querySelector('[aria-busy=true]') === null`)
 		p.sees(seen(in))
-		// Late content moves nothing, or almost nothing: 0.1 is called good.
+		// Content that loads late must not move the page. A layout shift of 0.1 is called good.
 		assert.Less(p.t, p.value(`new Promise((tell) => {
 			let moved = 0
 			const observer = new PerformanceObserver((list) => { for (const shift of list.getEntries()) moved += shift.value })
@@ -205,7 +205,7 @@ var views = []view{
 	}},
 }
 
-// looks are the widths and colours in which every view is tested.
+// looks are the window sizes and colour schemes in which every view is tested.
 var looks = []struct {
 	name          string
 	width, height int64
@@ -217,8 +217,8 @@ var looks = []struct {
 	{"phone-dark", 390, 844, "dark"},
 }
 
-// TestViews goes through every view in every look and language: nothing is wider
-// than the page, and the accessibility checker finds nothing.
+// TestViews opens every view in every look and language. Nothing is wider than the page, and the
+// accessibility checker finds no problem.
 func TestViews(t *testing.T) {
 	t.Parallel()
 	script, err := os.ReadFile(axe)
@@ -240,7 +240,7 @@ func TestViews(t *testing.T) {
 				}
 				p.size(1280, 900, false)
 			}
-			p.forgive() // requests while the network was away, and 401 after the log-out
+			p.forgive() // requests fail while offline, and get 401 after the log-out
 		})
 	}
 }
@@ -248,7 +248,7 @@ func TestViews(t *testing.T) {
 func (p *page) look(name string, width, height int64, scheme, language string) {
 	p.t.Helper()
 	if language != "en" {
-		// Only the words differ: where there is least room for them.
+		// Only the words differ from English, so the look with the least room for them is enough.
 		if name += "-" + language; *screenshots == "" && (width > 500 || scheme == "dark") {
 			return
 		}
@@ -266,8 +266,8 @@ func (p *page) look(name string, width, height int64, scheme, language string) {
 	}
 }
 
-// violations returns what axe finds wrong with the present page. In the dark only
-// colours differ from the page that it has checked by day.
+// violations returns the problems that axe finds on the current page. In the dark scheme it
+// checks only colours, because the rest of the page is the same as in the light scheme.
 func (p *page) violations(scheme string) string {
 	p.t.Helper()
 	only := ""
@@ -283,8 +283,8 @@ func (p *page) violations(scheme string) string {
 	return strings.Join(list, "\n")
 }
 
-// picture writes a screenshot, wide views a little smaller: a page that shows the
-// picture has less room than they have.
+// picture writes a screenshot, at most 960 pixels wide: a document that shows it has less
+// room than the view.
 func (p *page) picture(file string, width, height int64) {
 	p.t.Helper()
 	shot, err := chromedp.Call(p.ctx, cdppage.CaptureScreenshot, cdppage.CaptureScreenshotParams{Clip: &cdppage.Viewport{

@@ -1,6 +1,6 @@
-// Sends what GraphiQL runs to /graphql of the page's own origin: queries and mutations over HTTP,
-// subscriptions over graphql-transport-ws. The headers editor is the request's headers over HTTP
-// and the payload of connection_init over WebSocket.
+// Sends the operations that GraphiQL runs to /graphql of the page's origin: queries and mutations over HTTP,
+// subscriptions over graphql-transport-ws. The values in the headers editor become headers of the HTTP request,
+// or the payload of connection_init.
 import type { Fetcher, FetcherParams } from '@graphiql/toolkit'
 import { getOperationAST, parse, type ExecutionResult } from 'graphql'
 import { createClient } from 'graphql-ws'
@@ -10,7 +10,7 @@ import { fill, remember } from './sessions'
 type Headers = Record<string, string>
 
 export const fetcher: Fetcher = (params, options) => {
-  // GraphiQL reads the schema before anyone has signed up; a token that has expired must not hide it.
+  // GraphiQL reads the schema before anyone has signed up, and an expired token must not hide it.
   if (params.operationName === 'IntrospectionQuery') return post(params, {})
 
   let headers: Headers
@@ -25,13 +25,13 @@ export const fetcher: Fetcher = (params, options) => {
   return operation?.operation === 'subscription' ? subscribe(params, headers) : post(params, headers).then(remember)
 }
 
-/** What is to run. Right after a change of tabs GraphiQL still names the operation of the tab before. */
+/** Returns the operation to run. Right after a change of tabs, operationName is still from the previous tab. */
 function operationOf({ query, operationName }: FetcherParams) {
   try {
     const document = parse(query)
     return getOperationAST(document) ?? getOperationAST(document, operationName)
   } catch {
-    return null // the server says what is wrong with it
+    return null // the server reports the syntax error
   }
 }
 
@@ -53,7 +53,7 @@ async function post(params: FetcherParams, headers: Headers): Promise<ExecutionR
   }
 }
 
-// One connection per run, so that each carries the headers of its own tab; it closes with the subscription.
+// Each run has its own connection, which carries the headers of its tab and closes with the subscription.
 async function* subscribe(params: FetcherParams, headers: Headers) {
   const client = createClient({ url: new URL('/graphql', location.href).href.replace(/^http/, 'ws'), connectionParams: headers })
   try {

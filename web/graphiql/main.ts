@@ -18,7 +18,7 @@ createRoot(document.getElementById('graphiql')!).render(
     {
       fetcher,
       defaultTabs,
-      // The ready-made tabs are useless without their headers, which hold placeholders rather than tokens.
+      // The ready-made tabs need their headers, which hold placeholders instead of tokens.
       shouldPersistHeaders: true,
       defaultEditorToolsVisibility: 'headers',
       plugins: [HISTORY_PLUGIN, explorerPlugin({ showAttribution: false })],

@@ -1,5 +1,5 @@
-// Carries tokens and ids from one tab to the others: what `lin: signUp(…)` or `lin: logIn(…)` answered
-// is known as {{lin.token}} and {{lin.id}} in the headers and variables of every tab, until it is replaced.
+// Passes tokens and ids between tabs. After `lin: signUp(…)` or `lin: logIn(…)`, the headers and variables of every tab
+// can use {{lin.token}} and {{lin.id}}. The next session with the same name replaces them.
 import type { ExecutionResult } from 'graphql'
 
 type Session = { token: string; id: string }
@@ -10,7 +10,7 @@ function load(): Record<string, Session> {
   return JSON.parse(localStorage.getItem(storageKey) ?? '{}')
 }
 
-/** Keeps every session in the answer under the name of its field or alias, and returns the answer. */
+/** Stores every session in the answer under the name of its field or alias. Returns the answer. */
 export function remember(result: ExecutionResult): ExecutionResult {
   const found: Record<string, Session> = {}
   for (const [name, value] of Object.entries(result.data ?? {})) {
@@ -21,7 +21,7 @@ export function remember(result: ExecutionResult): ExecutionResult {
   return result
 }
 
-/** Returns a copy of value with the placeholders in its strings replaced; throws when one is not known. */
+/** Returns a copy of value with the placeholders in its strings replaced. Throws if one is unknown. */
 export function fill<T>(value: T): T {
   const sessions = load()
   const visit = (v: unknown): unknown => {

@@ -1,4 +1,4 @@
-// The tabs a newcomer finds. {{lin.token}} and the like are filled in by sessions.ts.
+// The ready-made tabs of a new user. sessions.ts replaces placeholders like {{lin.token}}.
 import accounts from './tabs/accounts.graphql?raw'
 import follow from './tabs/follow.graphql?raw'
 import live from './tabs/live.graphql?raw'
@@ -9,7 +9,7 @@ const json = (value: unknown) => JSON.stringify(value, null, 2)
 const as = (name: string) => json({ Authorization: `Bearer {{${name}.token}}` })
 
 export const defaultTabs = [
-  // GraphiQL opens the first tab without its variables and headers: it must do without.
+  // GraphiQL ignores the variables and headers of the first tab, so it has none.
   { query: accounts },
   { query: follow, variables: json({ lin: { userId: '{{lin.id}}' } }), headers: as('max') },
   { query: post, variables: json({ post: { text: 'The tide is coming in.', visibility: 'PUBLIC' } }), headers: as('lin') },

@@ -1,9 +1,9 @@
-// A timeline whose posts are those of Apollo's cache.
+// Copies the posts of a timeline into Apollo's cache.
 import type { Post } from './core.js'
 import { mirror } from './mirror.js'
 import type { TimelineStore } from './store.js'
 
-/** What is needed of Apollo's InMemoryCache. */
+/** The part of Apollo's InMemoryCache that mirrorToApollo uses. */
 export type ApolloCache = {
   identify: (object: any) => string | undefined
   writeFragment: (options: any) => unknown
@@ -13,9 +13,9 @@ export type ApolloCache = {
 }
 
 /**
- * Keeps the posts in the cache as the store has them: written as the fragment says, which selects what the store's fields
- * do, evicted when they leave the timeline. Both select __typename, so that authors are found by their ids. Returns the
- * way to stop.
+ * Keeps the posts in Apollo's cache in step with the store: writes each post with the fragment, and evicts it when it leaves
+ * the timeline. The fragment must select the same fields as the store. Both must select __typename, so that Apollo can
+ * identify authors by their ids. Returns a function that stops it.
  */
 export function mirrorToApollo<P extends Post>(store: TimelineStore<P>, cache: ApolloCache, fragment: unknown, fragmentName?: string): () => void {
   const idOf = (id: string) => cache.identify({ __typename: 'Post', id })
@@ -24,7 +24,7 @@ export function mirrorToApollo<P extends Post>(store: TimelineStore<P>, cache: A
     evict: (id) => {
       const cached = idOf(id)!
       cache.evict({ id: cached })
-      // Each write kept it from being collected, also when another query brings it back.
+      // Each write retained the post. Release it as often, or a later copy from another query would never be collected.
       while (cache.release?.(cached));
       cache.gc()
     },

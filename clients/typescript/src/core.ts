@@ -1,6 +1,7 @@
-// What a client holds of its timeline, as a function of what it was told. Nothing here reads, waits or knows the time.
+// The client's copy of a timeline, as a pure state machine: step() computes the next state from the previous state and a
+// page, an event or a user action. Nothing here does I/O, waits or reads the clock.
 
-/** The least that is known of a post. */
+/** The fields of a post that this module reads. */
 export type Post = { id: string; author?: { id: string } | null; text?: string | null }
 
 /** An entry of the timeline, as the API gives it. */
@@ -8,108 +9,111 @@ export type Edge<P extends Post = Post> = { cursor: string; score: number; node:
 
 export type Order = 'LATEST' | 'RANKED'
 
-/** One or more pages that were read one after the other. */
+/** The result of a read: one page, or several consecutive pages joined. */
 export type Page<P extends Post = Post> = {
   edges: Edge<P>[]
-  /** Where the next page begins; null: there is none. */
+  /** The cursor after which the next page begins; null if there is none. */
   next: string | null
-  /** That of the first, newest page. */
+  /** The position of the first (newest) page. */
   position: string
   unreadCount: number
-  /** With `hold`: the entries shown that lie below `next`, read again, where the read did not reach down to them. */
+  /** With `hold`: the entries on screen, read again separately because the read ended above them. */
   apart?: { edges: Edge<P>[]; next: string | null }
 }
 
 /** An event of the subscription. */
 export type TimelineEvent<P extends Post = Post> =
   | { __typename: 'TimelinePostAdded'; position: string; edge: Edge<P>; unreadCount?: number }
-  /** It says something else than before. */
+  /** The post's content changed. */
   | { __typename: 'TimelinePostUpdated'; position: string; edge: Edge<P> }
-  /** DELETED: it was the viewer's own, and is gone. Otherwise the viewer may have it here no more. */
+  /** DELETED: the viewer's own post was deleted. Otherwise the viewer may no longer see the post in this timeline. */
   | { __typename: 'TimelinePostRemoved'; position: string; postId: string; removal?: 'DELETED' | 'NOT_VISIBLE' }
   | { __typename: 'TimelineInvalidated'; position: string; reason?: string }
   | { __typename: 'TimelineHeartbeat'; position: string; unreadCount: number; lateBy?: number }
 
-/** An own post on its way to the server. */
+/** A post by the viewer that the server has not confirmed yet. */
 export type Pending = {
-  /** The idempotency key: however often it is sent, it is posted once. */
+  /** The idempotency key: the server creates the post once, however often it is sent. */
   key: string
   text: string
   visibility?: string
   createdAt: string
-  /** Why it was not posted; code is '' where no answer came. Without it, it is on its way. */
+  /** Why the last attempt failed; code is '' if no answer came. Undefined while a request is in flight. */
   error?: { code: string; message: string }
 }
 
-/** What is held. It is never changed: each step makes a new one. */
+/** The state of a timeline. It is immutable: each step returns a new one. */
 export type Held<P extends Post = Post> = {
-  /** The id of the user whose timeline it is. */
+  /** The id of the user who owns the timeline. */
   viewer: string
-  /** Whether what comes by event waits to be shown. */
+  /** Whether entries that arrive by event go to `waiting` until the user asks for them. */
   hold: boolean
   order: Order
-  /** What is shown, in the order of choice, each post once. */
+  /** The entries on screen, sorted by `order`, each post once. */
   entries: Edge<P>[]
-  /** What has come since and waits to be shown, newest first. */
+  /** Entries that have arrived but are not shown yet, newest first. */
   waiting: Edge<P>[]
-  /** Own posts that are not posted yet, newest first. */
+  /** The viewer's posts that the server has not confirmed yet, newest first. */
   pending: Pending[]
-  /** Where the next page begins; null: there is none. */
+  /** The cursor after which the next page begins; null if there is none. */
   next: string | null
-  /** The score down to which the timeline was read; it says nothing without a next page. */
+  /** The score down to which the timeline was read. Meaningful only if `next` is not null. */
   end: number
-  /** Where the timeline was not read between `waiting` and `entries`: the cursor and the score below which. Null: nowhere. */
+  /**
+   * The unread stretch of the timeline between `waiting` and `entries`: the cursor and the score below which it begins.
+   * Null if there is none.
+   */
   gap: { next: string; end: number } | null
-  /** The newest cursor of what is held: where a subscription resumes. Null: nowhere. */
+  /** The position after which a subscription resumes. Null: there is none. */
   position: string | null
-  /** Whether a first page was read. */
+  /** Whether a first page has been read. */
   loaded: boolean
-  /** Whether the first page must be read again: what is told has gaps since. */
+  /** Whether the first page must be read again: events may be missing. */
   stale: boolean
-  /** How many entries of others are newer than the read mark. */
+  /** The number of entries by other users above the read mark. */
   unread: number
-  /** By how many seconds posts reach timelines late, as the last heartbeat said. */
+  /** The delivery delay of posts in seconds, from the last heartbeat. */
   lateBy: number
-  /** How many first pages were read. */
+  /** The number of first pages read so far. */
   landed: number
-  /** How many had been when an own post was sent whose answer has not come, by its key. */
+  /** For each unanswered createPost, by key: the value of `landed` when it was sent. */
   sending: Record<string, number>
-  /** What was removed while own posts were on their way: the answer to one of them may come later than its removal. */
+  /** Posts removed while a createPost was unanswered: the removal of a new post may arrive before the answer. */
   gone: string[]
-  /** The read that is under way. */
+  /** The read in progress. */
   reading: Reading<P> | null
 }
 
-/** A read under way, and what happened meanwhile: the answer may know of it or not. */
+/** A read in progress, and the events received since it began. The answer may include their effects or not. */
 export type Reading<P extends Post = Post> = {
   id: number
   what: 'top' | 'older'
-  /** Whether nothing of the answer waits. */
+  /** Whether the whole answer is shown, instead of new entries waiting. */
   show: boolean
   added: Map<string, Edge<P>>
   gone: Set<string>
   changed: Map<string, P>
-  /** Of what was added, the viewer's posts that no event has told of yet. */
+  /** The viewer's posts in `added` for which no event has arrived yet. */
   untold: Set<string>
-  /** The last position that was told since. */
+  /** The position of the last event since the read began. */
   position: string | null
-  /** Whether the timeline was invalidated since: then it must be read once more. */
+  /** Whether the timeline was invalidated since the read began: it must then be read once more. */
   void: boolean
 }
 
-/** What happens to a timeline. */
+/** An input of the state machine. */
 export type Step<P extends Post = Post> =
-  /** A read begins; one at a time, and each has another id. */
+  /** A read begins. Only one runs at a time, and each has its own id. */
   | { type: 'read'; id: number; what: 'top' | 'older'; show?: boolean }
   | { type: 'page'; id: number; page: Page<P> }
   | { type: 'failed'; id: number }
   | { type: 'event'; event: TimelineEvent<P> }
-  /** The position is worth nothing, or what is held is another list. */
+  /** The position is no longer usable, or the entries belong to another list. */
   | { type: 'restart' }
   | { type: 'order'; order: Order }
-  /** What waits is shown. */
+  /** The waiting entries are shown. */
   | { type: 'show' }
-  /** A post is another now, or gone, as this client knows by itself. */
+  /** The app itself has learned that a post changed, or is gone. */
   | { type: 'changed'; node: P }
   | { type: 'gone'; postId: string }
   | { type: 'unread'; count: number }
@@ -118,7 +122,7 @@ export type Step<P extends Post = Post> =
   | { type: 'refused'; key: string; error: { code: string; message: string } }
   | { type: 'discard'; key: string }
 
-/** A timeline of which nothing is known. */
+/** Returns the state of a timeline that has not been read yet. */
 export function empty<P extends Post>(viewer: string, hold = false): Held<P> {
   return {
     viewer, hold, order: 'LATEST', entries: [], waiting: [], pending: [], next: null, end: 0, gap: null,
@@ -129,28 +133,28 @@ export function empty<P extends Post>(viewer: string, hold = false): Held<P> {
 const has = (list: Edge[], id: string) => list.some(({ node }) => node.id === id)
 const without = <P extends Post>(list: Edge<P>[], id: string) => (has(list, id) ? list.filter(({ node }) => node.id !== id) : list)
 
-/** Newest first, each post once, as the last of the lists has it. */
+/** Joins the lists, newest first. A post in several lists appears once, as the last of them has it. */
 export function merge<P extends Post>(...lists: Edge<P>[][]): Edge<P>[] {
   const byPost = new Map(lists.flat().map((edge) => [edge.node.id, edge]))
   return [...byPost.values()].sort((a, b) => b.score - a.score)
 }
 
-/** Whether an entry is of somebody else. */
+/** Reports whether the entry's author is not the viewer. */
 export const foreign = (s: Held, { node }: Edge) => node.author?.id !== s.viewer
 
-/** Whether a score lies below what was not read: how many entries are above it is not known. */
+/** Reports whether a score lies below the start of the gap: the number of entries above it is then unknown. */
 const below = (s: Held, score: number) => s.gap !== null && score < s.gap.end
 
-/** How many entries of others are newer, of those that are held. */
+/** The number of held entries by others above the score; Infinity if it is unknown. */
 const newer = <P extends Post>(s: Held<P>, score: number) =>
   below(s, score) ? Infinity : [...s.entries, ...s.waiting].filter((e) => e.score > score && foreign(s, e)).length
 
-/** What is held from the newest entry down to the first that was not read. */
+/** The held entries from the newest down to the gap. */
 const newest = <P extends Post>(s: Held<P>) => merge(s.entries, s.waiting).filter(({ score }) => !below(s, score))
 
 /**
- * The score down to which entries have been read: entries above it are new, if they are not the viewer's own.
- * Undefined: the line is further down than what is held.
+ * Returns the score of the newest entry that the user has read: entries by others above it are new.
+ * Undefined: that entry is below the ones held.
  */
 export function readLine<P extends Post>(s: Held<P>, unread = s.unread): number | undefined {
   const all = newest(s)
@@ -159,7 +163,7 @@ export function readLine<P extends Post>(s: Held<P>, unread = s.unread): number 
   return undefined
 }
 
-/** The timeline after the step. */
+/** Returns the state after the step. */
 export function step<P extends Post>(s: Held<P>, a: Step<P>): Held<P> {
   switch (a.type) {
     case 'read':
@@ -196,35 +200,35 @@ export function step<P extends Post>(s: Held<P>, a: Step<P>): Held<P> {
   }
 }
 
-/** Shows what waits. Entries below what was not read leave; they come again with their page. */
+/** Shows the waiting entries. Entries below the gap are dropped; they return with their page. */
 function show<P extends Post>(s: Held<P>): Held<P> {
   if (s.order === 'RANKED') return { ...s, waiting: [], entries: [...s.waiting, ...s.entries] }
   const shown = { ...s, waiting: [], entries: newest(s) }
-  // The next page that is on its way is of the entries that leave.
+  // A next page in flight follows the entries that were just dropped, so its answer is ignored.
   return s.gap ? { ...shown, ...s.gap, gap: null, reading: s.reading?.what === 'older' ? null : s.reading } : shown
 }
 
 function happen<P extends Post>(s: Held<P>, event: TimelineEvent<P>): Held<P> {
   if (event.__typename === 'TimelineInvalidated')
-    // The position stays, so that a client that is cut off now is told again.
+    // Keep the position: if the connection breaks now, the server sends the invalidation again.
     return { ...s, stale: true, reading: s.reading && { ...s.reading, void: true } }
   const next =
     event.__typename === 'TimelinePostAdded' ? add(s, event.edge, event.unreadCount)
     : event.__typename === 'TimelinePostUpdated' ? update(s, event.edge)
     : event.__typename === 'TimelinePostRemoved' ? remove(s, event.postId)
     : event.__typename === 'TimelineHeartbeat' ? { ...s, unread: event.unreadCount, lateBy: event.lateBy ?? 0 }
-    : s // an event of a later server
+    : s // an event type of a newer server
   const { position } = event
   const { reading } = next
   return {
     ...next,
-    // While it must be read again, what is told lies beyond what is held.
+    // While the state is stale, the event's position is ahead of the entries held.
     position: s.stale ? s.position : position,
     reading: reading && !reading.void ? { ...reading, position } : reading,
   }
 }
 
-/** The read with an entry that came meanwhile. */
+/** Returns the read with an entry added that arrived since it began; told: an event brought it. */
 function meanwhile<P extends Post>(reading: Reading<P> | null, edge: Edge<P>, told: boolean): Reading<P> | null {
   if (!reading) return null
   const untold = new Set(reading.untold)
@@ -236,21 +240,24 @@ function meanwhile<P extends Post>(reading: Reading<P> | null, edge: Edge<P>, to
 
 function add<P extends Post>(s: Held<P>, edge: Edge<P>, unreadCount?: number): Held<P> {
   const { id, text } = edge.node
-  // An own post may be told of before createPost is answered.
+  // The event of the viewer's own post may arrive before the answer to createPost.
   const mine = !foreign(s, edge) && s.pending.find((p) => p.text.trim() === text && !p.error)
   if (mine) return own({ ...s, pending: s.pending.filter((p) => p !== mine) }, edge, true)
   const reading = meanwhile(s.reading, edge, true)
   const known = has(s.entries, id) || has(s.waiting, id)
   if (known) return { ...change(s, edge.node), reading, unread: unreadCount ?? s.unread }
   const unread = unreadCount ?? s.unread + (foreign(s, edge) && newer(s, edge.score) <= s.unread ? 1 : 0)
-  // What is older than the oldest page comes with the next one, and so does what lies below the oldest that waits.
+  // An entry below the oldest page, or below the start of the gap, comes with its page.
   if (s.order === 'LATEST' && ((s.next && edge.score < s.end) || below(s, edge.score))) return { ...s, reading, unread: unreadCount ?? s.unread }
   return s.hold || s.order === 'RANKED'
     ? { ...s, reading, unread, waiting: merge(s.waiting, [edge]) }
     : { ...s, reading, unread, entries: merge(s.entries, [edge]) }
 }
 
-/** A post that says something else: one that is not held, as it had a muted word before, takes its place, and is no news. */
+/**
+ * Applies an edit. A post that is not held (because it contained a muted word before the edit, for example) is inserted at
+ * its score, and not counted as unread.
+ */
 function update<P extends Post>(s: Held<P>, edge: Edge<P>): Held<P> {
   const next = change(s, edge.node)
   const known = has(s.entries, edge.node.id) || has(s.waiting, edge.node.id)
@@ -258,22 +265,23 @@ function update<P extends Post>(s: Held<P>, edge: Edge<P>): Held<P> {
   return { ...next, reading: meanwhile(s.reading, edge, true), entries: merge(s.entries, [edge]) }
 }
 
-/** Without what was kept for an answer that has come. */
+/** Drops the bookkeeping for a createPost that has been answered. */
 function answered<P extends Post>(s: Held<P>, key: string): Held<P> {
   const { [key]: _, ...sending } = s.sending
   return { ...s, sending, gone: Object.keys(sending).length ? s.gone : [] }
 }
 
-/** The answer to createPost: events may have told of the post already, and of its end. */
+/** Applies the answer to createPost. Events may have added the post, and even removed it, before. */
 function posted<P extends Post>(s: Held<P>, key: string, edge: Edge<P>): Held<P> {
   const left = { ...answered(s, key), pending: s.pending.filter((p) => p.key !== key) }
   if (s.gone.includes(edge.node.id)) return left
-  // A first page that was read meanwhile without it is newer than the post, or older: another one says which.
+  // A first page that landed since the request lacks the post: it was read before the post was created, or after the post
+  // was removed. Another read decides.
   const doubt = !has(s.entries, edge.node.id) && s.sending[key] !== s.landed
   return own({ ...left, stale: s.stale || doubt }, edge, false)
 }
 
-/** The viewer's post is shown at once: it is no news. */
+/** Shows the viewer's own post at once. It does not count as unread. */
 function own<P extends Post>(s: Held<P>, edge: Edge<P>, told: boolean): Held<P> {
   const others = without(s.entries, edge.node.id)
   return {
@@ -304,13 +312,13 @@ function change<P extends Post>(s: Held<P>, node: P): Held<P> {
   return { ...s, reading, entries: changed(s.entries), waiting: changed(s.waiting) }
 }
 
-/** An entry with what its post was last told to say during the read. */
+/** Returns the entry with the newest content of its post received during the read. */
 const latest = <P extends Post>(reading: Reading<P>, edge: Edge<P>) => {
   const node = reading.changed.get(edge.node.id)
   return node ? { ...edge, node } : edge
 }
 
-/** What was read, with what happened meanwhile. */
+/** Returns the entries of the page, updated with the events received during the read. */
 const read = <P extends Post>(reading: Reading<P>, page: Page<P>) =>
   page.edges.filter(({ node }) => !reading.gone.has(node.id)).map((edge) => latest(reading, edge))
 
@@ -318,10 +326,10 @@ const endOf = (page: Page) => page.edges.at(-1)?.score ?? -Infinity
 const within = <P extends Post>(reading: Reading<P>, page: Page<P>) =>
   [...reading.added.values()].filter(({ score }) => !page.next || score >= endOf(page)).map((edge) => latest(reading, edge))
 
-/** The score of the newest entry shown, of somebody else if there is one: what is above it is new. */
+/** The score of the newest entry shown by another user, or else of the newest entry: entries above it are new. */
 export const shownTop = (s: Held): number => (s.entries.find((e) => foreign(s, e)) ?? s.entries[0])?.score ?? -Infinity
 
-/** The first page takes the place of all that was held. With `hold`, what is shown stays shown, if it is still there. */
+/** Replaces the held entries with the first page. With `hold`, entries on screen stay if they still exist. */
 function landTop<P extends Post>(s: Held<P>, reading: Reading<P>, page: Page<P>): Held<P> {
   const edges = read(reading, page)
   const ranked = s.order === 'RANKED'
@@ -342,11 +350,11 @@ function landTop<P extends Post>(s: Held<P>, reading: Reading<P>, page: Page<P>)
     next: page.next,
     end: endOf(page),
     gap: null,
-    // What was told since is beyond the page.
+    // Events since the read began are newer than the page.
     position: reading.position ?? page.position,
     loaded: true,
     landed: s.landed + 1,
-    // A post that the page lacks, and no event told of, is newer than the page, or gone already.
+    // The page lacks a post of the viewer's, and no event told of it: the post is newer than the page, or already gone.
     stale: reading.void || since.some(({ node }) => reading.untold.has(node.id)),
     unread: page.unreadCount + (ranked ? 0 : since.filter((e) => foreign(s, e)).length),
   }
@@ -354,7 +362,7 @@ function landTop<P extends Post>(s: Held<P>, reading: Reading<P>, page: Page<P>)
   return holds && landed.entries.length === 0 ? show(landed) : landed
 }
 
-/** The page after the oldest one is added. */
+/** Appends the page that follows the oldest one. */
 function landOlder<P extends Post>(s: Held<P>, reading: Reading<P>, page: Page<P>): Held<P> {
   const fresh = [...read(reading, page), ...(s.order === 'LATEST' ? within(reading, page) : [])]
     .filter(({ node }) => !has(s.entries, node.id) && !has(s.waiting, node.id))
@@ -367,13 +375,16 @@ function landOlder<P extends Post>(s: Held<P>, reading: Reading<P>, page: Page<P
   }
 }
 
-/** What is worth keeping of a timeline: its newest entries, where to resume, and what was not posted. */
+/** The part of the state that is stored: the newest entries, the position to resume from, and unconfirmed posts. */
 export type Saved<P extends Post = Post> = { version: 1; viewer: string } & Pick<Held<P>, 'entries' | 'next' | 'end' | 'position' | 'unread' | 'pending'>
 
-/** What to keep, at most so many entries. Nothing that must be read again is kept, but what was not posted is. */
+/**
+ * Returns the state to store, with at most `most` entries. Of a stale or ranked timeline it stores no entries, but always
+ * the unconfirmed posts.
+ */
 export function save<P extends Post>(s: Held<P>, most = 100): Saved<P> {
   const { viewer, unread, pending } = s
-  // A ranked list is no place to resume from.
+  // A ranked list has no position to resume from.
   const good = s.loaded && !s.stale && s.order === 'LATEST' && s.position !== null
   const all = good ? newest(s) : []
   const entries = all.slice(0, most)
@@ -387,10 +398,10 @@ export function save<P extends Post>(s: Held<P>, most = 100): Saved<P> {
   }
 }
 
-/** The timeline that was saved, if it is of this viewer. */
+/** Returns the state with the stored one loaded into it, if that belongs to the same viewer. */
 export function restore<P extends Post>(s: Held<P>, saved: Saved<P> | null | undefined): Held<P> {
   if (saved?.version !== 1 || saved.viewer !== s.viewer) return s
-  // What was on its way when the program ended was perhaps posted: its key says so to the server.
+  // A post in flight when the program ended may have been created. Sending it again is safe because of its key.
   const pending = saved.pending.map((p) => (p.error ? p : { ...p, error: { code: '', message: '' } }))
   if (!saved.position) return { ...s, pending }
   const { entries, next, end, position, unread } = saved

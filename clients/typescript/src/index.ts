@@ -1,4 +1,4 @@
-// The timeline of a Tideline user: read, followed, kept.
+// The client kit: reads a user's timeline, subscribes to its events, and stores it.
 export { readLine } from './core.js'
 export type { Edge, Held, Order, Page, Pending, Post, Saved, TimelineEvent } from './core.js'
 export { mirror } from './mirror.js'

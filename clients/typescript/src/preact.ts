@@ -1,10 +1,10 @@
-// A timeline in Preact.
+// Binds a timeline to Preact.
 import { useSyncExternalStore } from 'preact/compat'
 
 import type { Post } from './core.js'
 import type { Snapshot, TimelineStore } from './store.js'
 
-/** What the store holds; the component is drawn again after each change. */
+/** Returns the store's state, and renders the component again after each change. */
 export function useTimeline<P extends Post>(store: TimelineStore<P>): Snapshot<P> {
   return useSyncExternalStore(store.subscribe, store.getSnapshot)
 }

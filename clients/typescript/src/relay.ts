@@ -1,9 +1,9 @@
-// A timeline whose posts are those of Relay's store.
+// Copies the posts of a timeline into Relay's store.
 import type { Post } from './core.js'
 import { mirror } from './mirror.js'
 import type { TimelineStore } from './store.js'
 
-/** What is needed of Relay's Environment. */
+/** The part of Relay's Environment that mirrorToRelay uses. */
 export type RelayEnvironment<Operation> = {
   commitPayload: (operation: Operation, payload: any) => void
   commitUpdate: (updater: (store: { delete: (id: string) => void }) => void) => void
@@ -11,11 +11,11 @@ export type RelayEnvironment<Operation> = {
 }
 
 /**
- * Keeps the posts in Relay's store as the timeline has them, under the ids that they have in the API; deletes them when
- * they leave the timeline. The operation is that of a query of node(id) that selects what the timeline's fields do:
- * (id) => createOperationDescriptor(PostQuery, { id }). What it selects is not collected as garbage while the timeline
- * has the post. The timeline's fields select the __typename of whatever the query asks for by a fragment. Returns the
- * way to stop.
+ * Keeps the posts in Relay's store in step with the timeline, under their API ids, and deletes them when they leave the
+ * timeline. The operation is built from a query of node(id) that selects the same fields as the timeline:
+ * (id) => createOperationDescriptor(PostQuery, { id }). It is retained, and so not garbage collected, while the timeline
+ * has the post. The timeline's fields must select __typename of each object that the query selects with a fragment.
+ * Returns a function that stops it.
  */
 export function mirrorToRelay<P extends Post, Operation>(
   store: TimelineStore<P>,

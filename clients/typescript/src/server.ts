@@ -1,6 +1,6 @@
-// The way to the server: requests over HTTP, and the documents that a timeline needs.
+// Requests over HTTP, and the GraphQL documents of a timeline.
 
-/** A refusal by the server; code is the extensions.code of its first error, '' where no answer came. */
+/** An error answer of the server. code is the extensions.code of the first error, or '' if no answer came. */
 export class Refusal extends Error {
   constructor(
     readonly code: string,
@@ -11,18 +11,18 @@ export class Refusal extends Error {
 }
 
 /**
- * The present token of the user. Given one that the server refused, it answers with a new one, or with null: the session
- * is over.
+ * Returns the user's current token. Called with a token that the server refused, it returns a new one, or null if the
+ * session is over.
  */
 export type TokenSource = (refused?: string) => string | null | Promise<string | null>
 
 /** Runs a query or mutation and returns its data; throws a Refusal. */
 export type Request = (query: string, variables: Record<string, unknown>) => Promise<any>
 
-/** How long the server may take to answer, in milliseconds: longer than its own limit. */
+/** The timeout of a request in milliseconds: longer than the server's own limit. */
 const patience = 35_000
 
-/** Asks for a token, and for one refused token only once at a time. */
+/** Gets tokens from a source. Concurrent calls for a refused token share one renewal. */
 export class Tokens {
   #renewal: Promise<string | null> | undefined
 
@@ -36,7 +36,7 @@ export class Tokens {
   }
 }
 
-/** Requests over HTTP. A refused token is renewed, and the request repeated, once. */
+/** Returns a Request over HTTP. If the token is refused, it renews the token and repeats the request once. */
 export function httpRequest(url: string, tokens: Tokens, fetch: typeof globalThis.fetch): Request {
   const send = async (token: string | null, query: string, variables: Record<string, unknown>) => {
     try {
@@ -65,18 +65,19 @@ export function httpRequest(url: string, tokens: Tokens, fetch: typeof globalThi
 }
 
 /**
- * The milliseconds after which a client of a server that stops is to connect again, by the reason with which its socket was
- * closed: with a random part, so that not all come at once. Undefined: the reason says nothing of it.
+ * Parses the close reason of a server that is stopping, and returns the delay before reconnecting in milliseconds. Up to a
+ * tenth is added at random, so that clients do not all return at once. Undefined: the reason names no delay of at most 60
+ * seconds.
  */
 export function reconnectDelay(reason: string): number | undefined {
   const said = /^reconnect in (\d{1,5})ms$/.exec(reason)
   return said && +said[1]! <= 60_000 ? +said[1]! * (1 + Math.random() / 10) : undefined
 }
 
-/** What is selected of a post where nothing else is asked for. */
+/** The fields selected of a post by default. */
 export const defaultFields = 'id text visibility createdAt likeCount viewerHasLiked author { id handle name }'
 
-/** A post with what is selected by default. */
+/** A post with the default fields. */
 export type DefaultPost = {
   id: string
   text: string
@@ -88,8 +89,8 @@ export type DefaultPost = {
 }
 
 /**
- * The texts of what a timeline sends, for the fields of a post; fragments are what those fields need. A server that
- * executes trusted documents only needs them on its list.
+ * Returns the GraphQL documents of a timeline with the given post fields and the fragments that these use. A server that
+ * executes only trusted documents needs them on its list.
  */
 export function documents(fields: string, fragments: string) {
   const entry = `cursor score node { ${fields} }`

@@ -1,14 +1,14 @@
-// Where a timeline is kept while the program does not run.
+// Stores a timeline between runs of the program.
 import type { Post, Saved } from './core.js'
 import type { DefaultPost } from './server.js'
 
-/** Keeps what is held. A storage that fails costs nothing but a read of the first page. */
+/** Stores a timeline. If it fails, the store reads the first page instead. */
 export type Storage<P extends Post = DefaultPost> = {
   load: () => Promise<Saved<P> | null | undefined>
   save: (saved: Saved<P>) => Promise<void>
 }
 
-/** Keeps it as long as the page lives: for a store that is stopped and made again. */
+/** Stores a timeline in memory, for a store that is created again on the same page. */
 export function memoryStorage<P extends Post = DefaultPost>(): Storage<P> {
   let kept: Saved<P> | undefined
   return {
@@ -19,7 +19,7 @@ export function memoryStorage<P extends Post = DefaultPost>(): Storage<P> {
   }
 }
 
-/** Keeps it in the browser; give each user a name of their own, and delete it when they sign out ({@link forget}). */
+/** Stores a timeline in the browser. Use a different name for each user, and call {@link forget} when the user signs out. */
 export function indexedDBStorage<P extends Post = DefaultPost>(name: string): Storage<P> {
   return {
     load: () => inDatabase((store) => store.get(name)),
@@ -27,7 +27,7 @@ export function indexedDBStorage<P extends Post = DefaultPost>(name: string): St
   }
 }
 
-/** Deletes what {@link indexedDBStorage} kept under the name. */
+/** Deletes the timeline that {@link indexedDBStorage} stored under the name. */
 export const forget = (name: string): Promise<void> => inDatabase((store) => store.delete(name))
 
 const table = 'timelines'

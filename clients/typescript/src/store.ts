@@ -1,4 +1,4 @@
-// A timeline that is read, followed and kept.
+// TimelineStore reads a timeline, subscribes to its events and stores it.
 import { createClient, type Client } from 'graphql-ws'
 
 import { empty, restore, save, shownTop, step, type Edge, type Held, type Order, type Page, type Pending, type Post, type Step, type TimelineEvent } from './core.js'
@@ -6,75 +6,78 @@ import { defaultFields, documents, type DefaultPost, httpRequest, reconnectDelay
 import type { Storage } from './storage.js'
 
 export type Options<P extends Post = DefaultPost> = {
-  /** The address of the API, as https://example.org/graphql. */
+  /** The URL of the API, such as https://example.org/graphql. */
   url: string
   /** The id of the user. */
   viewer: string
-  /** The user's token, or where to get it and a new one when it has ended. */
+  /** The user's token, or a function that returns it and renews it when it expires. */
   token: string | TokenSource
-  /** What is selected of a post; id and author { id } are needed, and text for own posts. */
+  /** The fields selected of a post. Must include id and author { id }, and text if the app creates posts. */
   fields?: string
-  /** The fragments that fields names. */
+  /** The definitions of the fragments that `fields` uses. */
   fragments?: string
-  /** Where it is kept; nowhere by default. */
+  /** Where the timeline is stored; nowhere by default. */
   storage?: Storage<P>
-  /** Whether what comes by event waits until {@link TimelineStore.show}, so that nothing moves under the reader's eyes. */
+  /** Whether entries that arrive by event wait for {@link TimelineStore.show}, so that the list stays still. */
   hold?: boolean
-  /** How many entries one read asks for: 20, which every server gives. */
+  /** The number of entries per page. Defaults to 20, which every server allows. */
   pageSize?: number
-  /** How many entries one request asks for where more than a page is read: as many as a page has. */
+  /** The number of entries per request in a read of several pages. Defaults to pageSize, which is also the minimum. */
   readSize?: () => number
-  /** How many entries are read again at most, from the newest down, when that must be: 200. With hold, those shown are always read again. */
+  /**
+   * The maximum number of entries to read again, from the newest down, when the timeline is stale. Defaults to 200. With
+   * hold, the entries shown are always read again.
+   */
   most?: number
-  /** Every how many seconds the server says that nothing was missed, and how much is unread: 30; 0: never. */
+  /** The interval of the server's heartbeats, in seconds. Defaults to 30; 0 turns them off. */
   heartbeat?: number
-  /** Whether all is read again after a lost connection, for the counts and texts of which no event tells. */
+  /** Whether to read everything shown again after a lost connection, for changes without an event, such as like counts. */
   reread?: boolean
-  /** Milliseconds before the nth try after a failure. */
+  /** Returns the delay in milliseconds before the nth retry. */
   backoff?: (n: number) => number
-  /** Runs queries and mutations in another way. */
+  /** Replaces the HTTP transport of queries and mutations. */
   request?: Request
   fetch?: typeof globalThis.fetch
   webSocketImpl?: unknown
-  /** Told when the session is over: no new token came for one that was refused. */
+  /** Called when the session is over: a token was refused and could not be renewed. */
   onSessionEnded?: () => void
-  /** Told of each event, before what it changes is held. */
+  /** Called with each event before the store applies it. */
   onEvent?: (event: TimelineEvent<P>) => void
 }
 
 export type Status = 'connecting' | 'live' | 'catchingUp' | 'reconnecting' | 'offline' | 'stopped'
 
-/** What is shown. Each change makes a new one. */
+/** The state that a view renders. Each change creates a new one. */
 export type Snapshot<P extends Post = DefaultPost> = Held<P> & {
   status: Status
-  /** Whether something is being read. */
+  /** Whether a read is in progress. */
   busy: boolean
-  /** Why the last read failed; undefined: it did not. */
+  /** The error of the last read; undefined if it succeeded. */
   error: Error | undefined
 }
 
-/** The close code that refuses a token. */
+/** The close code for a refused token. */
 const forbidden = 4403
-/** The close code of a server that stops. */
+/** The close code of a server that is stopping. */
 const restart = 1012
-/** How long a ping may stay unanswered, in milliseconds. */
+/** The time allowed for the answer to a ping, in milliseconds. */
 const pongWait = 5_000
 const saveAfter = 500
-/** How often in succession a timeline is read again at once. */
+/** The number of consecutive invalidations that cause a read without delay. */
 const patient = 3
-/** For how long a timeline must not be invalidated until the next time is the first again, in milliseconds. */
+/** The time without an invalidation after which counting starts from zero, in milliseconds. */
 const calm = 30_000
 
 const spread = (n: number) => Math.min(500 * 2 ** n, 15_000) * (0.5 + Math.random())
 
-/** The key of a post; unlike crypto.randomUUID it needs no secure page. */
+/** Returns a new idempotency key. Unlike crypto.randomUUID, it works on pages without TLS. */
 const newKey = () => [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, '0')).join('')
 
 type Link = 'connecting' | 'open' | 'lost' | 'offline' | 'stopped'
 
 /**
- * The timeline of a user. Its subscription resumes where what it holds ends, each time; what it cannot resume it reads
- * again. It is observable, and belongs to no framework.
+ * The timeline of a user. Its subscription resumes after the last event applied; if the server cannot resume from there,
+ * the store reads the timeline again. The store is observable and independent of any UI framework.
  */
 export class TimelineStore<P extends Post = DefaultPost> {
   readonly #options: Options<P>
@@ -90,7 +93,7 @@ export class TimelineStore<P extends Post = DefaultPost> {
   #running = false
   #restored: Promise<void> | undefined
   #client: Client | undefined
-  // The token of the connection, and the one that the server refused.
+  // The token of the connection, and the token that the server refused last.
   #token: string | undefined
   #refused: string | undefined
   #reads = 0
@@ -102,17 +105,17 @@ export class TimelineStore<P extends Post = DefaultPost> {
   readonly #pauses = new Set<() => void>()
   #saving: ReturnType<typeof setTimeout> | undefined
   #silence: ReturnType<typeof setTimeout> | undefined
-  // How often the subscription ended without an event, and whether that is being looked into.
+  // The number of subscriptions that ended without an event, and whether #ended is asking the server why.
   #failures = 0
   #asking = false
-  // What the server that closed the socket said of the delay.
+  // The reconnect delay that the server named when it closed the socket, in milliseconds.
   #delay: number | undefined
-  // How often in succession the timeline was invalidated soon after it had been read, and until when that is soon.
+  // The number of consecutive invalidations, each before #soon: `calm` milliseconds after the timeline was read.
   #repeats = 0
   #soon = 0
-  // Whether that was waited for, and the read has not ended since.
+  // Whether the next read was already delayed by #rest; reset when that read succeeds.
   #rested = false
-  // Whether edits are not told, as the server is of a version that does not know them.
+  // Whether the server is too old to send edits.
   #untold = false
   #stops: (() => void)[] = []
 
@@ -126,7 +129,7 @@ export class TimelineStore<P extends Post = DefaultPost> {
     this.#first = options.pageSize ?? 20
   }
 
-  /** Calls watcher after each change; returns the way to stop. */
+  /** Calls watcher after each change. Returns a function that unsubscribes it. */
   subscribe = (watcher: () => void): (() => void) => {
     this.#watchers.add(watcher)
     return () => {
@@ -134,7 +137,7 @@ export class TimelineStore<P extends Post = DefaultPost> {
     }
   }
 
-  /** The same object until something changes. */
+  /** Returns the state: the same object until something changes. */
   getSnapshot = (): Snapshot<P> =>
     (this.#snapshot ??= { ...this.#held, status: this.#status(), busy: this.#held.reading !== null || this.#older, error: this.#error })
 
@@ -161,7 +164,7 @@ export class TimelineStore<P extends Post = DefaultPost> {
     this.#changed()
   }
 
-  /** Takes up what was kept, reads what must be read, and follows. Resolves once there is something to show. */
+  /** Loads the stored state, reads what is missing, and subscribes. Resolves once there is something to show. */
   async start(entries?: number): Promise<void> {
     if (this.#running) return
     this.#running = true
@@ -180,7 +183,7 @@ export class TimelineStore<P extends Post = DefaultPost> {
     this.#changed()
   }
 
-  /** Ends it, until it is started again. What it holds is kept. */
+  /** Stops reading and following, and stores the state. The store keeps its entries and can be started again. */
   stop() {
     this.#running = false
     this.#stops.splice(0).forEach((stop) => stop())
@@ -196,7 +199,7 @@ export class TimelineStore<P extends Post = DefaultPost> {
       if (this.#link === 'offline') this.#to('lost')
       this.#wake()
     }
-    // The browser knows before the connection does.
+    // The browser notices before the connection fails.
     const offline = () => {
       this.#to('offline')
       this.#client?.terminate()
@@ -211,7 +214,7 @@ export class TimelineStore<P extends Post = DefaultPost> {
 
   #offline = () => typeof document !== 'undefined' && !navigator.onLine
 
-  /** Resolves when the time has come for another try, or the network is back. */
+  /** Waits for the delay of the nth retry, or until #wake. */
   #pause(n: number, delay?: number): Promise<void> {
     return new Promise((done) => {
       const over = () => {
@@ -230,24 +233,24 @@ export class TimelineStore<P extends Post = DefaultPost> {
 
   // ---- Reading
 
-  /** Reads what must be read or was asked for, one thing after the other. */
+  /** Does all reads that are due, one after the other. */
   #go(): Promise<void> {
     return (this.#work ??= this.#readAll().then(() => {
       this.#work = undefined
       this.#changed()
-      // It may have been asked for after the last look.
+      // A read may have been requested after #readAll checked last.
       return this.#wanted() ? this.#go() : undefined
     }))
   }
 
-  /** What is to be read next; undefined: nothing. */
+  /** Returns the next read that is due; undefined if there is none. */
   #wanted(): 'top' | 'older' | undefined {
     if (!this.#running || this.#link === 'stopped') return undefined
     return this.#held.stale || this.#top ? 'top' : this.#older && this.#held.next ? 'older' : undefined
   }
 
   async #readAll() {
-    await null // so that the caller has the promise
+    await null // lets #go store the promise first
     let what: 'top' | 'older' | undefined
     for (let failures = 0; (what = this.#wanted()); ) {
       if (await this.#rest()) continue
@@ -263,7 +266,7 @@ export class TimelineStore<P extends Post = DefaultPost> {
         if (this.#held.loaded && !this.#client) this.#follow()
         continue
       }
-      // What the user asked for is theirs to repeat.
+      // Only reads that the store needs are retried; the user repeats the others.
       this.#older = this.#top = false
       this.#changed()
       if (!this.#held.stale) break
@@ -272,7 +275,7 @@ export class TimelineStore<P extends Post = DefaultPost> {
     this.#older = false
   }
 
-  /** Waits where the timeline is invalidated again and again, longer each time; reports whether it did. */
+  /** Delays the read if the timeline is invalidated repeatedly, longer each time. Reports whether it waited. */
   async #rest(): Promise<boolean> {
     if (this.#rested || !this.#held.loaded || !this.#held.stale || this.#top) return false
     this.#repeats = Date.now() < this.#soon ? this.#repeats + 1 : 0
@@ -304,7 +307,7 @@ export class TimelineStore<P extends Post = DefaultPost> {
     return { edges, position, unreadCount, next: pageInfo.hasNextPage ? (pageInfo.endCursor ?? null) : null }
   }
 
-  /** The first pages, down to the oldest entry shown, within bounds. */
+  /** Reads the first pages, down to the oldest entry shown or up to the limit `most`. */
   async #pages(show: boolean): Promise<Page<P>> {
     const { entries, order, loaded, hold } = this.#held
     const { pageSize = 20, most = 200 } = this.#options
@@ -320,16 +323,17 @@ export class TimelineStore<P extends Post = DefaultPost> {
     })
     const held = { ...page, ...down }
     if (!hold || show || oldest === undefined || !down.next || top >= last(down.edges)) return held
-    // So much is new that the read ends above what is shown, which stays if it is still there.
+    // There are so many new entries that the read ended above the entries shown. Read those separately, from the first one
+    // below the end of the read.
     const shown = entries.find(({ score }) => score < last(down.edges))!
     const rest = await this.#page({ first: readSize, after: shown.cursor })
-    // The first of them alone is above the cursor of each.
+    // A page after a cursor lacks the entry of the cursor itself, so read that one backwards.
     const first = await this.#page({ last: 1, before: (rest.edges[0] ?? shown).cursor })
     const edges = [...first.edges.filter(({ node }) => node.id === shown.node.id), ...rest.edges]
     return { ...held, apart: await this.#down(readSize, { ...rest, edges }, (all) => last(all) > oldest) }
   }
 
-  /** The page, and after it as many as are wanted. */
+  /** Reads on from the page for as long as `wants` says so. */
   async #down(first: number, { edges, next }: Page<P>, wants: (edges: Edge<P>[]) => boolean): Promise<Pick<Page<P>, 'edges' | 'next'>> {
     const all = [...edges]
     while (next && wants(all)) {
@@ -351,7 +355,7 @@ export class TimelineStore<P extends Post = DefaultPost> {
     this.#options.onSessionEnded?.()
   }
 
-  /** Adds the next page. Resolves when it is there, or has failed. */
+  /** Reads the next page. Resolves when it has been added or has failed. */
   more = async (): Promise<void> => {
     if (!this.#held.next || this.#older) return this.#work
     this.#older = true
@@ -359,17 +363,17 @@ export class TimelineStore<P extends Post = DefaultPost> {
     await this.#go()
   }
 
-  /** Reads again what is shown; with show nothing of it waits. */
+  /** Reads the entries shown again; with show, new entries are shown as well instead of waiting. */
   refresh = async (show = false): Promise<void> => {
     this.#top = true
     this.#showAll ||= show
-    // A read under way may be from before what is asked for.
+    // The answer of a read in progress may be older than this call.
     if (this.#held.reading?.what === 'top') this.#held = { ...this.#held, stale: true, reading: { ...this.#held.reading, void: true } }
     this.#wake()
     await this.#go()
   }
 
-  /** Repeats what failed. */
+  /** Repeats the read that failed. */
   retry = (): Promise<void> => (this.#error && this.#held.loaded && this.#held.next && !this.#held.stale ? this.more() : this.refresh())
 
   setOrder = async (order: Order): Promise<void> => {
@@ -380,7 +384,7 @@ export class TimelineStore<P extends Post = DefaultPost> {
     await this.#go()
   }
 
-  /** Shows what waits. */
+  /** Shows the waiting entries. */
   show = async (): Promise<void> => {
     if (this.#held.order === 'LATEST') return this.#step({ type: 'show' })
     this.#step({ type: 'order', order: 'LATEST' }, { type: 'order', order: 'RANKED' })
@@ -410,7 +414,7 @@ export class TimelineStore<P extends Post = DefaultPost> {
       keepAlive: 20_000,
       lazyCloseTimeout: 5_000,
       retryAttempts: Infinity,
-      // A refused token is renewed, and whoever does not listen now may do so later.
+      // Retry after every close code, because a refused token is renewed and the other causes may pass.
       shouldRetry: () => this.#client === client && this.#link !== 'stopped',
       retryWait: (n) => this.#pause(n, n === 0 ? this.#delay : undefined),
       on: {
@@ -432,7 +436,7 @@ export class TimelineStore<P extends Post = DefaultPost> {
           if (this.#client !== client) return
           this.#to(this.#offline() ? 'offline' : 'lost')
           if (!this.#untold) return
-          // The next server may be of another version. Nobody has told of what was edited before.
+          // The next server may be newer and send edits. Read again, because earlier edits were missed.
           this.#untold = false
           this.#step({ type: 'event', event: { __typename: 'TimelineInvalidated', position: this.#held.position ?? '' } })
         },
@@ -449,7 +453,7 @@ export class TimelineStore<P extends Post = DefaultPost> {
     const query = () => this.#documents.events(!this.#untold)
     client.subscribe<{ timelineEvents: TimelineEvent<P> }>(
       {
-        // Both are read anew each time the client subscribes, also after a lost connection.
+        // Getters, because graphql-ws reads both again each time it subscribes, also after a lost connection.
         get query() {
           return query()
         },
@@ -478,18 +482,18 @@ export class TimelineStore<P extends Post = DefaultPost> {
   #unfollow() {
     const client = this.#client
     this.#client = undefined
-    // It fails where the connection has failed already.
+    // dispose fails if the connection has already failed.
     if (client) Promise.resolve(client.dispose()).catch(() => null)
   }
 
-  /** Two heartbeats that do not come say that the connection is dead. */
+  /** Restarts the timer that closes the connection after two missed heartbeats. */
   #listen() {
     const { heartbeat = 30 } = this.#options
     clearTimeout(this.#silence)
     if (heartbeat) this.#silence = setTimeout(() => this.#client?.terminate(), heartbeat * 2000 + pongWait)
   }
 
-  /** The subscription has ended for good, or an event could not be made: another one takes up, if that can be. */
+  /** Handles the end of a subscription, or an event with errors instead of data: subscribes again if that is possible. */
   async #ended(client: Client, cause: unknown) {
     if (this.#client !== client) return
     this.#unfollow()
@@ -502,7 +506,7 @@ export class TimelineStore<P extends Post = DefaultPost> {
     }
     this.#asking = true
     this.#failures++
-    // The position is of another database, or what comes after it cannot be told.
+    // The position belongs to another database, or the server cannot send the events after it.
     if (codes.includes('BAD_USER_INPUT') || this.#failures > 3) this.#step({ type: 'restart' })
     try {
       const { viewer } = await this.#request(this.#documents.viewer, {})
@@ -518,14 +522,14 @@ export class TimelineStore<P extends Post = DefaultPost> {
 
   // ---- Writing
 
-  /** Posts a text, which is shown as pending at once. Null: it failed, and is kept with its error. */
+  /** Creates a post, shown as pending at once. Resolves to null on failure; the post then stays with its error. */
   post = (text: string, input: { visibility?: string; key?: string } = {}): Promise<Edge<P> | null> => {
     const { visibility, key = newKey() } = input
     this.#step({ type: 'compose', post: { key, text, createdAt: new Date().toISOString(), ...(visibility && { visibility }) } })
     return this.#send(key)
   }
 
-  /** Sends a post again that failed; it is posted once, however often. */
+  /** Sends a failed post again. The server creates it once, however often it is sent. */
   resend = (key: string): Promise<Edge<P> | null> => {
     const post = this.#held.pending.find((p) => p.key === key)
     if (!post) return Promise.resolve(null)
@@ -534,7 +538,7 @@ export class TimelineStore<P extends Post = DefaultPost> {
     return this.#send(key)
   }
 
-  /** Drops a post that failed. */
+  /** Drops a failed post. */
   discard = (key: string): void => this.#step({ type: 'discard', key })
 
   async #send(key: string): Promise<Edge<P> | null> {
@@ -550,12 +554,12 @@ export class TimelineStore<P extends Post = DefaultPost> {
     }
   }
 
-  /** What got no answer is sent again when the server is back. */
+  /** Sends the posts again that got no answer. Called when the connection is open. */
   #repeat() {
     for (const { key, error } of this.#held.pending) if (error?.code === '') void this.resend(key)
   }
 
-  /** Moves the read mark to an entry, by default the newest shown. False: it failed; the next one moves it as well. */
+  /** Moves the read mark to an entry, by default the newest shown. Reports whether it succeeded. */
   markRead = async (upTo: Edge<P> | undefined = this.#held.entries[0]): Promise<boolean> => {
     if (!upTo || this.#held.order !== 'LATEST') return false
     const answer = await this.#request(this.#documents.read, { input: { upTo: upTo.cursor } }).catch(() => null)
@@ -563,10 +567,10 @@ export class TimelineStore<P extends Post = DefaultPost> {
     return answer !== null
   }
 
-  /** A post is another now, as another part of the program knows. */
+  /** Replaces a post that another part of the program has changed. */
   change = (node: P): void => this.#step({ type: 'changed', node })
 
-  /** A post is gone, as another part of the program knows. */
+  /** Removes a post that another part of the program has deleted or hidden. */
   remove = (postId: string): void => this.#step({ type: 'gone', postId })
 
   // ---- Keeping
@@ -585,8 +589,8 @@ export class TimelineStore<P extends Post = DefaultPost> {
 }
 
 /**
- * The socket, deaf once it is closed. Some go on to deliver what was on its way, and graphql-ws would take that for an
- * answer to the operation of the same id on its next connection.
+ * Returns a WebSocket class that delivers no message after close(). Some implementations deliver messages in flight, and
+ * graphql-ws would take them for answers to the operation with the same id on its next connection.
  */
 function closed(impl: typeof WebSocket): typeof WebSocket {
   return class extends impl {

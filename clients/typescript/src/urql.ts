@@ -1,14 +1,14 @@
-// A timeline whose posts are those of urql's Graphcache.
+// Copies the posts of a timeline into urql's Graphcache.
 import type { Post } from './core.js'
 import { mirror } from './mirror.js'
 import type { TimelineStore } from './store.js'
 
-/** What is needed of urql's Client. */
+/** The part of urql's Client that mirrorToUrql uses. */
 export type UrqlClient = {
   subscription: (document: string, variables: any) => { subscribe: (onResult: (result: any) => void) => { unsubscribe: () => void } }
 }
 
-/** What is needed of Graphcache inside an update. */
+/** The part of Graphcache that an updater uses. */
 export type Graphcache = {
   invalidate: (entity: any) => void
   link: (entity: any, field: string, args: any, to: any) => void
@@ -17,25 +17,25 @@ export type Graphcache = {
 type Sink = { next: (result: any) => void; error: (error: any) => void; complete: () => void }
 type Forward = (request: any, operation: any) => { subscribe: (sink: any) => { unsubscribe: () => void } }
 
-/** The operations by which the cache is told. They never leave the program. */
+/** The names of the subscriptions that carry posts and removals to the cache. They are never sent to a server. */
 const posts = 'TimelineOfTheKit'
 const removals = 'RemovalsOfTheKit'
 
 /**
- * Keeps the posts in Graphcache as the timeline has them; what leaves the timeline is invalidated there, so that active
- * queries that show it are made again. Graphcache takes in nothing but results, so the posts come as those of a
- * subscription that this program answers itself. The client is made with its parts:
+ * Keeps the posts in Graphcache in step with the timeline. A post that leaves the timeline is invalidated, so that active
+ * queries that contain it run again. Graphcache accepts only results of operations, so the posts arrive as results of a
+ * subscription that this module answers locally. Build the client from the returned parts:
  *
  *     const posts = mirrorToUrql(timeline, fields)
  *     cacheExchange({ keys: posts.keys, updates: { Subscription: posts.updates } })
  *     subscriptionExchange({ forwardSubscription: posts.forward() })
  *     const stop = posts.start(client)
  *
- * Fields are those of the timeline. They select __typename of the post and of each object in it, for Graphcache finds
- * objects by it.
+ * The fields are the same as those of the timeline. They must select __typename of the post and of each object in it,
+ * because Graphcache identifies objects by it.
  */
 export function mirrorToUrql<P extends Post>(store: TimelineStore<P>, fields: string) {
-  // One for each type, as a cache without a schema takes every fragment for one of the type at hand.
+  // One document per event type: without a schema, Graphcache matches every fragment against the object that it gets.
   const document = (name: string, fragment: string) => `subscription ${name} { timelineEvents { __typename ... on ${fragment} } }`
   const documents = [
     document(posts, `TimelinePostAdded { edge { __typename node { ${fields} } } }`),
@@ -43,9 +43,9 @@ export function mirrorToUrql<P extends Post>(store: TimelineStore<P>, fields: st
   ]
   const embedded = () => null
   return {
-    /** The objects of the subscription that have no key of their own. */
+    /** The key functions for Graphcache: objects of the subscription that have no id. */
     keys: { TimelinePostAdded: embedded, TimelinePostRemoved: embedded, TimelineEdge: embedded },
-    /** For Graphcache's updates of Subscription. */
+    /** The updaters for Graphcache, under `updates.Subscription`. */
     updates: {
       timelineEvents: ({ timelineEvents: event }: any, _: unknown, cache: Graphcache) => {
         const id = event?.postId ?? event?.edge?.node?.id
@@ -53,11 +53,11 @@ export function mirrorToUrql<P extends Post>(store: TimelineStore<P>, fields: st
         const post = { __typename: 'Post', id }
         const removed = event.__typename === 'TimelinePostRemoved'
         if (removed) cache.invalidate(post)
-        // A post to which nothing refers any more is collected, also when it was another query that referred to it.
+        // The link keeps the post from being garbage collected when no other query refers to it.
         cache.link('Query', 'timelineOfTheKit', { id }, removed ? null : post)
       },
     },
-    /** For the subscriptionExchange: next forwards the subscriptions that are the app's own. */
+    /** Returns the forwardSubscription of subscriptionExchange. next forwards the app's own subscriptions. */
     forward:
       (next?: Forward): Forward =>
       (request, operation) => {
@@ -78,7 +78,7 @@ export function mirrorToUrql<P extends Post>(store: TimelineStore<P>, fields: st
           },
         }
       },
-    /** Begins; returns the way to stop. */
+    /** Starts copying. Returns a function that stops it. */
     start: (client: UrqlClient): (() => void) => {
       const running = documents.map((document) => client.subscription(document, {}).subscribe(() => {}))
       return () => running.forEach(({ unsubscribe }) => unsubscribe())

@@ -1,4 +1,4 @@
-// Apollo's own cache has what the store has.
+// mirrorToApollo keeps the posts in Apollo's cache in step with the store.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { gql, InMemoryCache } from '@apollo/client'
@@ -19,7 +19,7 @@ test("posts are written into Apollo's cache, changed there, and evicted when the
   timeline.store.subscribe(() => assert.ok(ids() === '' || 'User:u' in cache.extract()))
   await everything(timeline, ids, textOf, assert.equal)
 
-  // What left the timeline is kept for other queries alone.
+  // A post that left the timeline stays in the cache only while another query refers to it.
   const query = gql`query { post { ...Shown } } ${fragment}`
   cache.writeQuery({ query, data: { post: edge(5).node } })
   assert.equal(ids(), 'p1 p5')

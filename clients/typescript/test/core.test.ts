@@ -1,13 +1,13 @@
-// The core beside a model of the server: whatever is reordered, repeated, cut or invalidated, the client ends with what
-// the timeline says, shows nothing that it was told is gone, and nothing twice.
+// Runs the core against a model of the server. However events are reordered, repeated, cut off or invalidated, the client
+// ends with the server's timeline, never shows a removed post, and never shows a post twice.
 //
-// A seed that failed: SEED=123 node --test build/test/core.test.js. More of them: RUNS=20000.
+// To run one failed seed: SEED=123 node --test build/test/core.test.js. To run more seeds: RUNS=20000.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 
 import { empty, foreign, merge, readLine, restore, save, shownTop, step, type Edge, type Held, type Page, type Saved, type Step, type TimelineEvent } from '../src/core.js'
 
-/** mulberry32: the same numbers for the same seed. */
+/** The mulberry32 generator: the same seed gives the same numbers. */
 function random(seed: number) {
   const next = () => {
     seed = (seed + 0x6d2b79f5) | 0
@@ -23,12 +23,12 @@ type Random = ReturnType<typeof random>
 const viewer = 'me'
 type Told = { at: number; event: TimelineEvent }
 
-/** The server: what the timeline has, and the log of what happened to it. A position is a place in the log. */
+/** A model of the server: the timeline, and the log of its changes. A position is an index in the log. */
 class Server {
   timeline = new Map<string, Edge>()
   hidden: Edge[] = []
   log: ({ added: Edge } | { edited: string } | { removed: string } | { invalidated: true })[] = []
-  /** What is before this place is told no more. */
+  /** The server can no longer send the log entries before this index. */
   kept = 0
   #clock = 1000
   #ids = 0
@@ -69,7 +69,7 @@ class Server {
     const kind = r.below(24)
     if (kind < 9) this.post()
     else if (kind < 11) {
-      // Late: it was made long ago. Half a point, so that no two have the same score.
+      // A post that is delivered late, below newer ones. The fraction keeps scores unique.
       const edge = this.#edge(this.#clock - r.below(40) - 0.5 - this.#ids / 1e6, 'someone')
       this.#enter(edge)
     } else if (kind < 14) {
@@ -82,7 +82,7 @@ class Server {
         this.#enter(edge)
       }
     } else if (kind < 17) {
-      // A block, an unfollow: some leave, some come, and nobody is told which.
+      // As after a block or an unfollow: posts leave and come without an event for each.
       for (const edge of this.sorted) if (r.chance(0.2)) this.timeline.delete(edge.node.id)
       for (let n = r.below(4); n > 0; n--) {
         const edge = this.#edge(this.#clock - r.below(60) - 0.25 - this.#ids / 1e6, 'someone')
@@ -90,11 +90,11 @@ class Server {
       }
       this.log.push({ invalidated: true })
     } else if (kind < 18) {
-      // The journal is lost, Redis wiped: what was told before is worth nothing.
+      // As if Redis had lost the journal: earlier positions cannot be resumed.
       this.kept = this.log.length
     } else if (kind < 19) this.mark = this.#clock - r.below(20)
     else if (kind > 19) {
-      // Mostly what came just now: a client may hear of both during one read.
+      // Mostly edit the newest post, so that a client may receive the post and its edit during one read.
       const editable = this.sorted.filter(({ node }) => node.text === node.id || node.text?.startsWith('edited'))
       const edge = r.chance(0.7) ? editable[0] : r.of(editable)
       if (edge) {
@@ -114,7 +114,7 @@ class Server {
     return { edges, next: all.length > first ? edges.at(-1)!.cursor : null, position: `${this.log.length}`, unreadCount: this.unread }
   }
 
-  /** What a stream that has told all before the place tells next. */
+  /** Returns the next event of a stream at this index in the log. */
   tell(from: number): Told | null {
     if (from < this.kept) return { at: this.log.length, event: { __typename: 'TimelineInvalidated', position: `${this.log.length}` } }
     for (let at = from; at < this.log.length; at++) {
@@ -122,7 +122,7 @@ class Server {
       const position = `${at + 1}`
       if ('invalidated' in what) return { at: at + 1, event: { __typename: 'TimelineInvalidated', position } }
       if ('removed' in what) return { at: at + 1, event: { __typename: 'TimelinePostRemoved', position, postId: what.removed } }
-      // What may not be seen any more is not sent.
+      // A post that is no longer visible is not sent.
       const edge = this.timeline.get('edited' in what ? what.edited : what.added.node.id)
       if (edge) return { at: at + 1, event: { __typename: 'edited' in what ? 'TimelinePostUpdated' : 'TimelinePostAdded', position, edge } }
     }
@@ -130,18 +130,17 @@ class Server {
   }
 }
 
-/** A client that reads and follows as the store does, with a line between that can be cut anywhere. */
+/** A client that reads and subscribes as the store does, over a connection that can be cut at any point. */
 class Client {
   held: Held
   #reads = 0
-  /** A read that the server has answered, or not yet. */
+  /** The read in progress, and the pages answered so far. */
   reading: { id: number; pages: Page[]; wanted: number; what: 'top' | 'older' } | null = null
   stream: { at: number } | null = null
   wire: TimelineEvent[] = []
   saved: Saved | null = null
-  /** What it was told is gone, and was not shown again since, with the place in the log. */
+  /** The posts removed by an event and not seen again since, with the position of the event. */
   gone = new Map<string, number>()
-  /** What was shown twice, gone, or out of order. */
 
   constructor(
     readonly server: Server,
@@ -158,7 +157,7 @@ class Client {
     const { hold, order, entries, waiting } = this.held
     if (!hold || order !== before.order || before.entries.length === 0) return
     assert.ok(entries.length > 0 || waiting.length === 0, 'it went blank while posts wait')
-    // What is shown stays under the reader's eyes.
+    // With hold, the first entry on screen stays if it still exists.
     const first = before.entries.find((e) => foreign(before, e))
     if (a.type !== 'page' || before.reading?.show || !first || this.gone.has(first.node.id)) return
     const still = [...a.page.edges, ...(a.page.apart?.edges ?? [])].some(({ node }) => node.id === first.node.id)
@@ -170,7 +169,7 @@ class Client {
     const ids = [...entries, ...waiting].map(({ node }) => node.id)
     assert.equal(new Set(ids).size, ids.length, 'a post is there twice')
     for (const list of [entries, waiting]) assert.deepEqual(list, merge(list), 'not newest first')
-    // Told gone, and still not to be seen on the server: then it is not shown.
+    // A post that an event removed, and that the server still does not show, is not shown.
     for (const id of ids) assert.ok(!this.gone.has(id) || this.server.timeline.has(id), `${id} is shown though it was told to be gone`)
     assert.ok(this.held.unread >= 0)
   }
@@ -179,19 +178,19 @@ class Client {
     if (!this.stream && this.held.loaded && this.held.position !== null) this.stream = { at: +this.held.position }
   }
 
-  /** The connection is lost, with what is on its way. */
+  /** Cuts the connection. Events in flight are lost. */
   cut() {
     this.stream = null
     this.wire = []
   }
 
-  /** The server sends one thing more. */
+  /** Sends the next event of the server. */
   send() {
     const told = this.stream && this.server.tell(this.stream.at)
     if (!told) return false
     this.stream!.at = told.at
     this.wire.push(told.event)
-    // A removal may be told once more.
+    // A removal may be sent twice.
     if (told.event.__typename === 'TimelinePostRemoved' && this.r.chance(0.1)) this.wire.push(told.event)
     return true
   }
@@ -212,23 +211,23 @@ class Client {
     this.step({ type: 'read', id, what, show })
   }
 
-  /** The server answers a page of the read. */
+  /** Answers the next page of the read. */
   answer() {
     if (!this.reading) return
     const { pages, wanted, what } = this.reading
     const last = pages.at(-1)
-    // The last page may be long on its way.
+    // The answer may stay in flight for long after the last page.
     if (pages.length && (!last!.next || pages.length >= wanted || what === 'older')) return this.r.chance(0.3) ? this.land() : undefined
     pages.push(this.server.page(last ? last.next : what === 'older' ? this.held.next : null, 1 + this.r.below(5)))
   }
 
-  /** The answer arrives, or is lost. */
+  /** Delivers the answer of the read, or loses it. */
   land(lost = this.r.chance(0.15)) {
     const { id, pages, what } = this.reading!
     this.reading = null
     if (lost || !pages.length) return this.step({ type: 'failed', id })
     const edges = pages.flatMap((p) => p.edges)
-    // What was shown again is there, if it was read after it was hidden.
+    // A page read after a post was removed proves that the post is visible again.
     for (const p of pages) for (const { node } of p.edges) if (+p.position >= (this.gone.get(node.id) ?? Infinity)) this.gone.delete(node.id)
     const { next } = pages.at(-1)!
     const end = edges.at(-1)?.score ?? -Infinity
@@ -242,7 +241,7 @@ class Client {
     })
   }
 
-  /** The program ends, and starts with what it kept. */
+  /** Ends the program, and starts it with its stored state. */
   reborn() {
     if (this.r.chance(0.5)) this.saved = JSON.parse(JSON.stringify(save(this.held, 1 + this.r.below(20))))
     this.cut()
@@ -252,7 +251,7 @@ class Client {
     this.check()
   }
 
-  /** Until nothing is left to do. */
+  /** Runs until nothing is left to do. */
   settle() {
     for (let n = 0; ; n++) {
       assert.ok(n < 10_000, 'it never settles')
@@ -272,10 +271,10 @@ class Client {
 const ids = (edges: Edge[]) => edges.map(({ node }) => node.id)
 const says = (edges: Edge[]) => edges.map(({ node }) => `${node.id}: ${node.text?.trim()}`)
 
-/** How many histories ended with a part of the timeline that was not read. */
+/** The number of histories that ended with a gap. */
 let gaps = 0
 
-/** All that happens between a server and a client, by one seed. */
+/** Plays one random history of a server and a client, and checks its end. */
 function world(seed: number) {
   const r = random(seed)
   const server = new Server(r)
@@ -310,7 +309,7 @@ function world(seed: number) {
       case 15:
         if (r.chance(0.2)) post(client, server, r)
         else if (r.chance(0.1)) client.step({ type: 'restart' })
-        // Much happens while a page is on its way.
+        // Many changes happen while a page is in flight.
         else if (client.reading) for (let n = r.below(20); n > 0; n--) [server.happen(), client.send(), client.receive()]
     }
   }
@@ -333,7 +332,7 @@ function world(seed: number) {
   client.step({ type: 'event', event: { __typename: 'TimelineHeartbeat', position: client.held.position!, unreadCount: server.unread } })
   const line = readLine(client.held)
   if (line !== undefined) assert.equal(held().filter((e) => e.score > line && e.node.author!.id !== viewer).length, server.unread, 'the line')
-  // To the end of all pages, while it goes on.
+  // Read to the last page, while the timeline keeps changing.
   for (let n = 0; client.held.next || client.held.gap; n++) {
     if (n < 20) server.happen()
     if (n === 10) client.cut()
@@ -344,7 +343,7 @@ function world(seed: number) {
   assert.deepEqual(says(held()), says(server.sorted), 'what is held in the end is not the timeline')
 }
 
-/** The client posts; the answer comes, now, after the event, or never. */
+/** Creates a post. Its answer comes at once, after the event, or never. */
 function post(client: Client, server: Server, r: Random) {
   const key = `key ${r.below(1e9)}`
   client.step({ type: 'compose', post: { key, text: ` ${key} `, createdAt: '' } })
@@ -355,7 +354,7 @@ function post(client: Client, server: Server, r: Random) {
     if (r.chance(0.5)) client.receive()
     if (r.chance(0.3)) client.read('top')
     if (r.chance(0.5)) client.answer()
-    // It is deleted before its answer comes.
+    // Delete the post before its answer comes.
     if (r.chance(0.2)) server.leave(edge)
   }
   if (r.chance(0.7)) {
@@ -387,11 +386,11 @@ test('what is shown stays while more is missed than is read', () => {
   held = step(held, { type: 'read', id: 2, what: 'top' })
   held = step(held, { type: 'page', id: 2, page: { ...page, edges: down(290, 91), next: '91', unreadCount: 250, apart: { edges: down(40, 1), next: null } } })
   assert.deepEqual([ids(held.entries), held.waiting.length, held.unread], [ids(down(40, 1)), 200, 250])
-  // Late, into what was not read: it comes with its page.
+  // A late post in the gap comes with its page.
   held = step(held, { type: 'event', event: { __typename: 'TimelinePostAdded', position: '2', edge: { ...edge(60), node: { ...edge(60).node, id: 'late' } } } })
   held = step(held, { type: 'event', event: { __typename: 'TimelinePostRemoved', position: '3', postId: 'p40' } })
   assert.deepEqual([ids(held.entries), held.waiting.length], [ids(down(39, 1)), 200])
-  // A page of what leaves is on its way.
+  // The page after the dropped entries is in flight; its answer is ignored.
   held = step(held, { type: 'read', id: 3, what: 'older' })
   held = step(held, { type: 'show' })
   held = step(held, { type: 'page', id: 3, page: { ...page, edges: [edge(0)], next: null } })
@@ -434,7 +433,7 @@ test('a post that was refused stays with its reason', () => {
   held = step(held, { type: 'compose', post: { key: 'a', text: 'said', createdAt: '' } })
   held = step(held, { type: 'refused', key: 'a', error: { code: 'BAD_USER_INPUT', message: 'too long' } })
   assert.deepEqual(held.pending, [{ key: 'a', text: 'said', createdAt: '', error: { code: 'BAD_USER_INPUT', message: 'too long' } }])
-  // One with the same text from another device does not take its place.
+  // A post with the same text from another device does not replace the failed one.
   const edge = { cursor: '1', score: 1, node: { id: 'p', text: 'said', author: { id: viewer } } }
   held = step(held, { type: 'event', event: { __typename: 'TimelinePostAdded', position: '1', edge } })
   assert.equal(held.pending.length, 1)
@@ -457,7 +456,7 @@ test('an edit takes the place of what was said, and is no news', () => {
 
 test('a post that comes and is edited during a read says what it said last', () => {
   const edge = (text: string): Edge => ({ cursor: 'a', score: 1, node: { id: 'a', author: { id: 'a' }, text } })
-  // The page was made before the post came.
+  // The page was read before the post was created.
   const page: Page = { edges: [], next: null, position: '1', unreadCount: 0 }
   for (const edited of [
     { type: 'event', event: { __typename: 'TimelinePostUpdated', position: '3', edge: edge('edited') } },

@@ -1,4 +1,4 @@
-// The example of the README; readme.test.ts compares the two.
+// The example in the README; readme.test.ts compares the two.
 import { indexedDBStorage, TimelineStore } from '../src/index.js'
 
 const url = 'http://127.0.0.1:8080/graphql'

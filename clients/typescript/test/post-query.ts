@@ -1,4 +1,4 @@
-// The artifact of this query, as relay-compiler writes it:
+// The artifact that relay-compiler writes for this query:
 //
 //   query PostQuery($id: ID!) { node(id: $id) { id ... on Post { text author { id handle } } } }
 import type { ConcreteRequest } from 'relay-runtime'

@@ -1,4 +1,4 @@
-// The README's example is one that compiles.
+// The README's example is the same as test/example.ts, which is compiled.
 import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
 import { test } from 'node:test'

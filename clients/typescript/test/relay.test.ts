@@ -1,4 +1,4 @@
-// Relay's store has what the timeline has.
+// mirrorToRelay keeps the posts in Relay's store in step with the timeline.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import relay from 'relay-runtime'
@@ -11,7 +11,7 @@ const { createOperationDescriptor, Environment, Network, Observable, RecordSourc
 
 test("posts are written into Relay's store, changed there, kept while the timeline has them, and deleted when they leave", async () => {
   const timeline = timelineOf([edge(3), edge(2), edge(1)])
-  // Whatever is not retained is garbage at once.
+  // Records that are not retained are collected at once.
   const store = new Store(new RecordSource(), { gcScheduler: (run) => run(), gcReleaseBufferSize: 0 })
   const environment = new Environment({ store, network: Network.create(() => Observable.create(() => assert.fail('asked the server'))) })
   const operation = (id: string) => createOperationDescriptor(PostQuery, { id })
@@ -19,7 +19,7 @@ test("posts are written into Relay's store, changed there, kept while the timeli
   const stop = mirrorToRelay(timeline.store, environment, operation)
 
   const ids = () => {
-    environment.retain(operation('none')).dispose() // makes it look for garbage
+    environment.retain(operation('none')).dispose() // starts garbage collection
     const records = store.getSource()
     return records.getRecordIDs().filter((id) => records.get(id)?.__typename === 'Post').sort().join(' ')
   }

@@ -1,4 +1,4 @@
-// What is kept comes back, in the browser's database as in memory.
+// Both storages return the timeline that was saved.
 import 'fake-indexeddb/auto'
 import assert from 'node:assert/strict'
 import { test } from 'node:test'

@@ -1,5 +1,5 @@
-// The store against a server of its own: renewal of tokens, close codes, positions that are refused, posts that fail,
-// and what is kept. The server is graphql-ws over a real socket; what it tells, the test says.
+// Tests the store against a server in the same process: token renewal, close codes, refused positions, failed posts and
+// storage. The server is graphql-ws on a real socket, and each test decides what it sends.
 import assert from 'node:assert/strict'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
@@ -12,16 +12,16 @@ const edge = (n: number, author = 'someone'): Edge => ({ cursor: `c${n}`, score:
 
 type Subscription = { socket: Socket; id: string; after: string | null; token: string; updates: boolean }
 
-/** A server whose timeline the test sets. */
+/** A server whose timeline and answers are set by the test. */
 class Server {
   timeline: Edge[] = []
   position = 'start'
   tokens = new Set(['good'])
   subscriptions: Subscription[] = []
-  /** What to answer instead, by the name of the operation; a function may think about it. */
+  /** Functions that compute an answer, by the name of the operation, in place of the usual one. */
   answers = new Map<string, (variables: any) => unknown>()
   asked: string[] = []
-  /** Whether it is of a version without edits. */
+  /** Whether the server is of a version without edits. */
   old = false
   url = ''
   #http = createServer((request, response) => {
@@ -88,7 +88,7 @@ class Server {
     return this
   }
 
-  /** The nth subscription of all. */
+  /** Waits for the nth subscription, counted from the start of the server. */
   async subscription(n: number): Promise<Subscription> {
     while (this.subscriptions.length < n) await new Promise<void>((go) => this.#waiting.push(go))
     return this.subscriptions[n - 1]!
@@ -108,7 +108,7 @@ async function world(more: Partial<Options> = {}, begin = true) {
   return { server, store }
 }
 
-/** Resolves when the store holds what is looked for. */
+/** Resolves when the store's state satisfies the condition. */
 function until(store: TimelineStore, found: (s: Snapshot) => boolean): Promise<Snapshot> {
   return new Promise((done) => {
     const look = () => {
@@ -219,13 +219,13 @@ test('a server that knows no edits is followed without them, until another one t
   assert.deepEqual([one.after, one.updates], ['start', false])
   server.tell(one, { __typename: 'TimelinePostAdded', position: 'after 4', edge: edge(4) })
   await until(store, (s) => s.status === 'live' && ids(s) === 'p4 p3 p2')
-  // It is stopped now: what it keeps is no place to go on from, as an edit may be untold.
+  // Stop it now: it must store no position, because it may have missed an edit.
   store.stop()
   assert.equal((await storage.load())?.position, null)
   await store.start()
   const two = await server.subscription(2)
   assert.deepEqual([two.after, two.updates], ['after 4', false])
-  // Both texts were edited meanwhile: the new server tells of what comes, and what was before is read.
+  // Both texts were edited meanwhile. The new server sends later edits; the earlier ones are read.
   server.old = false
   server.timeline = [edge(4), edge(3)].map((e) => ({ ...e, node: { ...e.node, text: `${e.node.text}, edited` } }))
   server.position = 'later'
@@ -274,7 +274,7 @@ test('a timeline that is invalidated again and again is read again later each ti
     await until(store, (s) => s.position === server.position && s.status === 'live')
   }
   assert.deepEqual(waits, [0, 1, 2, 3])
-  // What the user asks for is read at once.
+  // A read that the user asks for is not delayed.
   await store.refresh()
   assert.deepEqual(waits, [0, 1, 2, 3])
 })
@@ -315,7 +315,7 @@ test('the entries shown stay when more is missed than is read again, if they are
   server.position = 'later'
   server.tell(one, { __typename: 'TimelineInvalidated', position: 'x' })
   const held = await until(store, (s) => s.position === 'later' && !s.busy)
-  // 61 waits where nothing was read: it may be there.
+  // p61 was waiting and now lies in the gap, where it may still exist.
   assert.deepEqual(evicted, ['p50'])
   assert.ok(ids(held).startsWith(shown.replace('p50 ', '')), ids(held))
   assert.deepEqual([held.waiting.length, held.waiting.at(-1)!.score], [200, 112])

@@ -1,4 +1,4 @@
-// A timeline whose server is a list, for the tests of other caches.
+// A timeline store with a list in place of a server, for the tests of mirrors.
 import { TimelineStore, type Edge } from '../src/index.js'
 
 export type Shown = { __typename: 'Post'; id: string; text: string; author: { __typename: 'User'; id: string; handle: string } }
@@ -7,7 +7,7 @@ export const edge = (n: number, text = `text ${n}`): Edge<Shown> => ({
   cursor: `c${n}`, score: n, node: { __typename: 'Post', id: `p${n}`, text, author: { __typename: 'User', id: 'u', handle: 'ada' } },
 })
 
-/** The store, and what the server answers it: the edges of a first page, and whether more follow. */
+/** Returns a store and its server: the edges of the first page, and whether more pages follow. */
 export function timelineOf(edges: Edge<Shown>[]) {
   const server = { edges, more: true }
   const store = new TimelineStore<Shown>({
@@ -20,8 +20,8 @@ export function timelineOf(edges: Edge<Shown>[]) {
 }
 
 /**
- * Goes through all that happens to posts, and compares each time what the cache has: the ids of its posts and, of one,
- * the text.
+ * Takes posts through every kind of change. After each it compares the ids of the posts in the cache, or the text of one
+ * post, with the expected ones.
  */
 export async function everything(
   { store, server }: ReturnType<typeof timelineOf>, ids: () => string, textOf: (id: string) => string | undefined, equal: (a: unknown, b: unknown) => void,
@@ -33,12 +33,12 @@ export async function everything(
   store.remove('p3')
   equal(ids(), 'p1 p2')
 
-  // 1 is too old to be read again, which is no reason to go; 2 is gone.
+  // p1 is only too old for the page, so it stays in the cache; p2 is gone.
   server.edges = [edge(5), edge(4), edge(1.5)]
   await store.refresh()
   equal(ids(), 'p1 p1.5 p4 p5')
 
-  // What is gone may come back.
+  // A post that is gone may come back.
   server.edges = [edge(5), edge(4), edge(2, 'back'), edge(1.5)]
   await store.refresh()
   equal(ids(), 'p1 p1.5 p2 p4 p5')

@@ -1,4 +1,4 @@
-// urql's Graphcache has what the timeline has.
+// mirrorToUrql keeps the posts in urql's Graphcache in step with the timeline.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { Client, fetchExchange, subscriptionExchange } from '@urql/core'
@@ -24,7 +24,7 @@ test('posts are written into Graphcache, changed there, and invalidated when the
       cacheExchange({
         keys: posts.keys,
         updates: { Subscription: posts.updates },
-        // A node is looked up by its id, as the server would.
+        // Graphcache finds a node by its id, as a server would.
         resolvers: { Query: { node: (_, { id }) => ({ __typename: 'Post', id: String(id) }) } },
       }),
       fetchExchange,
@@ -46,7 +46,7 @@ test('posts are written into Graphcache, changed there, and invalidated when the
   await everything(timeline, ids, (id) => read(id)?.text, assert.equal)
   assert.equal(read('p1')?.author.handle, 'ada')
 
-  // What another query shows no more is still the timeline's.
+  // A post that another query no longer contains stays while the timeline has it.
   const List = 'query { nodes(ids: ["p1"]) { __typename id } }'
   for (listed of [['p1'], [], []]) await client.query(List, {}, { requestPolicy: 'network-only' })
   await new Promise((collected) => setTimeout(collected))

@@ -1,4 +1,4 @@
-// The live events of a timeline, over the protocol graphql-transport-ws, without a package.
+// Receives the live events of a timeline over the protocol graphql-transport-ws, without a package.
 
 const subscription = `subscription ($after: Cursor) {
   timelineEvents(after: $after, heartbeat: 20) { __typename
@@ -7,13 +7,13 @@ const subscription = `subscription ($after: Cursor) {
     ... on TimelineInvalidated { position }
     ... on TimelineHeartbeat { position } } }`;
 
-// The server sends a heartbeat every 20 seconds. Who misses two is no longer connected.
+// The server sends a heartbeat every 20 seconds. After two missed ones the connection counts as lost.
 const silence = 45_000;
 
-// listen calls event(e) for each event after the position, in their order, and
-// status("live" | "reconnecting") when that changes. It connects again by itself, with a new
-// token, and goes on after the last event; await token(anew) returns one, or null to end it.
-// It returns a function that ends it.
+// listen calls event(e) for each event after the position, in order, and
+// status("live" | "reconnecting") when the connection changes. It reconnects by itself and
+// resumes after the last event. token(anew) resolves to a token, a new one if anew is true,
+// or to null to stop listening. listen returns a function that stops it.
 export function listen({ url, position, token, event, status }) {
   let socket, timer, turn = 0, failures = 0, ended = false, refused = false;
 
@@ -22,8 +22,8 @@ export function listen({ url, position, token, event, status }) {
     timer = setTimeout(() => again(), silence);
   };
 
-  // again drops the connection, and makes a new one after a while: the longer, the more have
-  // failed, and not when everybody else does.
+  // again drops the connection and connects again after a delay. The delay grows with the
+  // number of failures and is partly random, so that clients do not all return at once.
   const again = (least = 0) => {
     socket?.close();
     socket = undefined;
@@ -50,7 +50,7 @@ export function listen({ url, position, token, event, status }) {
     mine.onopen = () => send({ type: 'connection_init', payload: { Authorization: `Bearer ${bearer}` } });
     mine.onclose = ({ code }) => {
       if (mine !== socket) return;
-      refused = code === 4403; // the token has ended
+      refused = code === 4403; // the token has expired
       again();
     };
     mine.onmessage = ({ data }) => {
@@ -78,7 +78,7 @@ export function listen({ url, position, token, event, status }) {
     };
   };
 
-  // A computer that wakes up, or a network that is back, need not wait.
+  // Connect at once when the network is back.
   const awake = () => {
     if (socket || ended) return;
     failures = 0;

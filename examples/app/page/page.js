@@ -1,4 +1,4 @@
-// The page: who is signed in is the app's business, posts and follows are Tideline's.
+// The page. It asks the app's server who is signed in, and Tideline for posts and follows.
 
 import { listen } from './live.js';
 
@@ -6,7 +6,7 @@ const at = (id) => document.getElementById(id);
 
 // --- The app
 
-// app asks our own server. Its errors have a text for people.
+// app calls the app's own server. Its errors have a message to show to the user.
 async function app(path, body = {}) {
   const response = await fetch(path, { method: 'POST', body: JSON.stringify(body) }).catch(() => null);
   if (!response) throw new Error('The app cannot be reached. Try again.');
@@ -18,8 +18,8 @@ async function app(path, body = {}) {
 
 let pass = null; // { token, graphql, until }
 
-// token returns a token for Tideline, a new one in time before the last one ends. It is null
-// when nobody is signed in any more, and then the page says so.
+// token returns a Tideline token, and renews it 30 seconds before it expires. If the user is
+// no longer signed in, it shows the sign-in form and returns null.
 async function token(anew = false) {
   if (anew || !pass || Date.now() > pass.until) {
     try {
@@ -62,11 +62,11 @@ const readPage = `query ($after: Cursor) {
   timeline(first: 20, after: $after) { position edges { ${entry} } pageInfo { hasNextPage endCursor } }
   users(first: 50) { nodes { id handle name relationship { following } } } }`;
 
-// --- What is shown
+// --- The view
 
 let me, entries, older, stop;
 
-// attempt does what a button says, and tells what went wrong.
+// attempt runs the action of a button, and shows the error if it fails.
 async function attempt(what, button) {
   if (button) button.disabled = true;
   try {
@@ -117,7 +117,7 @@ function postOf({ node: { id, text, createdAt, author } }) {
   return post;
 }
 
-// add puts entries where they belong: the highest score first, and each once.
+// add inserts entries by score, the highest first, and skips those already shown.
 function add(edges, arriving) {
   for (const edge of edges) {
     if (entries.some((e) => e.node.id === edge.node.id)) continue;
@@ -151,7 +151,7 @@ function showPeople(users) {
   }));
 }
 
-// read reads the newest page, and listens from its position on.
+// read reads the newest page, and subscribes to the events after its position.
 async function read() {
   const data = await tideline(readPage);
   if (!data.viewer) return;
@@ -174,7 +174,7 @@ function event(e) {
   if (e.__typename === 'TimelineInvalidated') refresh();
 }
 
-// refresh reads the page, and goes on trying while that fails.
+// refresh reads the page, and tries again after three seconds if that fails.
 let retry;
 async function refresh() {
   clearTimeout(retry);
@@ -199,7 +199,7 @@ at('sign-in').onsubmit = (submit) => {
   }, submit.submitter);
 };
 
-let key; // the same for each attempt to send one post: it is written once
+let key; // the idempotency key: the same for each attempt, so that the post is created once
 at('text').oninput = () => { key = null; };
 at('compose').onsubmit = (submit) => {
   submit.preventDefault();
@@ -234,7 +234,7 @@ at('sure').onclose = () => {
   if (at('sure').returnValue !== 'delete') return;
   at('sure').returnValue = '';
   attempt(async () => {
-    show('leaving'); // a token that is used once the user is gone would make a new one
+    show('leaving'); // stops using the token: after the deletion it would create a new user
     try {
       await app('/delete-account');
       show('outside');
@@ -245,7 +245,7 @@ at('sure').onclose = () => {
   });
 };
 
-// Somebody may have signed in meanwhile.
+// Another user may have signed in meanwhile.
 addEventListener('focus', () => {
   if (!at('inside').hidden) tideline(readPage).then((data) => showPeople(data.users.nodes), () => {});
 });

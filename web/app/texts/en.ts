@@ -1,4 +1,4 @@
-// Every text of the app, in English. Another language is a file beside this one of the same shape.
+// Every text of the app, in English. Another language is a file of the same shape in this directory.
 
 import type { Refusal } from '../api'
 
@@ -188,7 +188,7 @@ export const en = {
   } as Record<string, string>,
 
   unreachable: 'The server cannot be reached. Please try again.',
-  /** What a person reads of a refusal; message is the server's own, in English. */
+  /** The text for a refusal. message is the server's own message, in English. */
   refusal: (_: Refusal, message: string) => message,
 }
 

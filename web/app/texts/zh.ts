@@ -11,7 +11,7 @@ const refusals: Record<string, string> = {
   UNAUTHENTICATED: '登录已过期，请重新登录。',
 }
 
-/** What is more exact than the code; how much is allowed is the server's setting. */
+/** Texts for reasons, which are more exact than codes. allowed is the server's limit. */
 const reasons: Record<string, (of: { given: number; allowed: number }) => string> = {
   WRONG_CREDENTIALS: () => '用户名或密码错误。',
   EDITED_SINCE: () => '这条帖子已在别处被编辑。请取消后查看最新内容，再重新编辑。',

@@ -1,4 +1,4 @@
-{{/* The names and labels of a role's objects, and the pods of both roles, which differ in little. */}}
+{{/* Names and labels of the objects of a role, and the Deployment template that both roles share. */}}
 
 {{- define "tideline.name" -}}
 {{ printf "%s-%s" .root.Release.Name .role | trunc 63 | trimSuffix "-" }}
@@ -37,7 +37,7 @@ spec:
       labels: {{- include "tideline.labels" . | nindent 8 }}
     spec:
       automountServiceAccountToken: false
-      enableServiceLinks: false # they look like settings
+      enableServiceLinks: false # Kubernetes would set variables that look like settings of Tideline
       terminationGracePeriodSeconds: {{ .root.Values.terminationGracePeriodSeconds }}
       {{- with .root.Values.imagePullSecrets }}
       imagePullSecrets: {{- toYaml . | nindent 8 }}
@@ -67,7 +67,7 @@ spec:
             - {name: http, containerPort: 8080}
             {{- end }}
             - {name: admin, containerPort: 8090}
-          startupProbe: # it may wait for the migrations of another one
+          startupProbe: # a pod may wait until another has migrated the database
             httpGet: {path: /livez, port: admin}
             periodSeconds: 5
             failureThreshold: 120
@@ -82,7 +82,7 @@ spec:
             timeoutSeconds: 4
             failureThreshold: 2
           {{- if semverCompare ">=1.30-0" .root.Capabilities.KubeVersion.Version }}
-          lifecycle: # load balancers look away before the process does
+          lifecycle: # gives load balancers time to remove the pod before the process ends
             preStop: {sleep: {seconds: 5}}
           {{- end }}
           resources: {{- toYaml $values.resources | nindent 12 }}
@@ -102,7 +102,7 @@ spec:
     matchLabels: {{- include "tideline.selector" . | nindent 6 }}
 {{- end }}
 
-{{/* What pods of all kinds share. */}}
+{{/* Templates that the pods of servers, workers and migrations share. */}}
 
 {{- define "tideline.image" -}}
 {{- $values := index .root.Values .role | default dict -}}

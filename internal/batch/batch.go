@@ -1,5 +1,5 @@
-// Package together combines concurrent requests of several goroutines to a server into one request.
-package together
+// Package batch combines concurrent requests of several goroutines to a server into one request.
+package batch
 
 import (
 	"slices"
@@ -10,11 +10,11 @@ import (
 // Batcher combines items of concurrent callers into batches. It adds no delay: items that arrive
 // while a batch is processed form the next batch. The zero Batcher is ready to use.
 type Batcher[T any] struct {
-	// Patience is how long an item waits for the running batch. After that, it is processed at the
+	// MaxWait is how long an item waits for the running batch. After that, it is processed at the
 	// same time as that batch, together with the other waiting items, so a batch that hangs delays
-	// only its own items. If Patience is 0, there is one batch at a time. It must not change after
+	// only its own items. If MaxWait is 0, there is one batch at a time. It must not change after
 	// the first call of Do.
-	Patience time.Duration
+	MaxWait time.Duration
 
 	mu      sync.Mutex
 	leader  *request[T] // leads the batch that the waiting items wait for; nil if there is none
@@ -71,12 +71,12 @@ func (b *Batcher[T]) Do(item T, most int, work func([]T)) {
 }
 
 // wait waits until the item has been processed, and returns true. It returns false if this
-// goroutine must lead a batch, either because it is next, or because Patience has passed.
+// goroutine must lead a batch, either because it is next, or because MaxWait has passed.
 func (b *Batcher[T]) wait(mine *request[T]) (done bool) {
-	if b.Patience <= 0 {
+	if b.MaxWait <= 0 {
 		return <-mine.turn
 	}
-	over := time.NewTimer(b.Patience)
+	over := time.NewTimer(b.MaxWait)
 	defer over.Stop()
 	select {
 	case done = <-mine.turn:

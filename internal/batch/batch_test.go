@@ -1,4 +1,4 @@
-package together
+package batch
 
 import (
 	"context"
@@ -59,7 +59,7 @@ func TestBatchPanics(t *testing.T) {
 // A batch that hangs delays only its own items.
 func TestHungBatch(t *testing.T) {
 	t.Parallel()
-	b := Batcher[int]{Patience: time.Millisecond}
+	b := Batcher[int]{MaxWait: time.Millisecond}
 	began, hangs := make(chan struct{}), make(chan struct{})
 	work := func(batch []int) {
 		if slices.Contains(batch, 0) {
@@ -83,10 +83,10 @@ func TestHungBatch(t *testing.T) {
 	require.Empty(t, b.waiting)
 }
 
-// Each item is processed exactly once, even if Patience ends meanwhile.
+// Each item is processed exactly once, even if MaxWait ends meanwhile.
 func TestEachItemIsDoneOnce(t *testing.T) {
 	t.Parallel()
-	b := Batcher[*atomic.Int64]{Patience: 10 * time.Microsecond}
+	b := Batcher[*atomic.Int64]{MaxWait: 10 * time.Microsecond}
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {
@@ -150,7 +150,7 @@ type reply string
 func (r reply) Error() string { return string(r) }
 func (reply) RedisError()     {}
 
-// Pipelines that arrive while one is in flight are sent as one. Each has its own error, and a
+// PipelineBatcher that arrive while one is in flight are sent as one. Each has its own error, and a
 // caller that gives up does not end the others.
 func TestPipelinesGoTogether(t *testing.T) {
 	t.Parallel()
@@ -163,8 +163,8 @@ func TestPipelinesGoTogether(t *testing.T) {
 		return Client(single)
 	}
 	rdb, another := newClient(), newClient()
-	p := NewPipelines()
-	p.batcher.Patience = 0
+	p := NewPipelineBatcher()
+	p.batcher.MaxWait = 0
 	send := func(rdb redis.UniversalClient, ctx context.Context, names ...string) error {
 		cmds, err := rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 			for _, name := range names {
@@ -223,8 +223,8 @@ func TestPanicIsNoAnswer(t *testing.T) {
 	defer single.Close()
 	w := &wire{began: make(chan struct{}), goesOn: make(chan struct{})}
 	single.AddHook(w)
-	p, rdb := NewPipelines(), Client(single)
-	p.batcher.Patience = 0
+	p, rdb := NewPipelineBatcher(), Client(single)
+	p.batcher.MaxWait = 0
 	var all sync.WaitGroup
 	all.Go(func() {
 		_, err := rdb.Pipelined(p.Share(t.Context()), func(pipe redis.Pipeliner) error { return pipe.Ping(t.Context()).Err() })

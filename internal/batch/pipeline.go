@@ -1,4 +1,4 @@
-package together
+package batch
 
 import (
 	"context"
@@ -14,17 +14,19 @@ const (
 	// maxPipelines is the largest number of pipelines that are sent as one. The bound keeps each
 	// from waiting long.
 	maxPipelines = 32
-	// Patience is the Patience of batches of round trips. It is many times the duration of a round
+	// MaxWait is the MaxWait of batches of round trips. It is many times the duration of a round
 	// trip.
-	Patience = 25 * time.Millisecond
+	MaxWait = 25 * time.Millisecond
 )
 
-// Pipelines combines the Redis pipelines of concurrent goroutines into one.
-type Pipelines struct{ batcher Batcher[*pipeline] }
+// PipelineBatcher combines the Redis pipelines of concurrent goroutines into one.
+type PipelineBatcher struct{ batcher Batcher[*pipeline] }
 
-// NewPipelines returns a Pipelines for the goroutines that share it. A request that hangs delays
-// the pipelines in it, and others for at most Patience.
-func NewPipelines() *Pipelines { return &Pipelines{Batcher[*pipeline]{Patience: Patience}} }
+// NewPipelineBatcher returns a PipelineBatcher for the goroutines that share it. A request that hangs delays
+// the pipelines in it, and others for at most MaxWait.
+func NewPipelineBatcher() *PipelineBatcher {
+	return &PipelineBatcher{Batcher[*pipeline]{MaxWait: MaxWait}}
+}
 
 // pipeline is a pipeline that waits to be sent.
 type pipeline struct {
@@ -36,7 +38,7 @@ type pipeline struct {
 }
 
 // sharer identifies a context of Share.
-type sharer struct{ all *Pipelines }
+type sharer struct{ all *PipelineBatcher }
 
 type (
 	key     struct{} // context key of a *sharer
@@ -48,7 +50,7 @@ type (
 // pipeline whose context ends before it is sent fails. A pipeline that has been sent waits for its
 // answer even if its own context ends. The combined request uses the latest deadline, and none if
 // any pipeline has none.
-func (p *Pipelines) Share(ctx context.Context) context.Context {
+func (p *PipelineBatcher) Share(ctx context.Context) context.Context {
 	return context.WithValue(ctx, key{}, &sharer{p})
 }
 
@@ -129,7 +131,7 @@ func (p *pipeline) fail(err error) {
 // errNotSent is the error of a pipeline and its commands until it has been sent.
 var errNotSent = errors.New("the pipeline was not sent")
 
-// send sends a batch, with one request per client. Pipelines whose context has ended while they
+// send sends a batch, with one request per client. PipelineBatcher whose context has ended while they
 // waited are not sent, as without a batch.
 func send(batch []*pipeline) {
 	batch = slices.DeleteFunc(slices.Clone(batch), func(p *pipeline) bool {

@@ -105,7 +105,7 @@ func (c *readerOfMany) holds(posts []int64) {
 
 // Small fan-outs share one pipeline. It fails for all, or one of them has lost its claim. All posts
 // arrive, and no fan-out that keeps its claim is done twice.
-func TestFanOutsInCompany(t *testing.T) {
+func TestFanOutsInABatch(t *testing.T) {
 	t.Parallel()
 	for name, lost := range map[string]bool{"the pipeline fails": false, "a claim is lost": true} {
 		t.Run(name, func(t *testing.T) {

@@ -5,23 +5,23 @@ import (
 
 	"tideline/ent"
 	"tideline/feed/visibility"
-	"tideline/internal/together"
+	"tideline/internal/batch"
 	"tideline/queue"
 )
 
-// company sends the SQL and Redis requests of concurrent fan-outs of a process together: one SQL
+// fanOutBatch sends the SQL and Redis requests of concurrent fan-outs of a process together: one SQL
 // statement for several posts, and one pipeline for several small fan-outs. Each fan-out keeps its
 // own claim, its own reads of the post, and its own order of steps. A request waits only while the
 // previous batch is under way, and only for a short time. A request that hangs delays only the
 // fan-outs in its batch. An attempt that may not be the first does not share requests, so that one
 // fan-out can fail the others at most once.
-type company struct {
-	pipelines *together.Pipelines
-	stored    *together.Questions[visibility.Written, visibility.Stored]
+type fanOutBatch struct {
+	pipelines *batch.PipelineBatcher
+	stored    *batch.Loader[visibility.Written, visibility.Stored]
 }
 
-func newCompany(v *visibility.Reader) company {
-	return company{together.NewPipelines(), together.NewQuestions(v.StoredWithAuthors)}
+func newFanOutBatch(v *visibility.Reader) fanOutBatch {
+	return fanOutBatch{batch.NewPipelineBatcher(), batch.NewLoader(v.StoredWithAuthors)}
 }
 
 // stored returns the author and the post of the fan-out from SQL, like
@@ -30,7 +30,7 @@ func (f *fanOut) stored(ctx context.Context) (*ent.User, *ent.Post, error) {
 	if f.job.Again {
 		return f.w.Visibility.StoredWithAuthor(ctx, f.args.Author, f.args.Post)
 	}
-	s, err := f.w.company.stored.Ask(ctx, visibility.Written{Author: f.args.Author, Post: f.args.Post})
+	s, err := f.w.batch.stored.Load(ctx, visibility.Written{Author: f.args.Author, Post: f.args.Post})
 	return s.Author, s.Post, err
 }
 
@@ -40,5 +40,5 @@ func (f *fanOut) share(ctx context.Context) context.Context {
 	if f.author.FollowerCount > smallAudience || f.job.Pool != queue.Small || f.job.Again {
 		return ctx
 	}
-	return f.w.company.pipelines.Share(ctx)
+	return f.w.batch.pipelines.Share(ctx)
 }
