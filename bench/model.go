@@ -109,7 +109,7 @@ func (d *modeller) unknown(format string, args ...any) {
 	d.c.Unknown = append(d.c.Unknown, fmt.Sprintf(format, args...))
 }
 
-// measureConstants generates load step by step. Each figure is what the processes used during a step, without
+// measureConstants generates load step by step. Each figure measures the work of the processes during a step, without
 // what they use when idle, divided by the number of operations.
 func (d *modeller) measureConstants(ctx context.Context, say func(string, ...any)) error {
 	d.c.Machine = fmt.Sprintf("%s/%s, %d processors, %s", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), time.Now().UTC().Format(time.DateOnly))

@@ -22,7 +22,7 @@ const (
 	bytesOfGigabyte = 1e9
 )
 
-// Sizing is what a number of users needs. A figure is unknown if a constant that it depends on is unknown.
+// Sizing describes the machines that a number of users needs. A figure is unknown if a constant that it depends on is unknown.
 type Sizing struct {
 	Assumptions Assumptions `json:"assumptions"`
 
