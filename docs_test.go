@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"tideline/storage/storagetest"
 )
 
 var (
@@ -32,6 +34,7 @@ var pathSuffixes = []string{".go", ".lua", ".md", ".graphql", ".graphqls", ".ts"
 // slashes. Tests use only these files, so that leftovers of a run or an editor do not change their
 // results.
 func trackedFiles(t *testing.T) []string {
+	storagetest.RunEveryTime() // go test does not know what git answers
 	out, err := exec.Command("git", "ls-files", "-z").Output()
 	if err != nil {
 		t.Skipf("git cannot list the files of this tree: %v", err)

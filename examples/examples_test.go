@@ -32,6 +32,7 @@ func TestMain(m *testing.M) {
 	if storagetest.LeftOut() {
 		return
 	}
+	storagetest.RunEveryTime()
 	os.Exit(m.Run())
 }
 

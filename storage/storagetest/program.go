@@ -51,8 +51,11 @@ func ProgramPath(t testing.TB, name string) string {
 // program has the race detector and the compile flags of the test run. Without race, it is compiled
 // like "make run", so the two share the build cache.
 //
+// A test result that depends on a built program is not reused; see [RunEveryTime].
+//
 // Cost: seconds to link, and minutes if nothing has been compiled yet.
 func Build(out, pkg string, race bool) error {
+	RunEveryTime()
 	args := []string{"build", "-o", out, pkg}
 	if race {
 		args = slices.Insert(args, 1, "-race")
@@ -66,6 +69,12 @@ func Build(out, pkg string, race bool) error {
 	}
 	return nil
 }
+
+// RunEveryTime makes "make test" run the tests of this test binary each time. For other packages
+// "go test" reuses the results while nothing changes that it knows of: code, files that the tests
+// open, and environment variables that they read. It does not know what programs that the tests
+// start depend on. The Makefile gives TIDELINE_TEST_RUN another value in each run.
+func RunEveryTime() { _ = os.Getenv("TIDELINE_TEST_RUN") }
 
 // FreePort returns a port on which no process listens now.
 func FreePort(t testing.TB) int {
