@@ -351,14 +351,14 @@ var sources = []*ast.Source{
 # Names, arguments and nullability below are fixed; the server may add to them, never rename or remove.
 # Relay conventions throughout: Node, connections, cursors, input objects, payload types.
 
-"RFC 3339 with milliseconds, UTC. What a client sends may have any zone, and must have one."
+"A time in RFC 3339, in UTC, with milliseconds. A client may send any time zone, but must send one."
 scalar Time
-"Opaque to clients. A timeline cursor carries the score (and what breaks ties), so a page stays put while new posts arrive; it may carry more, such as the position in the stream of arrivals from which a subscription resumes."
+"A position in a list. Opaque to clients. A timeline cursor holds the score and a tie-breaker, so pages do not shift while new posts arrive. It may hold more, such as the position from which a subscription resumes."
 scalar Cursor
-"A JSON object with fields of the app's own, which the server keeps and does not read. Up to 4096 bytes in canonical form (no white space, names sorted) and 5 levels; numbers are doubles, so a whole number beyond 2^53 must be sent as a text."
+"A JSON object with the app's own fields. The server stores it and does not interpret it. At most 4096 bytes in canonical form (no white space, sorted names) and 5 levels. Numbers are doubles, so send a whole number beyond 2^53 as a string."
 scalar JSONObject
 
-"Anything with a globally unique, opaque id."
+"An object with a globally unique, opaque id."
 interface Node { id: ID! }
 
 "Who may see a post."
@@ -367,33 +367,33 @@ enum Visibility {
   PUBLIC
   "The author and the author's followers."
   FOLLOWERS
-  "The author and those who follow the author and are followed back (friends)."
+  "The author and the author's friends: users who follow the author and whom the author follows."
   MUTUALS
   "The author alone."
   PRIVATE
 }
 
-"How the viewer and a user stand to each other. Null on User for an anonymous viewer. Its id is that of the two: node(id) answers it to this viewer alone."
+"The relationship between the viewer and a user. Null on User for an anonymous viewer. The id belongs to the pair, so node(id) returns it only to this viewer."
 type Relationship implements Node { id: ID! following: Boolean! followedBy: Boolean! mutual: Boolean! blocking: Boolean! muting: Boolean! requested: Boolean! }
 
 type User implements Node {
   id: ID!
-  "Unique, 1 to 30 of a-z, 0-9 and _; case-insensitive."
+  "Unique, case-insensitive, 1 to 30 characters of a-z, 0-9 and _."
   handle: String!
   name: String!
   bio: String!
-  "The address of a picture. Null where there is none, and for one of a host whose pictures this server does not show."
+  "The URL of a picture. Null if there is none, or if this server does not show pictures from its host."
   avatarUrl: String
-  "Addresses of pages, http or https."
+  "URLs of web pages, http or https."
   links: [String!]!
-  "Fields of the app's own, which everybody sees; {} where there are none."
+  "The app's own fields, visible to everybody; {} if there are none."
   data: JSONObject!
   createdAt: Time!
-  "The user's id at the issuer of its tokens, for a user who came with one. Only its owner sees it, and the other users of an issuer whose ids are set to be public."
+  "The user's id at the issuer of the user's tokens; null if there is no issuer. Visible only to the user and, if the issuer's ids are configured as public, to the issuer's other users."
   externalId: String
-  "Followers must be approved before they follow."
+  "Whether the user must approve new followers."
   approvesFollowers: Boolean!
-  "The visibility a new post gets when createPost names none. Only its owner sees it."
+  "The visibility of a new post for which createPost names none. Null for anyone but the user."
   defaultVisibility: Visibility
   followerCount: Int!
   followingCount: Int!
@@ -403,36 +403,36 @@ type User implements Node {
   posts(first: Int, after: Cursor): PostConnection!
   followers(first: Int, after: Cursor): UserConnection!
   following(first: Int, after: Cursor): UserConnection!
-  "The viewer's pending follow requests; null for anyone but the owner."
+  "Users who asked to follow this user and wait for an answer. Null for anyone but the user."
   followRequests(first: Int, after: Cursor): UserConnection
-  "The users whom the viewer asks to follow, newest first, until they answer or the viewer withdraws it by unfollow; null for anyone but the owner."
+  "Users that this user asked to follow, newest request first, until they answer or the request is withdrawn by unfollow. Null for anyone but the user."
   sentRequests(first: Int, after: Cursor): UserConnection
-  "The users whom the viewer blocks, newest first; null for anyone but the owner."
+  "Users that this user blocks, newest first. Null for anyone but the user."
   blocked(first: Int, after: Cursor): UserConnection
-  "The users whom the viewer mutes, newest first; null for anyone but the owner."
+  "Users that this user mutes, newest first. Null for anyone but the user."
   muted(first: Int, after: Cursor): UserConnection
-  "The posts that the viewer likes and may still see, newest like first; null for anyone but the owner. A page may be shorter than asked for, even empty, while pageInfo.hasNextPage: go on after its endCursor."
+  "Posts that the user likes and may still see, newest like first. Null for anyone but the user. A page may be short or empty although pageInfo.hasNextPage is true: continue after its endCursor."
   likedPosts(first: Int, after: Cursor): PostConnection
-  "The viewer's log-ins that have not ended, newest first; null for anyone but the owner."
+  "The user's active sessions, newest first. Null for anyone but the user."
   sessions(first: Int, after: Cursor): SessionConnection
-  "The words and phrases that keep posts of others out of the viewer's timeline, in the order in which they were muted; null for anyone but the owner."
+  "Words and phrases that keep posts by others out of the user's timeline, in the order in which they were muted. Null for anyone but the user."
   mutedWords: [String!]
-  "As TimelineConnection.unreadCount, on an object that caches know by its id. Null for anyone but the user."
+  "The same as TimelineConnection.unreadCount, on an object that normalised caches know by its id. Null for anyone but the user."
   unreadCount: Int
-  "What the user may do to others; null for anyone but the user."
+  "What the user may do as a moderator or admin. Null for anyone but the user."
   role: Role
   relationship: Relationship
 }
 
-"A log-in, or all tokens that an issuer gave the user."
+"A session: one log-in, or all tokens that an issuer gave the user."
 type Session {
   id: ID!
   createdAt: Time!
-  "Of tokens of an issuer: not before the newest of them."
+  "When the session ends by itself. For an issuer's tokens: the expiry of the newest token, or later."
   expiresAt: Time!
-  "Whether this call is made with it."
+  "Whether this call uses the session."
   current: Boolean!
-  "What the client that logged in said about itself: its header User-Agent. Null when it did not, and for tokens of an issuer."
+  "The User-Agent header of the client that logged in. Null if it sent none, and for an issuer's tokens."
   userAgent: String
 }
 type SessionEdge { cursor: Cursor! node: Session! }
@@ -442,21 +442,21 @@ type Post implements Node {
   id: ID!
   author: User!
   text: String!
-  "The tags in the text, in the form in which tags are compared, each once; at most 30."
+  "The tags in the text, in the form in which tags are compared, without duplicates; at most 30."
   tags: [String!]!
   visibility: Visibility!
-  "Whether moderators hid it: then only its author sees it, whatever its visibility."
+  "Whether a moderator hid the post. Then only its author sees it, whatever its visibility."
   hiddenByModerators: Boolean!
   createdAt: Time!
-  "When its author changed text or data last; null: never."
+  "When the author last changed the text or data; null if never."
   editedAt: Time
-  "What it said before, newest first, up to limits { postVersions }. Null for anyone but its author and moderators."
+  "Earlier versions, newest first, at most limits { postVersions }. Null for anyone but the author and moderators."
   versions(first: Int, after: Cursor): PostVersionConnection
   likeCount: Int!
-  "Fields of the app's own, for all who see the post; {} where there are none."
+  "The app's own fields, visible to everybody who sees the post; {} if there are none."
   data: JSONObject!
   viewerHasLiked: Boolean!
-  "How far the post has come to its author's followers. Only its author sees it; null in the first moments of the fan-out, and before it."
+  "How far the post's fan-out to the author's followers has come. Null for anyone but the author, and until the fan-out has begun."
   delivery: PostDelivery
 }
 
@@ -465,19 +465,19 @@ type PostVersion {
   id: ID!
   text: String!
   data: JSONObject!
-  "Since when it was so."
+  "When the author wrote this version."
   createdAt: Time!
 }
 type PostVersionEdge { cursor: Cursor! node: PostVersion! }
 type PostVersionConnection { edges: [PostVersionEdge!]! nodes: [PostVersion!]! pageInfo: PageInfo! }
 
-"The receipt of a post's fan-out. Lags are milliseconds from the post. Followers who mute the author are counted as if they did not: nobody can tell from it who does."
+"The receipt of a post's fan-out. Lags are milliseconds since the post. Followers who mute the author are counted like the others, so the receipt does not reveal who mutes."
 type PostDelivery {
-  "Followers whose timeline took the post."
+  "Followers whose timeline received the post."
   pushed: Int!
   "Followers whose timeline fetches the author's posts when it is read."
   pulled: Int!
-  "Followers who were away, whose timeline is made when they come back, and those who may not see the post."
+  "Followers who were away (their timeline is built when they return) or who may not see the post."
   skipped: Int!
   firstLagMs: Int!
   medianLagMs: Int!
@@ -495,17 +495,17 @@ type UserConnection { edges: [UserEdge!]! nodes: [User!]! pageInfo: PageInfo! }
 enum TimelineOrder {
   "Newest first."
   LATEST
-  "By the score in a ranking, highest first. Without a name of a ranking: engagement decayed by age."
+  "By the score of a ranking, highest first. If no ranking is named: engagement, decayed by age."
   RANKED
 }
-type TimelineEdge { cursor: Cursor! "What the timeline is ordered by." score: Float! node: Post! }
+type TimelineEdge { cursor: Cursor! "The value by which the timeline is ordered." score: Float! node: Post! }
 type TimelineConnection {
   edges: [TimelineEdge!]!
   nodes: [Post!]!
   pageInfo: PageInfo!
-  "Entries newer than the viewer's read marker, own posts not counted, up to the cap of the timeline."
+  "The number of entries newer than the viewer's read marker, without own posts, up to the timeline's maximum length."
   unreadCount: Int!
-  "Pass it as ` + "`" + `after` + "`" + ` of timelineEvents: the stream then first brings what came since this page was read, above it or late, and nothing that the page has. An empty page has a position, too. Of several pages, take that of the newest."
+  "Pass it as ` + "`" + `after` + "`" + ` to timelineEvents: the stream first sends what arrived since this page was read, above it or late, and nothing that the page has. An empty page has a position, too. If you read several pages, use the position of the newest one."
   position: Cursor!
 }
 
@@ -515,65 +515,65 @@ type Query {
   "The signed-in user; null for an anonymous caller."
   viewer: User
   user(handle: String!): User
-  "The user who has this id at the issuer of the viewer's own token. Null for anyone but the viewer, unless the issuer's ids are set to be public."
+  "The user with this id at the issuer of the viewer's own token. Null for anyone but the viewer, unless the issuer's ids are configured as public."
   userByExternalId(externalId: String!): User
-  "The newest users first: those in whose handle or name each word of the query begins a word, or all. A page may be shorter than asked for while there are more."
+  "Users, newest first. With a query: users for whom each word of the query is the beginning of a word of the handle or name. A page may be short although there are more."
   users(query: String, first: Int, after: Cursor): UserConnection!
-  "Users whom the viewer may want to follow: first those whom most of the viewer's followees follow, then those of the newest, and of those with very many followers, who are followed by most. Nobody is among them whom the viewer follows, asks to follow, blocks or mutes, or who blocks the viewer. Up to as many as a page has; default 20."
+  "Users that the viewer may want to follow: first the ones that most of the viewer's followees follow, then popular users among the newest and among those with very many followers. Leaves out users that the viewer follows, asked to follow, blocks or mutes, and users who block the viewer. At most one page; default 20."
   suggestedUsers(first: Int): [User!]!
   post(id: ID!): Post
-  "The posts with a tag that the viewer may see, newest first, without those of users whom the viewer mutes and with words that the viewer mutes. The tag comes with its # or without; case, and whether letters are wide, make no difference. A page may be shorter than asked for, even empty, while pageInfo.hasNextPage: go on after its endCursor."
+  "Posts with the tag that the viewer may see, newest first. Leaves out posts by users that the viewer mutes, and posts with words that the viewer mutes. The tag may have its # or not; case and the width of letters make no difference. A page may be short or empty although pageInfo.hasNextPage is true: continue after its endCursor."
   taggedPosts(tag: String!, first: Int, after: Cursor): PostConnection!
-  "The viewer's home timeline: own posts and those of the users the viewer follows. first and after page towards older posts, last and before towards newer ones. Page sizes 1 to 100, or to what the server is set to; default 20. ranking names one of limits.rankings, for the order RANKED; a cursor of one ranking is refused with another."
+  "The viewer's home timeline: own posts, and posts by the users that the viewer follows. first and after page towards older posts, last and before towards newer ones. A page has 1 to limits.pageSize entries; default 20. ranking names one of limits.rankings, for the order RANKED; a cursor of one ranking is refused with another."
   timeline(first: Int, after: Cursor, last: Int, before: Cursor, order: TimelineOrder = LATEST, ranking: String): TimelineConnection!
-  "All API keys, newest first. For a key with the scope KEYS."
+  "API keys, newest first. Requires a key with the scope KEYS."
   apiKeys(first: Int, after: Cursor): ApiKeyConnection!
-  "What was done to users, posts and workers, newest first. For admins."
+  "Actions on users, posts and workers, newest first. For admins."
   auditLog(first: Int, after: Cursor): AuditEntryConnection!
-  "What this server takes. An error for too much names one of these as limit in its extensions, beside allowed and given."
+  "Limits of this server. An error for an input beyond a limit names the limit in its extensions, beside allowed and given."
   limits: Limits!
-  "What users reported, but for what is about the viewer: open reports oldest first, as they wait to be decided, others newest first. For moderators."
+  "Reports by users, except reports about the viewer: open ones oldest first, decided ones newest first. For moderators."
   reports(status: ReportStatus = OPEN, first: Int, after: Cursor): ReportConnection!
 }
 
 "Lengths are in characters (Unicode code points)."
 type Limits {
-  "Of the text of a post."
+  "The length of a post's text."
   postLength: Int!
-  "How many earlier versions of a post are kept."
+  "The number of earlier versions of a post that are kept."
   postVersions: Int!
   handleLength: Int!
   nameLength: Int!
   bioLength: Int!
-  "Of the address of a picture."
+  "The length of a picture's URL."
   avatarUrlLength: Int!
-  "Hosts whose pictures this server shows, as example.org or *.example.org, or * for any; empty when it shows none."
+  "Hosts whose pictures this server shows, such as example.org or *.example.org; * means any host. Empty if it shows none."
   avatarHosts: [String!]!
-  "How many links a profile has."
+  "The number of links in a profile."
   links: Int!
-  "Of a link."
+  "The length of a link."
   linkLength: Int!
-  "Bytes of data, in canonical form."
+  "The size of data in bytes, in canonical form."
   dataLength: Int!
-  "Levels of objects and lists in data, the outermost one included."
+  "The nesting levels of objects and lists in data, including the outermost."
   dataDepth: Int!
-  "The fewest characters of a password."
+  "The minimum length of a password."
   passwordMinLength: Int!
-  "The most characters of a password."
+  "The maximum length of a password."
   passwordLength: Int!
-  "Entries of a page, and ids of nodes."
+  "The number of entries of a page, and of ids in nodes."
   pageSize: Int!
-  "Names of the rankings of this server, for ranking of timeline. The first is that of who names none."
+  "The names of this server's rankings, for the argument ranking of timeline. The first one is the default."
   rankings: [String!]!
-  "Of a word or phrase that is muted."
+  "The length of a muted word or phrase."
   mutedWordLength: Int!
-  "How many words a user may mute."
+  "The number of words that a user may mute."
   mutedWords: Int!
-  "Bytes of an idempotency key."
+  "The length of an idempotency key in bytes."
   idempotencyKeyLength: Int!
 }
 
-"What a user may do to others; each may do what those before it may."
+"What a user may do. Each role includes the roles before it."
 enum Role {
   USER
   "Suspend users, hide posts."
@@ -582,84 +582,84 @@ enum Role {
   ADMIN
 }
 enum AuditAction { SET_ROLE SUSPEND_USER UNSUSPEND_USER HIDE_POST UNHIDE_POST DECIDE_REPORT PAUSE_WORKERS RESUME_WORKERS RETRY_JOBS DISCARD_JOBS REBUILD_TIMELINE }
-"One thing that was done. Nobody can change or delete it."
+"An action that was taken. Nobody can change or delete the entry."
 type AuditEntry {
   id: ID!
-  "The user who did it; null for the command line. It stays when the user is gone."
+  "The user who acted; null for the command line. It stays after the user is deleted."
   actorId: ID
-  "The API key by which a server did it for the user, as tk_7; null where none was used."
+  "The API key with which a server acted for the user, such as tk_7; null if none was used."
   apiKeyId: ID
   action: AuditAction!
-  "The user, the post or the report to whom, or which, it was done; or the process whose workers were paused or sizes changed, or the first of the jobs that were tried again, which are no Nodes."
+  "The user, post or report that was acted on; or the process whose workers were paused, or the first of the jobs that were retried. Processes and jobs are not Nodes."
   subjectId: ID!
   note: String!
   createdAt: Time!
 }
 type AuditEntryEdge { cursor: Cursor! node: AuditEntry! }
 type AuditEntryConnection { edges: [AuditEntryEdge!]! nodes: [AuditEntry!]! pageInfo: PageInfo! }
-"The note is for the audit log: up to 1,000 characters."
+"The note is for the audit log. At most 1,000 characters."
 input SetRoleInput { userId: ID! role: Role! note: String }
 type SetRolePayload { userId: ID! role: Role! }
-"The note is for the audit log: up to 1,000 characters."
+"The note is for the audit log. At most 1,000 characters."
 input ModerateUserInput { userId: ID! note: String }
-"Changed is false for what was so already. A suspended user is seen by nobody, so there is only the id."
+"changed is false if nothing had to change. Nobody sees a suspended user, so only the id is returned."
 type ModerateUserPayload { userId: ID! changed: Boolean! }
-"The note is for the audit log: up to 1,000 characters."
+"The note is for the audit log. At most 1,000 characters."
 input ModeratePostInput { postId: ID! note: String }
-"Changed is false for what was so already."
+"changed is false if nothing had to change."
 type ModeratePostPayload { postId: ID! changed: Boolean! }
 
 enum ReportReason { SPAM HARASSMENT VIOLENCE SEXUAL ILLEGAL IMPERSONATION OTHER }
 enum ReportStatus {
   "Nobody has decided yet."
   OPEN
-  "It broke the rules."
+  "The post or user broke the rules."
   UPHELD
-  "It did not."
+  "No rule was broken."
   DISMISSED
 }
 enum ReportDecision { UPHELD DISMISSED }
-"What a user told the moderators about a post or about another user. It goes when the account of either is deleted."
+"A user's report about a post or another user. It is deleted with the account of either."
 type Report {
   id: ID!
   reporterId: ID!
-  "Null when nobody sees the user any more."
+  "Null if nobody may see the user."
   reporter: User
-  "The user whom it is about; of a post, its author."
+  "The reported user; for a post, its author."
   reportedId: ID!
-  "Null when nobody sees the user any more."
+  "Null if nobody may see the user."
   reported: User
   "Null for a report of a user."
   postId: ID
-  "The text of the post when it was reported, whatever became of it; null for a report of a user."
+  "The post's text when it was reported, even if it was edited or deleted later; null for a report of a user."
   text: String
-  "What the post said before, newest first, up to limits { postVersions }; null for a report of a user."
+  "Earlier versions of the post, newest first, at most limits { postVersions }; null for a report of a user."
   versions(first: Int, after: Cursor): PostVersionConnection
   reason: ReportReason!
-  "What the reporter added."
+  "What the reporter wrote."
   comment: String!
   status: ReportStatus!
   createdAt: Time!
-  "The moderator who looks at it, until claimedUntil."
+  "The moderator who claimed the report, until claimedUntil."
   claimedById: ID
   claimedUntil: Time
   decidedAt: Time
-  "Of the moderator who decided. The audit log says who that was."
+  "The note of the moderator who decided. The audit log says who it was."
   note: String!
 }
 type ReportEdge { cursor: Cursor! node: Report! }
 type ReportConnection { edges: [ReportEdge!]! nodes: [Report!]! pageInfo: PageInfo! }
-"The comment has up to 1,000 characters."
+"The comment has at most 1,000 characters."
 input ReportPostInput { postId: ID! reason: ReportReason! comment: String }
-"The comment has up to 1,000 characters."
+"The comment has at most 1,000 characters."
 input ReportUserInput { userId: ID! reason: ReportReason! comment: String }
-"Reported is false when an open report of the viewer says so already."
+"reported is false if the viewer has already made an open report like this."
 type ReportPayload { reported: Boolean! }
 input ClaimReportInput { reportId: ID! }
 type ClaimReportPayload { report: Report! }
-"The note has up to 1,000 characters."
+"The note has at most 1,000 characters."
 input DecideReportInput { reportId: ID! decision: ReportDecision! note: String }
-"Decided is how many reports were, with that one."
+"decided is the number of reports that were decided, including this one."
 type DecideReportPayload { report: Report! decided: Int! }
 
 "What an API key may do."
@@ -668,74 +668,74 @@ enum ApiKeyScope {
   READ
   "Mutations as any user; sign-ups and log-ins."
   WRITE
-  "The mutations for many."
+  "The upsert mutations and deleteUsers."
   IMPORT
-  "List keys; make and revoke those of the same issuer, with no scope that the key itself lacks."
+  "List keys. Create and revoke keys of the same issuer, with no scope that the key itself lacks."
   KEYS
-  "What the role of the user acted for allows: reports, suspensions, hidden posts, the audit log. No key gives roles."
+  "What the role of the user acted for allows: reports, suspensions, hidden posts, the audit log. No key can give roles."
   MODERATE
 }
-"A key by which another server makes calls, without its secret."
+"A key with which another server makes calls, without its secret."
 type ApiKey {
-  "As tk_7: with it the text of the key begins."
+  "The beginning of the key's text, such as tk_7."
   id: ID!
   name: String!
-  "Whose ids of users the key speaks of; empty for those of a server that has no issuer."
+  "The issuer whose user ids the key uses; empty if there is no issuer."
   issuer: String!
   scopes: [ApiKeyScope!]!
   createdAt: Time!
-  "To the minute; null if it was never used."
+  "Exact to the minute; null if it was never used."
   lastUsedAt: Time
-  "Null while it is in force."
+  "Null while the key is valid."
   revokedAt: Time
 }
 type ApiKeyEdge { cursor: Cursor! node: ApiKey! }
 type ApiKeyConnection { edges: [ApiKeyEdge!]! nodes: [ApiKey!]! pageInfo: PageInfo! }
-"The issuer defaults to that of the key that makes it, and cannot be another."
+"The issuer is the issuer of the key that makes the call; another one is refused."
 input CreateApiKeyInput { name: String! issuer: String scopes: [ApiKeyScope!]! }
-"The key is shown this once."
+"The key is shown only once."
 type CreateApiKeyPayload { key: String! apiKey: ApiKey! }
 input RevokeApiKeyInput { id: ID! }
 type RevokeApiKeyPayload { apiKey: ApiKey! }
 
-"What became of a row."
+"The result of a row."
 enum UpsertStatus { CREATED UPDATED UNCHANGED REFUSED DELETED }
-"What became of one row; results are in the order of the rows."
+"The result of one row. Results are in the order of the rows."
 type UpsertResult {
   status: UpsertStatus!
-  "Of the user or the post that the row is, if it was not refused."
+  "The id of the user or post; null if the row was refused."
   id: ID
-  "Why the row was refused, as extensions.code of an error."
+  "Why the row was refused: like extensions.code of an error."
   code: String
-  "As extensions.reason of an error: a name that stays."
+  "Like extensions.reason of an error: a stable name."
   reason: String
-  "The same in words, for developers."
+  "The reason in words, for developers."
   message: String
 }
 input UpsertUserInput {
-  "The user's id at the issuer of the API key: any text of 1 to 255 bytes."
+  "The user's id at the API key's issuer: any text of 1 to 255 bytes."
   externalId: String!
-  "Of a new user; changed to one that is allowed and free. Later it does not change."
+  "The handle of a new user. If it is not allowed or not free, a similar one is used. Ignored for a user who exists."
   handle: String
   name: String
   bio: String
-  "Of any host; it is shown where this server shows pictures of the host."
+  "Any host is accepted. The picture is shown if this server shows pictures from its host."
   avatarUrl: String
   links: [String!]
   data: JSONObject
-  "Of a new user; defaults to now."
+  "When a new user signed up; defaults to now."
   createdAt: Time
 }
 input UpsertFollowInput { followerExternalId: String! followeeExternalId: String! }
 input UpsertPostInput {
-  "The post's id at the issuer of the API key, whoever wrote it: any text of 1 to 255 bytes."
+  "The post's id at the API key's issuer, unique among all authors: any text of 1 to 255 bytes."
   externalId: String!
   authorExternalId: String!
   text: String!
   "Defaults to the author's default."
   visibility: Visibility
   data: JSONObject
-  "From 1986 on, those of before 2026 to 20 milliseconds. A post that is older than a quarter of an hour takes its place among old ones, and nobody is told; a younger one is a new post of this moment. Defaults to now."
+  "1986 or later; times before 2026 are kept to 20 milliseconds. A post that is older than a quarter of an hour is inserted among old posts without events. A younger one becomes a new post with the current time. Defaults to now."
   createdAt: Time
 }
 input UpsertLikeInput { userExternalId: String! postExternalId: String! }
@@ -747,7 +747,7 @@ type AuthPayload {
   token: String!
   expiresAt: Time!
   user: User!
-  "Whether the account was about to be deleted, which this log-in has called off."
+  "Whether this log-in cancelled the deletion of the account."
   restored: Boolean!
 }
 type LogOutEverywherePayload { endedSessions: Int! }
@@ -758,30 +758,30 @@ type ChangeHandlePayload { user: User! }
 input ChangePasswordInput { currentPassword: String! newPassword: String! }
 type ChangePasswordPayload { endedSessions: Int! }
 input DeleteAccountInput {
-  "The present password. A user of an issuer may come with a token of the last ten minutes instead."
+  "The current password. A user with an issuer may use a token that is at most ten minutes old instead."
   password: String
 }
 type DeleteAccountPayload {
-  "Until then a log-in with the password restores the account; null when it is being deleted already."
+  "Until then, a log-in with the password restores the account; null if the deletion has already begun."
   restorableUntil: Time
 }
 input ExportAccountInput {
-  "As of deleteAccount."
+  "As for deleteAccount."
   password: String
 }
 type ExportAccountPayload {
-  "The path of the file at this server: lines of JSON. It is good until the file was sent whole."
+  "The path of the file on this server: lines of JSON. It works until the file has been sent completely."
   path: String!
   expiresAt: Time!
 }
 
-"What is not given stays as it is. An empty avatarUrl, no links and {} take away what was there."
+"A field that is not given keeps its value. An empty avatarUrl, an empty list of links, and {} remove the value."
 input UpdateProfileInput { name: String bio: String avatarUrl: String links: [String!] data: JSONObject defaultVisibility: Visibility approvesFollowers: Boolean }
 type UpdateProfilePayload { user: User! }
-input CreatePostInput { text: String! visibility: Visibility data: JSONObject "Repeating a createPost with the same key returns the first post." idempotencyKey: String }
+input CreatePostInput { text: String! visibility: Visibility data: JSONObject "A repeated createPost with the same key returns the first post." idempotencyKey: String }
 type CreatePostPayload { post: Post! edge: TimelineEdge! }
-"What is not given stays as it is."
-input UpdatePostInput { postId: ID! text: String data: JSONObject "Give the post's editedAt, or createdAt where that is null, as the client has it: a post that was edited later is left as it is, CONFLICT. So a call that comes late, or is repeated, undoes no later edit." ifUnchangedSince: Time }
+"A field that is not given keeps its value."
+input UpdatePostInput { postId: ID! text: String data: JSONObject "The post's editedAt, or createdAt if that is null, as the client has it. If the post was edited later, the call changes nothing and returns CONFLICT. So a late or repeated call does not undo a later edit." ifUnchangedSince: Time }
 type UpdatePostPayload { post: Post! }
 input SetPostVisibilityInput { postId: ID! visibility: Visibility! }
 type SetPostVisibilityPayload { post: Post! }
@@ -790,91 +790,91 @@ type DeletePostPayload { deletedPostId: ID! }
 input LikePostInput { postId: ID! }
 type LikePostPayload { post: Post! }
 input UserInput { userId: ID! }
-"While nobody sees the user, only the user's id is set: the handle and other texts are empty, and counts are 0."
+"If nobody may see the user, only the id is set: the handle and other texts are empty, and counts are 0."
 type RelationshipPayload { user: User! relationship: Relationship! }
-input MarkTimelineReadInput { "The newest entry seen." upTo: Cursor! }
-type MarkTimelineReadPayload { unreadCount: Int! "With viewer { id unreadCount } a cache that knows objects by their ids has the new count." viewer: User }
+input MarkTimelineReadInput { "The cursor of the newest entry that was read." upTo: Cursor! }
+type MarkTimelineReadPayload { unreadCount: Int! "With viewer { id unreadCount }, a normalised cache has the new count." viewer: User }
 
-"Authenticated calls carry ` + "`" + `Authorization: Bearer <token>` + "`" + `; over WebSocket the same key in the connection_init payload."
 input MuteWordInput { word: String! }
-"The word is as it is compared, and as User.mutedWords has it."
+"word is in the form in which it is compared and listed in User.mutedWords."
 type MuteWordPayload { word: String! user: User! }
 
+"Authenticated calls send ` + "`" + `Authorization: Bearer <token>` + "`" + `; over WebSocket, the same key in the payload of connection_init."
 type Mutation {
   signUp(input: SignUpInput!): AuthPayload!
   logIn(input: LogInInput!): AuthPayload!
-  "Ends the session whose token the call carries; its open subscriptions end with it. With a token of an issuer it ends all sessions of the user, and every token that was issued before is refused."
+  "Ends the session of the call's token, and its open subscriptions. With an issuer's token it ends all sessions of the user, and every token that was issued before is refused."
   logOut: Boolean!
-  "Ends all sessions of the viewer, this one too; every token that an issuer gave the viewer before is refused."
+  "Ends all sessions of the viewer, including this one. Every token that an issuer gave the viewer before is refused."
   logOutEverywhere: LogOutEverywherePayload!
-  "Ends one of the viewer's sessions, and what is open with it. That of tokens of an issuer ends as by logOut."
+  "Ends one of the viewer's sessions and its open subscriptions. The session of an issuer's tokens ends as by logOut."
   endSession(input: EndSessionInput!): EndSessionPayload!
-  "The former handle is free at once."
+  "Changes the viewer's handle. The old handle is free at once."
   changeHandle(input: ChangeHandleInput!): ChangeHandlePayload!
-  "All other sessions end. FORBIDDEN when the present password is wrong, and for a user of an issuer, who has none. It counts as a log-in for the rates."
+  "Changes the viewer's password and ends all other sessions. FORBIDDEN if the current password is wrong or the viewer has none. Counts as a log-in for rate limits."
   changePassword(input: ChangePasswordInput!): ChangePasswordPayload!
-  "Hides the viewer from everybody at once and ends all sessions. After the grace period everything goes. FORBIDDEN when the password is wrong, or the token old. It counts as a log-in for the rates."
+  "Hides the viewer from everybody at once and ends all sessions. After the grace period everything is deleted. FORBIDDEN if the password is wrong or the token too old. Counts as a log-in for rate limits."
   deleteAccount(input: DeleteAccountInput!): DeleteAccountPayload!
-  "Where to fetch all that is kept of the viewer. It counts as a log-in for the rates."
+  "Returns where to download everything that is stored about the viewer. Counts as a log-in for rate limits."
   exportAccount(input: ExportAccountInput!): ExportAccountPayload!
   updateProfile(input: UpdateProfileInput!): UpdateProfilePayload!
   createPost(input: CreatePostInput!): CreatePostPayload!
-  "Changes what the viewer's post says. Whoever has it in the timeline is told. What is so already changes nothing, so a call may be repeated. FORBIDDEN for a post that a moderator hid."
+  "Changes the text or data of the viewer's post. Timelines that have the post are told. A repeated call changes nothing. FORBIDDEN for a post that a moderator hid."
   updatePost(input: UpdatePostInput!): UpdatePostPayload!
   setPostVisibility(input: SetPostVisibilityInput!): SetPostVisibilityPayload!
   deletePost(input: DeletePostInput!): DeletePostPayload!
   likePost(input: LikePostInput!): LikePostPayload!
   unlikePost(input: LikePostInput!): LikePostPayload!
   follow(input: UserInput!): RelationshipPayload!
-  "Ends the viewer's follow, or withdraws the request for it. This and all other changes of a relationship, except follow and acceptFollower, also work while nobody sees the user, so that the user does not come back with access that was taken away."
+  "Ends the viewer's follow, or withdraws the follow request. This and all other changes of a relationship, except follow and acceptFollower, also work while the user is hidden, so that the user does not return with access that was taken away."
   unfollow(input: UserInput!): RelationshipPayload!
   acceptFollower(input: UserInput!): RelationshipPayload!
   rejectFollower(input: UserInput!): RelationshipPayload!
-  "Ends the user's follow of the viewer, without their being told. They may follow again, or ask to, unless blocked."
+  "Ends the user's follow of the viewer without telling the user, who may follow or ask again unless blocked."
   removeFollower(input: UserInput!): RelationshipPayload!
-  "Ends follows both ways; neither sees the other's posts until unblock. Follows do not come back with it."
+  "Ends follows in both directions. Neither sees the other's posts until unblock, which does not restore the follows."
   block(input: UserInput!): RelationshipPayload!
   unblock(input: UserInput!): RelationshipPayload!
-  "Keeps a followed user out of the viewer's timeline without their knowing."
+  "Keeps a user's posts out of the viewer's timeline. The user is not told."
   mute(input: UserInput!): RelationshipPayload!
   unmute(input: UserInput!): RelationshipPayload!
-  "Keeps posts of others that have the word or phrase out of the viewer's timeline, not out of profiles. Case and width of letters make no difference; \"cat\" is in \"Cat!\" and not in \"category\". Up to 100 words of up to 64 characters."
+  "Keeps posts by others with the word or phrase out of the viewer's timeline, but not out of profiles. Case and width of letters make no difference; \"cat\" matches \"Cat!\" but not \"category\". At most 100 words of at most 64 characters."
   muteWord(input: MuteWordInput!): MuteWordPayload!
   unmuteWord(input: MuteWordInput!): MuteWordPayload!
   markTimelineRead(input: MarkTimelineReadInput!): MarkTimelineReadPayload!
   "For admins."
   setRole(input: SetRoleInput!): SetRolePayload!
-  "Hides a user and all that is the user's from everybody, and ends the sessions; logIn is refused. For moderators, and a user whose role is below theirs. A user who is about to be deleted is not, while suspended."
+  "Hides a user and everything by the user from everybody, and ends the user's sessions; logIn is refused. For moderators, on users with a lower role. While a user is suspended, a scheduled deletion does not happen."
   suspendUser(input: ModerateUserInput!): ModerateUserPayload!
-  "Shows everything again. A user who was about to be deleted is so again, with the same time."
+  "Shows everything again. A scheduled deletion continues with the same date."
   unsuspendUser(input: ModerateUserInput!): ModerateUserPayload!
-  "Hides a post from everybody but its author. For moderators."
+  "Hides a post from everybody except its author. For moderators."
   hidePost(input: ModeratePostInput!): ModeratePostPayload!
-  "Shows it again to those who saw it."
+  "Shows the post again to everybody who may see it by its visibility."
   unhidePost(input: ModeratePostInput!): ModeratePostPayload!
-  "Tells the moderators of a post, also of one that the viewer can no longer see. Then reported is always true, so that it does not tell whether the post exists."
+  "Reports a post to the moderators, even if the viewer can no longer see it. In that case reported is always true, so that the answer does not reveal whether the post exists."
   reportPost(input: ReportPostInput!): ReportPayload!
-  "Also works while nobody sees the user."
+  "Reports a user to the moderators, even while the user is hidden."
   reportUser(input: ReportUserInput!): ReportPayload!
-  "Keeps an open report, and all open ones of the same post or user, for the viewer for an hour: others cannot claim or decide them. For moderators, as is decideReport."
+  "Reserves an open report, and all other open reports of the same post or user, for the viewer for an hour: others cannot claim or decide them. For moderators."
   claimReport(input: ClaimReportInput!): ClaimReportPayload!
-  "Ends a report and all open ones, up to 500, of the same post or user. It neither hides the post nor suspends the user."
+  "Decides a report, and all open reports (at most 500) of the same post or user. Does not hide the post or suspend the user. For moderators."
   decideReport(input: DecideReportInput!): DecideReportPayload!
-  "For an API key with the scope KEYS, as is revokeApiKey."
+  "Creates an API key. Requires a key with the scope KEYS."
   createApiKey(input: CreateApiKeyInput!): CreateApiKeyPayload!
-  "Has the key refused everywhere within seconds, and its sockets closed."
+  "Revokes an API key. Within seconds it is refused everywhere and its sockets are closed. Requires a key with the scope KEYS."
   revokeApiKey(input: RevokeApiKeyInput!): RevokeApiKeyPayload!
-  "Makes users, or changes what is given of their profiles. As all upserts it is for an API key with the scope IMPORT, takes up to 2,000 rows, and may be repeated: what is so already stays so. A row that is refused does not stop the others. Each row counts with the fields that are asked of its result."
+  "Creates users, or updates the given fields of their profiles. Like all upserts it requires an API key with the scope IMPORT, accepts at most 2,000 rows, and may be repeated safely. A refused row does not stop the others. The cost grows with the rows and the selected fields."
   upsertUsers(users: [UpsertUserInput!]!): [UpsertResult!]!
-  "Makes follows, also of users who approve their followers."
+  "Creates follows, even of users who approve their followers."
   upsertFollows(follows: [UpsertFollowInput!]!): [UpsertResult!]!
-  "Makes blocks, which end the follows between the two."
+  "Creates blocks, which end the follows between the two users."
   upsertBlocks(blocks: [UpsertBlockInput!]!): [UpsertResult!]!
-  "Writes posts that are not there yet, with their original times. One that is there with another author, text, visibility or data is refused."
+  "Creates posts with their original times. A post that exists with another author, text, visibility or data is refused."
   upsertPosts(posts: [UpsertPostInput!]!): [UpsertResult!]!
-  "Makes likes of posts that came by upsertPosts."
+  "Creates likes of posts that upsertPosts created."
   upsertLikes(likes: [UpsertLikeInput!]!): [UpsertResult!]!
-  "Deletes users for good, without a grace period, also those who are about to be deleted: hidden when it returns, gone by a job. For an API key with the scope IMPORT, up to 100 external ids. A user who is not there is UNCHANGED."
+  "Deletes users permanently, without a grace period, even if their deletion is already scheduled. They are hidden when the call returns; a job deletes their data. Requires an API key with the scope IMPORT; at most 100 external ids. The result for an unknown user is UNCHANGED."
   deleteUsers(externalIds: [String!]!): [UpsertResult!]!
 }
 
@@ -883,44 +883,44 @@ type TimelinePostAdded {
   edge: TimelineEdge!
   unreadCount: Int!
   viewer: User
-  "Resume after this, once the event is dealt with. It is the edge's cursor."
+  "Resume after this once the event has been handled. It is the edge's cursor."
   position: Cursor!
 }
-"A post of the timeline says something else than before: its author edited it. Sent only to those who ask for it by ` + "`" + `updates` + "`" + `."
+"The author edited a post of the timeline. Sent only with ` + "`" + `updates` + "`" + `."
 type TimelinePostUpdated {
   edge: TimelineEdge!
-  "Resume after this, once the event is dealt with."
+  "Resume after this once the event has been handled."
   position: Cursor!
 }
 "Why a post left the timeline, as far as the viewer may know."
 enum TimelineRemoval {
-  "Its author deleted it. Only the author is told so: to all others it is NOT_VISIBLE."
+  "Its author deleted it. Only the author gets this reason; everybody else gets NOT_VISIBLE."
   DELETED
-  "The viewer may not have it here any more. It may be gone altogether, or shown elsewhere still, as in a profile."
+  "The viewer's timeline may no longer show it. It may be deleted, or still be visible elsewhere, such as in a profile."
   NOT_VISIBLE
 }
 
-"A post left it: deleted, hidden from the viewer, or its author unfollowed, muted or blocked."
+"A post left the timeline: it was deleted or hidden from the viewer, or its author was unfollowed, muted or blocked."
 type TimelinePostRemoved {
   postId: ID!
-  "Beside the reason of TimelineInvalidated, which is a text, a document needs an alias for one of the two."
+  "TimelineInvalidated has a reason of type String: a document that selects both needs an alias for one of them."
   reason: TimelineRemoval!
-  "Resume after this, once the event is dealt with."
+  "Resume after this once the event has been handled."
   position: Cursor!
 }
-"Too much happened to send one by one (a block, an unfollow, a rebuilt timeline, a gap longer than the timeline keeps): read the timeline again."
+"Too much changed to send it one by one (a block, an unfollow, a rebuilt timeline, a gap that is longer than the timeline keeps): read the timeline again."
 type TimelineInvalidated {
   reason: String!
-  "Resume after this, once the timeline is read again."
+  "Resume after this once the timeline has been read again."
   position: Cursor!
 }
-"The stream is alive. Sent only to those who ask for it: every so often, when another device moves the read marker, and when somebody asks to follow the viewer or no longer does."
+"The stream is alive. Sent only with ` + "`" + `heartbeat` + "`" + `: at that interval, when another device moves the read marker, and when a follow request to the viewer appears or disappears."
 type TimelineHeartbeat {
   "Resume after this."
   position: Cursor!
-  "The client has every post of the timeline that was made up to this moment. It lies two minutes back at least, and further back while posts are late. A post that arrives later than that is sent all the same."
+  "The client has every post of the timeline that was created up to this moment. It lies at least two minutes back, and further back while posts are late. A post that arrives even later is still sent."
   completeUpTo: Time!
-  "By how many seconds posts reach timelines late at present: the age of the oldest post that is still on its way. 0 while all arrive at once."
+  "How many seconds late posts currently reach timelines: the age of the oldest post that is still being delivered. 0 while all arrive at once."
   lateBy: Int!
   unreadCount: Int!
   viewer: User
@@ -928,9 +928,9 @@ type TimelineHeartbeat {
 union TimelineEvent = TimelinePostAdded | TimelinePostUpdated | TimelinePostRemoved | TimelineInvalidated | TimelineHeartbeat
 
 type Subscription {
-  "Events of the viewer's timeline as they happen. With ` + "`" + `after` + "`" + ` (the position of the page the client read or of the last event it got, or the cursor of the newest entry it holds) the stream first brings what the client missed, then goes on live, with no gap and no entry twice; where that cannot be promised the first event is TimelineInvalidated. With ` + "`" + `updates` + "`" + ` come TimelinePostUpdateds, also of what was edited while the client was away. With ` + "`" + `heartbeat` + "`" + ` (seconds, 1 to 3600) come TimelineHeartbeats: a client that misses two is no longer connected."
+  "Live events of the viewer's timeline. With ` + "`" + `after` + "`" + ` (the position of the page that the client read or of the last event it got, or the cursor of the newest entry it has), the stream first sends what the client missed and then continues live, without gaps or duplicates. If it cannot guarantee that, the first event is TimelineInvalidated. ` + "`" + `updates` + "`" + ` adds TimelinePostUpdated, including edits that were made while the client was away. ` + "`" + `heartbeat` + "`" + ` (seconds, 1 to 3600) adds TimelineHeartbeat: a client that misses two is no longer connected."
   timelineEvents(after: Cursor, heartbeat: Int, updates: Boolean): TimelineEvent!
-  "Posts whose counts changed, of those, up to ` + "`" + `limits.pageSize` + "`" + `, that the client shows. First all of them that the viewer may see, as they are; then, at most once in two seconds, those whose likeCount changed since, together. A post that is gone or hidden is left out."
+  "Live counts of the posts that the client shows, at most ` + "`" + `limits.pageSize` + "`" + `. Sends first all of them that the viewer may see; then, at most every two seconds, the ones whose likeCount changed. Leaves out posts that are deleted or hidden."
   postCounts(ids: [ID!]!): [Post!]!
 }
 `, BuiltIn: false},

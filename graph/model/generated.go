@@ -40,14 +40,14 @@ type ClaimReportPayload struct {
 	Report *ent.Report `json:"report"`
 }
 
-// The issuer defaults to that of the key that makes it, and cannot be another.
+// The issuer is the issuer of the key that makes the call; another one is refused.
 type CreateAPIKeyInput struct {
 	Name   string         `json:"name"`
 	Issuer *string        `json:"issuer,omitempty"`
 	Scopes []apikey.Scope `json:"scopes"`
 }
 
-// The key is shown this once.
+// The key is shown only once.
 type CreateAPIKeyPayload struct {
 	Key    string      `json:"key"`
 	APIKey *apikey.Key `json:"apiKey"`
@@ -57,26 +57,26 @@ type CreatePostPayload struct {
 	Post *ent.Post `json:"post"`
 }
 
-// The note has up to 1,000 characters.
+// The note has at most 1,000 characters.
 type DecideReportInput struct {
 	ReportID string         `json:"reportId"`
 	Decision ReportDecision `json:"decision"`
 	Note     *string        `json:"note,omitempty"`
 }
 
-// Decided is how many reports were, with that one.
+// decided is the number of reports that were decided, including this one.
 type DecideReportPayload struct {
 	Report  *ent.Report `json:"report"`
 	Decided int         `json:"decided"`
 }
 
 type DeleteAccountInput struct {
-	// The present password. A user of an issuer may come with a token of the last ten minutes instead.
+	// The current password. A user with an issuer may use a token that is at most ten minutes old instead.
 	Password *string `json:"password,omitempty"`
 }
 
 type DeleteAccountPayload struct {
-	// Until then a log-in with the password restores the account; null when it is being deleted already.
+	// Until then, a log-in with the password restores the account; null if the deletion has already begun.
 	RestorableUntil *time.Time `json:"restorableUntil,omitempty"`
 }
 
@@ -97,12 +97,12 @@ type EndSessionPayload struct {
 }
 
 type ExportAccountInput struct {
-	// As of deleteAccount.
+	// As for deleteAccount.
 	Password *string `json:"password,omitempty"`
 }
 
 type ExportAccountPayload struct {
-	// The path of the file at this server: lines of JSON. It is good until the file was sent whole.
+	// The path of the file on this server: lines of JSON. It works until the file has been sent completely.
 	Path      string    `json:"path"`
 	ExpiresAt time.Time `json:"expiresAt"`
 }
@@ -117,38 +117,38 @@ type LikePostPayload struct {
 
 // Lengths are in characters (Unicode code points).
 type Limits struct {
-	// Of the text of a post.
+	// The length of a post's text.
 	PostLength int `json:"postLength"`
-	// How many earlier versions of a post are kept.
+	// The number of earlier versions of a post that are kept.
 	PostVersions int `json:"postVersions"`
 	HandleLength int `json:"handleLength"`
 	NameLength   int `json:"nameLength"`
 	BioLength    int `json:"bioLength"`
-	// Of the address of a picture.
+	// The length of a picture's URL.
 	AvatarURLLength int `json:"avatarUrlLength"`
-	// Hosts whose pictures this server shows, as example.org or *.example.org, or * for any; empty when it shows none.
+	// Hosts whose pictures this server shows, such as example.org or *.example.org; * means any host. Empty if it shows none.
 	AvatarHosts []string `json:"avatarHosts"`
-	// How many links a profile has.
+	// The number of links in a profile.
 	Links int `json:"links"`
-	// Of a link.
+	// The length of a link.
 	LinkLength int `json:"linkLength"`
-	// Bytes of data, in canonical form.
+	// The size of data in bytes, in canonical form.
 	DataLength int `json:"dataLength"`
-	// Levels of objects and lists in data, the outermost one included.
+	// The nesting levels of objects and lists in data, including the outermost.
 	DataDepth int `json:"dataDepth"`
-	// The fewest characters of a password.
+	// The minimum length of a password.
 	PasswordMinLength int `json:"passwordMinLength"`
-	// The most characters of a password.
+	// The maximum length of a password.
 	PasswordLength int `json:"passwordLength"`
-	// Entries of a page, and ids of nodes.
+	// The number of entries of a page, and of ids in nodes.
 	PageSize int `json:"pageSize"`
-	// Names of the rankings of this server, for ranking of timeline. The first is that of who names none.
+	// The names of this server's rankings, for the argument ranking of timeline. The first one is the default.
 	Rankings []string `json:"rankings"`
-	// Of a word or phrase that is muted.
+	// The length of a muted word or phrase.
 	MutedWordLength int `json:"mutedWordLength"`
-	// How many words a user may mute.
+	// The number of words that a user may mute.
 	MutedWords int `json:"mutedWords"`
-	// Bytes of an idempotency key.
+	// The length of an idempotency key in bytes.
 	IdempotencyKeyLength int `json:"idempotencyKeyLength"`
 }
 
@@ -162,7 +162,7 @@ type LogOutEverywherePayload struct {
 }
 
 type MarkTimelineReadInput struct {
-	// The newest entry seen.
+	// The cursor of the newest entry that was read.
 	UpTo string `json:"upTo"`
 }
 
@@ -170,59 +170,58 @@ type MarkTimelineReadPayload struct {
 	UnreadCount int `json:"unreadCount"`
 }
 
-// The note is for the audit log: up to 1,000 characters.
+// The note is for the audit log. At most 1,000 characters.
 type ModeratePostInput struct {
 	PostID string  `json:"postId"`
 	Note   *string `json:"note,omitempty"`
 }
 
-// Changed is false for what was so already.
+// changed is false if nothing had to change.
 type ModeratePostPayload struct {
 	PostID  string `json:"postId"`
 	Changed bool   `json:"changed"`
 }
 
-// The note is for the audit log: up to 1,000 characters.
+// The note is for the audit log. At most 1,000 characters.
 type ModerateUserInput struct {
 	UserID string  `json:"userId"`
 	Note   *string `json:"note,omitempty"`
 }
 
-// Changed is false for what was so already. A suspended user is seen by nobody, so there is only the id.
+// changed is false if nothing had to change. Nobody sees a suspended user, so only the id is returned.
 type ModerateUserPayload struct {
 	UserID  string `json:"userId"`
 	Changed bool   `json:"changed"`
 }
 
-// Authenticated calls carry `Authorization: Bearer <token>`; over WebSocket the same key in the connection_init payload.
 type MuteWordInput struct {
 	Word string `json:"word"`
 }
 
-// The word is as it is compared, and as User.mutedWords has it.
+// word is in the form in which it is compared and listed in User.mutedWords.
 type MuteWordPayload struct {
 	Word string    `json:"word"`
 	User *ent.User `json:"user"`
 }
 
-// While nobody sees the user, only the user's id is set: the handle and other texts are empty, and counts are 0.
+// If nobody may see the user, only the id is set: the handle and other texts are empty, and counts are 0.
 type RelationshipPayload struct {
 	User *ent.User `json:"user"`
 }
 
-// Reported is false when an open report of the viewer says so already.
+// reported is false if the viewer has already made an open report like this.
 type ReportPayload struct {
 	Reported bool `json:"reported"`
 }
 
-// The comment has up to 1,000 characters.
+// The comment has at most 1,000 characters.
 type ReportPostInput struct {
 	PostID  string        `json:"postId"`
 	Reason  report.Reason `json:"reason"`
 	Comment *string       `json:"comment,omitempty"`
 }
 
-// The comment has up to 1,000 characters.
+// The comment has at most 1,000 characters.
 type ReportUserInput struct {
 	UserID  string        `json:"userId"`
 	Reason  report.Reason `json:"reason"`
@@ -246,7 +245,7 @@ type SetPostVisibilityPayload struct {
 	Post *ent.Post `json:"post"`
 }
 
-// The note is for the audit log: up to 1,000 characters.
+// The note is for the audit log. At most 1,000 characters.
 type SetRoleInput struct {
 	UserID string    `json:"userId"`
 	Role   user.Role `json:"role"`
@@ -264,12 +263,12 @@ type SignUpInput struct {
 	Name     *string `json:"name,omitempty"`
 }
 
-// What is not given stays as it is.
+// A field that is not given keeps its value.
 type UpdatePostInput struct {
 	PostID string  `json:"postId"`
 	Text   *string `json:"text,omitempty"`
 	Data   *string `json:"data,omitempty"`
-	// Give the post's editedAt, or createdAt where that is null, as the client has it: a post that was edited later is left as it is, CONFLICT. So a call that comes late, or is repeated, undoes no later edit.
+	// The post's editedAt, or createdAt if that is null, as the client has it. If the post was edited later, the call changes nothing and returns CONFLICT. So a late or repeated call does not undo a later edit.
 	IfUnchangedSince *time.Time `json:"ifUnchangedSince,omitempty"`
 }
 
@@ -344,9 +343,9 @@ func (e ReportDecision) MarshalJSON() ([]byte, error) {
 type TimelineRemoval string
 
 const (
-	// Its author deleted it. Only the author is told so: to all others it is NOT_VISIBLE.
+	// Its author deleted it. Only the author gets this reason; everybody else gets NOT_VISIBLE.
 	TimelineRemovalDeleted TimelineRemoval = "DELETED"
-	// The viewer may not have it here any more. It may be gone altogether, or shown elsewhere still, as in a profile.
+	// The viewer's timeline may no longer show it. It may be deleted, or still be visible elsewhere, such as in a profile.
 	TimelineRemovalNotVisible TimelineRemoval = "NOT_VISIBLE"
 )
 
