@@ -19,7 +19,7 @@ type APIKey struct {
 	ID int64 `json:"id,omitempty"`
 	// Name holds the value of the "name" field.
 	Name string `json:"name,omitempty"`
-	// whose ids of users the key speaks of, as User.issuer
+	// the issuer whose user ids the key uses, as User.issuer
 	Issuer string `json:"issuer,omitempty"`
 	// separated by commas
 	Scopes string `json:"scopes,omitempty"`

@@ -12,18 +12,18 @@ import (
 	"entgo.io/ent/dialect/sql"
 )
 
-// no foreign keys, for an entry outlasts what it tells of
+// no foreign keys, because an entry outlives what it describes
 type AuditEntry struct {
 	config `json:"-"`
 	// ID of the ent.
 	ID int64 `json:"id,omitempty"`
 	// the user who did it; 0: the command line
 	ActorID int64 `json:"actor_id,omitempty"`
-	// the API key by which a server did it for the user; 0: none
+	// the API key with which a server acted for the user; 0: none
 	KeyID int64 `json:"key_id,omitempty"`
 	// Action holds the value of the "action" field.
 	Action auditentry.Action `json:"action,omitempty"`
-	// the type of the API, or Process or Job, which have none there
+	// the type in the API; Process and Job have none there
 	SubjectKind auditentry.SubjectKind `json:"subject_kind,omitempty"`
 	// SubjectID holds the value of the "subject_id" field.
 	SubjectID int64 `json:"subject_id,omitempty"`

@@ -16,7 +16,7 @@ type Delivery struct {
 	config `json:"-"`
 	// ID of the ent.
 	ID int64 `json:"id,omitempty"`
-	// followers whose inbox took the post
+	// followers whose inbox received the post
 	Pushed int `json:"pushed,omitempty"`
 	// followers whose reads merge the author's outbox
 	Pulled int `json:"pulled,omitempty"`

@@ -12,16 +12,16 @@ import (
 	"entgo.io/ent/dialect/sql"
 )
 
-// keyed by the user's id; no foreign key, for the row outlasts the user's
+// the key is the user's id; no foreign key, because the row outlives the user's row
 type HiddenUser struct {
 	config `json:"-"`
 	// ID of the ent.
 	ID int64 `json:"id,omitempty"`
-	// may be restored; waits for a moderator; is being deleted; has no row any more, and the last traces are looked for
+	// LEAVING: can be restored; SUSPENDED: until a moderator ends it; DELETING: is being deleted; GONE: the row is gone and remains are being deleted
 	State hiddenuser.State `json:"state,omitempty"`
-	// when the state ends by itself; of SUSPENDED, when the LEAVING ends that comes back, or the year 9999 for none
+	// when the state ends by itself; for SUSPENDED, when a scheduled deletion ends that continues afterwards, or the year 9999
 	DueAt time.Time `json:"due_at,omitempty"`
-	// what stands for a user of an issuer, as Session.token_hash, once the deletion has begun: tokens from before its end make no new user
+	// the key of an issuer's user, as Session.token_hash, once the deletion has begun: tokens from before its end create no new user
 	Identity     []byte `json:"identity,omitempty"`
 	selectValues sql.SelectValues
 }

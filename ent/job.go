@@ -24,19 +24,19 @@ type Job struct {
 	Pool string `json:"pool,omitempty"`
 	// Payload holds the value of the "payload" field.
 	Payload json.RawMessage `json:"payload,omitempty"`
-	// where an interrupted attempt goes on
+	// where an attempt continues after an interruption
 	State json.RawMessage `json:"state,omitempty"`
 	// attempts that failed or whose worker died
 	Attempts int `json:"attempts,omitempty"`
 	// LastError holds the value of the "last_error" field.
 	LastError string `json:"last_error,omitempty"`
-	// names the attempt that may store how the job goes on; 0: the plain first
+	// identifies the attempt that may change the row; 0: the first attempt
 	Claim int64 `json:"claim,omitempty"`
-	// the next attempt begins anew: one that had lost its claim wrote until just now
+	// the next attempt starts from the beginning, because an attempt that had lost its claim was still writing
 	Restart bool `json:"restart,omitempty"`
-	// given up; waits for an operator
+	// given up; an operator must decide
 	Dead bool `json:"dead,omitempty"`
-	// when the sweeper hands it out again if nobody has finished it
+	// when the sweeper hands the job out again unless it is done
 	DueAt time.Time `json:"due_at,omitempty"`
 	// CreatedAt holds the value of the "created_at" field.
 	CreatedAt    time.Time `json:"created_at,omitempty"`

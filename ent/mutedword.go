@@ -20,9 +20,9 @@ type MutedWord struct {
 	ID int64 `json:"id,omitempty"`
 	// UserID holds the value of the "user_id" field.
 	UserID int64 `json:"user_id,omitempty"`
-	// a word or a phrase, as package visibility normalises it
+	// a word or phrase, normalised by package visibility
 	Word string `json:"word,omitempty"`
-	// the first part of the word: what has no such part has not the word
+	// the first part of the word: a text without this part does not contain the word
 	Head string `json:"head,omitempty"`
 	// CreatedAt holds the value of the "created_at" field.
 	CreatedAt time.Time `json:"created_at,omitempty"`

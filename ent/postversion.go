@@ -23,7 +23,7 @@ type PostVersion struct {
 	Text string `json:"text,omitempty"`
 	// as PostData.data, or the empty object
 	Data string `json:"data,omitempty"`
-	// since when the post was so, in Unix milliseconds
+	// when this version was written, in Unix milliseconds
 	WrittenAt int64 `json:"written_at,omitempty"`
 	// Edges holds the relations/edges for other nodes in the graph.
 	// The values are being populated by the PostVersionQuery when eager-loading is set.

@@ -27,7 +27,7 @@ type Process struct {
 	Roles string `json:"roles,omitempty"`
 	// StartedAt holds the value of the "started_at" field.
 	StartedAt time.Time `json:"started_at,omitempty"`
-	// the last sign of life, by the clock of the process
+	// the last heartbeat, by the clock of the process
 	SeenAt time.Time `json:"seen_at,omitempty"`
 	// under way
 	Subscriptions int `json:"subscriptions,omitempty"`
@@ -35,7 +35,7 @@ type Process struct {
 	Jobs int `json:"jobs,omitempty"`
 	// its workers take no new job
 	Paused bool `json:"paused,omitempty"`
-	// of its workers, by an operator
+	// the state of its workers that an operator asked for
 	Wanted       process.Wanted `json:"wanted,omitempty"`
 	selectValues sql.SelectValues
 }

@@ -11,12 +11,12 @@ import (
 	"entgo.io/ent/dialect/sql"
 )
 
-// one row a user, keyed by the user's id
+// one row per user, with the user's id as key
 type ReadMarker struct {
 	config `json:"-"`
 	// ID of the ent.
 	ID int64 `json:"id,omitempty"`
-	// the newest post seen
+	// the newest post that was read
 	PostID       int64 `json:"post_id,omitempty"`
 	selectValues sql.SelectValues
 }

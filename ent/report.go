@@ -20,25 +20,25 @@ type Report struct {
 	ID int64 `json:"id,omitempty"`
 	// ReporterID holds the value of the "reporter_id" field.
 	ReporterID int64 `json:"reporter_id,omitempty"`
-	// the user whom it is about, or the author of the post
+	// the reported user, or the author of the reported post
 	ReportedID int64 `json:"reported_id,omitempty"`
-	// 0: it is about the user
+	// 0: the report is about the user
 	PostID int64 `json:"post_id,omitempty"`
 	// Reason holds the value of the "reason" field.
 	Reason report.Reason `json:"reason,omitempty"`
 	// Comment holds the value of the "comment" field.
 	Comment string `json:"comment,omitempty"`
-	// that of the post when it was reported
+	// the post's text when it was reported
 	Text string `json:"text,omitempty"`
-	// whether the reporter could not see the post when it was reported, so that the reporter must not find out that the report exists
+	// whether the reporter could not see the post when reporting it: then the reporter must not learn that the report exists
 	Unseen bool `json:"unseen,omitempty"`
 	// Status holds the value of the "status" field.
 	Status report.Status `json:"status,omitempty"`
-	// the moderator who looks at it; 0: nobody
+	// the moderator who claimed it; 0: nobody
 	ClaimedBy int64 `json:"claimed_by,omitempty"`
 	// Unix time in milliseconds
 	ClaimedUntil int64 `json:"claimed_until,omitempty"`
-	// Unix time in milliseconds; the audit log says by whom
+	// Unix time in milliseconds; the audit log names the moderator
 	DecidedAt int64 `json:"decided_at,omitempty"`
 	// the moderator's
 	Note string `json:"note,omitempty"`

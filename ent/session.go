@@ -18,7 +18,7 @@ type Session struct {
 	config `json:"-"`
 	// ID of the ent.
 	ID int64 `json:"id,omitempty"`
-	// SHA-256 of the token, or what stands for a user of an issuer
+	// SHA-256 of the token, or the key of an issuer's user
 	TokenHash []byte `json:"-"`
 	// UserID holds the value of the "user_id" field.
 	UserID int64 `json:"user_id,omitempty"`
@@ -26,9 +26,9 @@ type Session struct {
 	CreatedAt time.Time `json:"created_at,omitempty"`
 	// ExpiresAt holds the value of the "expires_at" field.
 	ExpiresAt time.Time `json:"expires_at,omitempty"`
-	// of a user of an issuer: tokens issued before are refused, as User.signed_out_before said when the session began
+	// for an issuer's user: User.signed_out_before when the session began; tokens issued before are refused
 	TokensSince *time.Time `json:"tokens_since,omitempty"`
-	// of the client that logged in, as it said
+	// the User-Agent header of the client that logged in
 	UserAgent string `json:"user_agent,omitempty"`
 	// Edges holds the relations/edges for other nodes in the graph.
 	// The values are being populated by the SessionQuery when eager-loading is set.

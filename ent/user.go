@@ -22,21 +22,21 @@ type User struct {
 	Handle string `json:"handle,omitempty"`
 	// Name holds the value of the "name" field.
 	Name string `json:"name,omitempty"`
-	// handle and name that UserWord has the words of; other ones than the user has: a worker writes the words anew
+	// the handle and name whose words UserWord has; if the user has others, a worker writes the words again
 	IndexedAs *string `json:"indexed_as,omitempty"`
 	// Bio holds the value of the "bio" field.
 	Bio string `json:"bio,omitempty"`
-	// of a picture, http or https; shown where its host is allowed
+	// the URL of a picture, http or https; shown if its host is allowed
 	AvatarURL string `json:"avatar_url,omitempty"`
-	// addresses, http or https, one a line
+	// URLs, http or https, one per line
 	Links string `json:"links,omitempty"`
 	// PasswordHash holds the value of the "password_hash" field.
 	PasswordHash string `json:"-"`
-	// whose tokens sign the user in; null for an account made here
+	// the issuer whose tokens sign the user in; null for an account that was created here
 	Issuer *string `json:"issuer,omitempty"`
-	// the user's id at the issuer: bytes, for it may have a zero, which no text of PostgreSQL has
+	// the user's id at the issuer: bytes, because it may contain a zero byte, which PostgreSQL's texts cannot
 	ExternalID []byte `json:"external_id,omitempty"`
-	// tokens issued before are refused; changed together with the deletion of the user's sessions
+	// tokens issued before are refused; set when the user's sessions are deleted
 	SignedOutBefore *time.Time `json:"signed_out_before,omitempty"`
 	// ApprovesFollowers holds the value of the "approves_followers" field.
 	ApprovesFollowers bool `json:"approves_followers,omitempty"`
@@ -46,7 +46,7 @@ type User struct {
 	FollowerCount int `json:"follower_count,omitempty"`
 	// FollowingCount holds the value of the "following_count" field.
 	FollowingCount int `json:"following_count,omitempty"`
-	// all posts, those that the author alone sees too
+	// all posts, including private ones
 	PostCount int `json:"post_count,omitempty"`
 	// PublicPostCount holds the value of the "public_post_count" field.
 	PublicPostCount int `json:"public_post_count,omitempty"`
@@ -54,15 +54,15 @@ type User struct {
 	FollowersPostCount int `json:"followers_post_count,omitempty"`
 	// MutualsPostCount holds the value of the "mutuals_post_count" field.
 	MutualsPostCount int `json:"mutuals_post_count,omitempty"`
-	// newest post: readers find who can contribute to a page by it
+	// the newest post: with it, readers find the authors who can contribute to a page
 	LastPostID int64 `json:"last_post_id,omitempty"`
-	// whether posts are pushed to inboxes, merged by readers, or both, on the way from one to the other
+	// whether posts are pushed to inboxes, merged by readers, or both during a change from one to the other
 	FanOutMode user.FanOutMode `json:"fan_out_mode,omitempty"`
 	// Unix milliseconds
 	FanOutModeSince int64 `json:"fan_out_mode_since,omitempty"`
-	// whether HiddenUser has a row of the user: what locks the user's row need not look there
+	// whether HiddenUser has a row of the user, for statements that lock the user's row
 	Hidden bool `json:"hidden,omitempty"`
-	// what the user may do to others, see feed/moderation
+	// what the user may do; see feed/moderation
 	Role user.Role `json:"role,omitempty"`
 	// CreatedAt holds the value of the "created_at" field.
 	CreatedAt    time.Time `json:"created_at,omitempty"`

@@ -18,17 +18,17 @@ type WebhookDelivery struct {
 	ID int64 `json:"id,omitempty"`
 	// EndpointID holds the value of the "endpoint_id" field.
 	EndpointID int64 `json:"endpoint_id,omitempty"`
-	// the webhook-id: one for the event, at all endpoints and attempts
+	// the webhook-id: the same for all endpoints and attempts of an event
 	Message string `json:"message,omitempty"`
 	// Type holds the value of the "type" field.
 	Type string `json:"type,omitempty"`
-	// what the event is about: events of one subject are delivered in the order of their ids
+	// the subject of the event: events of one subject are delivered in the order of their ids
 	Subject string `json:"subject,omitempty"`
-	// JSON, but for what the next three columns have
+	// JSON, without the values of the next three columns
 	Body string `json:"body,omitempty"`
-	// of the post, where the database decided it
+	// the post's visibility, if the database decided it
 	Visibility *string `json:"visibility,omitempty"`
-	// of the post's author, together with author_external_id
+	// the issuer of the post's author; set together with author_external_id
 	AuthorIssuer *string `json:"author_issuer,omitempty"`
 	// AuthorExternalID holds the value of the "author_external_id" field.
 	AuthorExternalID []byte `json:"author_external_id,omitempty"`
@@ -36,17 +36,17 @@ type WebhookDelivery struct {
 	State string `json:"state,omitempty"`
 	// Attempts holds the value of the "attempts" field.
 	Attempts int `json:"attempts,omitempty"`
-	// of the last answer; 0: there was none
+	// the HTTP status of the last answer; 0: there was none
 	Status int `json:"status,omitempty"`
 	// LastError holds the value of the "last_error" field.
 	LastError string `json:"last_error,omitempty"`
-	// names the attempt that may store how the delivery goes on
+	// identifies the attempt that may change the row
 	Claim int64 `json:"claim,omitempty"`
-	// when it is tried; while it is claimed, when the claim lapses
+	// when it is tried; while it is claimed, when the claim expires
 	DueAt int64 `json:"due_at,omitempty"`
 	// CreatedAt holds the value of the "created_at" field.
 	CreatedAt int64 `json:"created_at,omitempty"`
-	// from when its age counts, beyond which it is given up
+	// the start of the age after which it is given up
 	RetrySince int64 `json:"retry_since,omitempty"`
 	// EndedAt holds the value of the "ended_at" field.
 	EndedAt      int64 `json:"ended_at,omitempty"`

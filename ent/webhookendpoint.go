@@ -18,13 +18,13 @@ type WebhookEndpoint struct {
 	ID int64 `json:"id,omitempty"`
 	// URL holds the value of the "url" field.
 	URL string `json:"url,omitempty"`
-	// between commas, as ,post.created,like.*, with a comma at each end
+	// separated by commas, with a comma at each end: ,post.created,like.*,
 	Types string `json:"types,omitempty"`
-	// JSON: what signs, and until when
+	// JSON: the secrets that sign, and until when
 	Secrets string `json:"-"`
-	// Unix milliseconds, as all times of webhooks
+	// Unix milliseconds, like all times of webhooks
 	CreatedAt int64 `json:"created_at,omitempty"`
-	// 0: it is told
+	// 0: it receives events
 	DisabledAt int64 `json:"disabled_at,omitempty"`
 	// DisabledWhy holds the value of the "disabled_why" field.
 	DisabledWhy  string `json:"disabled_why,omitempty"`

@@ -13,7 +13,7 @@ func (APIKey) Fields() []ent.Field {
 	return []ent.Field{
 		field.Int64("id"),
 		field.String("name").Immutable(),
-		field.String("issuer").Default("").MaxLen(255).Immutable().Comment("whose ids of users the key speaks of, as User.issuer"),
+		field.String("issuer").Default("").MaxLen(255).Immutable().Comment("the issuer whose user ids the key uses, as User.issuer"),
 		field.String("scopes").Immutable().Comment("separated by commas"),
 		field.Bytes("secret_hash").MaxLen(32).Immutable().Sensitive().Comment("SHA-256 of the secret, which is random"),
 		field.Time("created_at").Immutable().Default(now),

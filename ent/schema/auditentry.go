@@ -15,9 +15,9 @@ func (AuditEntry) Fields() []ent.Field {
 	return []ent.Field{
 		field.Int64("id"),
 		field.Int64("actor_id").Immutable().Comment("the user who did it; 0: the command line"),
-		field.Int64("key_id").Default(0).Immutable().Comment("the API key by which a server did it for the user; 0: none"),
+		field.Int64("key_id").Default(0).Immutable().Comment("the API key with which a server acted for the user; 0: none"),
 		field.Enum("action").Values("SET_ROLE", "SUSPEND_USER", "UNSUSPEND_USER", "HIDE_POST", "UNHIDE_POST", "DECIDE_REPORT", "PAUSE_WORKERS", "RESUME_WORKERS", "RETRY_JOBS", "DISCARD_JOBS", "REBUILD_TIMELINE").Immutable(),
-		field.Enum("subject_kind").Values("User", "Post", "Report", "Process", "Job").Immutable().Comment("the type of the API, or Process or Job, which have none there"),
+		field.Enum("subject_kind").Values("User", "Post", "Report", "Process", "Job").Immutable().Comment("the type in the API; Process and Job have none there"),
 		field.Int64("subject_id").Immutable(),
 		field.String("note").Default("").Immutable(),
 		field.Time("created_at").Immutable().Default(now),
@@ -26,5 +26,5 @@ func (AuditEntry) Fields() []ent.Field {
 
 // Annotations of AuditEntry.
 func (AuditEntry) Annotations() []schema.Annotation {
-	return []schema.Annotation{schema.Comment("no foreign keys, for an entry outlasts what it tells of")}
+	return []schema.Annotation{schema.Comment("no foreign keys, because an entry outlives what it describes")}
 }

@@ -20,13 +20,13 @@ func (Job) Fields() []ent.Field {
 		field.String("kind").Immutable(),
 		field.String("pool").Immutable(),
 		field.JSON("payload", json.RawMessage{}).Immutable(),
-		field.JSON("state", json.RawMessage{}).Optional().Comment("where an interrupted attempt goes on"),
+		field.JSON("state", json.RawMessage{}).Optional().Comment("where an attempt continues after an interruption"),
 		field.Int("attempts").Default(0).Comment("attempts that failed or whose worker died"),
 		field.String("last_error").Default(""),
-		field.Int64("claim").Default(0).Comment("names the attempt that may store how the job goes on; 0: the plain first"),
-		field.Bool("restart").Default(false).Comment("the next attempt begins anew: one that had lost its claim wrote until just now"),
-		field.Bool("dead").Default(false).Comment("given up; waits for an operator"),
-		field.Time("due_at").Comment("when the sweeper hands it out again if nobody has finished it"),
+		field.Int64("claim").Default(0).Comment("identifies the attempt that may change the row; 0: the first attempt"),
+		field.Bool("restart").Default(false).Comment("the next attempt starts from the beginning, because an attempt that had lost its claim was still writing"),
+		field.Bool("dead").Default(false).Comment("given up; an operator must decide"),
+		field.Time("due_at").Comment("when the sweeper hands the job out again unless it is done"),
 		field.Time("created_at").Immutable().Default(now),
 	}
 }

@@ -14,8 +14,8 @@ func (MutedWord) Fields() []ent.Field {
 	return []ent.Field{
 		field.Int64("id"),
 		field.Int64("user_id").Immutable(),
-		field.String("word").MaxLen(1024).Comment("a word or a phrase, as package visibility normalises it"),
-		field.String("head").MaxLen(1024).Comment("the first part of the word: what has no such part has not the word"),
+		field.String("word").MaxLen(1024).Comment("a word or phrase, normalised by package visibility"),
+		field.String("head").MaxLen(1024).Comment("the first part of the word: a text without this part does not contain the word"),
 		field.Time("created_at").Immutable().Default(now),
 	}
 }

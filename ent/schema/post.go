@@ -46,7 +46,7 @@ func (PostVersion) Fields() []ent.Field {
 		field.Int64("post_id").Immutable(),
 		field.Text("text").Immutable(),
 		field.Text("data").Immutable().Comment("as PostData.data, or the empty object"),
-		field.Int64("written_at").Immutable().Comment("since when the post was so, in Unix milliseconds"),
+		field.Int64("written_at").Immutable().Comment("when this version was written, in Unix milliseconds"),
 	}
 }
 
@@ -110,7 +110,7 @@ type Delivery struct{ ent.Schema }
 func (Delivery) Fields() []ent.Field {
 	return []ent.Field{
 		plainID(),
-		field.Int("pushed").Default(0).Comment("followers whose inbox took the post"),
+		field.Int("pushed").Default(0).Comment("followers whose inbox received the post"),
 		field.Int("pulled").Default(0).Comment("followers whose reads merge the author's outbox"),
 		field.Int("skipped").Default(0).Comment("followers who were away, or may not see the post"),
 		field.Int64("first_lag").Default(0),

@@ -19,11 +19,11 @@ func (Process) Fields() []ent.Field {
 		field.String("version").Immutable(),
 		field.String("roles").Immutable().Comment("server, workers, or both with a comma"),
 		field.Time("started_at").Immutable(),
-		field.Time("seen_at").Comment("the last sign of life, by the clock of the process"),
+		field.Time("seen_at").Comment("the last heartbeat, by the clock of the process"),
 		field.Int("subscriptions").Comment("under way"),
 		field.Int("jobs").Comment("under way"),
 		field.Bool("paused").Comment("its workers take no new job"),
-		field.Enum("wanted").Values("run", "pause").Default("run").Comment("of its workers, by an operator"),
+		field.Enum("wanted").Values("run", "pause").Default("run").Comment("the state of its workers that an operator asked for"),
 	}
 }
 

@@ -15,17 +15,17 @@ func (Report) Fields() []ent.Field {
 	return []ent.Field{
 		field.Int64("id"),
 		field.Int64("reporter_id").Immutable(),
-		field.Int64("reported_id").Immutable().Comment("the user whom it is about, or the author of the post"),
-		field.Int64("post_id").Default(0).Immutable().Comment("0: it is about the user"),
+		field.Int64("reported_id").Immutable().Comment("the reported user, or the author of the reported post"),
+		field.Int64("post_id").Default(0).Immutable().Comment("0: the report is about the user"),
 		field.Enum("reason").Values("SPAM", "HARASSMENT", "VIOLENCE", "SEXUAL", "ILLEGAL", "IMPERSONATION", "OTHER").Immutable(),
 		field.Text("comment").Default("").Immutable(),
-		field.Text("text").Default("").Immutable().Comment("that of the post when it was reported"),
+		field.Text("text").Default("").Immutable().Comment("the post's text when it was reported"),
 		field.Bool("unseen").Default(false).Immutable().
-			Comment("whether the reporter could not see the post when it was reported, so that the reporter must not find out that the report exists"),
+			Comment("whether the reporter could not see the post when reporting it: then the reporter must not learn that the report exists"),
 		field.Enum("status").Values("OPEN", "UPHELD", "DISMISSED").Default("OPEN"),
-		field.Int64("claimed_by").Default(0).Comment("the moderator who looks at it; 0: nobody"),
+		field.Int64("claimed_by").Default(0).Comment("the moderator who claimed it; 0: nobody"),
 		field.Int64("claimed_until").Default(0).Comment("Unix time in milliseconds"),
-		field.Int64("decided_at").Default(0).Comment("Unix time in milliseconds; the audit log says by whom"),
+		field.Int64("decided_at").Default(0).Comment("Unix time in milliseconds; the audit log names the moderator"),
 		field.Text("note").Default("").Comment("the moderator's"),
 		field.Time("created_at").Immutable().Default(now),
 	}

@@ -30,32 +30,32 @@ func (User) Fields() []ent.Field {
 		field.String("handle").MaxLen(30),
 		field.String("name").Default(""),
 		field.Text("indexed_as").Optional().Nillable().
-			Comment("handle and name that UserWord has the words of; other ones than the user has: a worker writes the words anew"),
+			Comment("the handle and name whose words UserWord has; if the user has others, a worker writes the words again"),
 		field.String("bio").Default(""),
-		field.String("avatar_url").Default("").Comment("of a picture, http or https; shown where its host is allowed"),
-		field.Text("links").Default("").Comment("addresses, http or https, one a line"),
+		field.String("avatar_url").Default("").Comment("the URL of a picture, http or https; shown if its host is allowed"),
+		field.Text("links").Default("").Comment("URLs, http or https, one per line"),
 		field.String("password_hash").Sensitive(),
 		field.String("issuer").MaxLen(255).Optional().Nillable().Immutable().
-			Comment("whose tokens sign the user in; null for an account made here"),
+			Comment("the issuer whose tokens sign the user in; null for an account that was created here"),
 		field.Bytes("external_id").MaxLen(255).Optional().Immutable().
-			Comment("the user's id at the issuer: bytes, for it may have a zero, which no text of PostgreSQL has"),
+			Comment("the user's id at the issuer: bytes, because it may contain a zero byte, which PostgreSQL's texts cannot"),
 		field.Time("signed_out_before").Optional().Nillable().
-			Comment("tokens issued before are refused; changed together with the deletion of the user's sessions"),
+			Comment("tokens issued before are refused; set when the user's sessions are deleted"),
 		field.Bool("approves_followers").Default(false),
 		field.Enum("default_visibility").GoType(Public).Default(string(Public)),
 		field.Int("follower_count").Default(0),
 		field.Int("following_count").Default(0),
-		field.Int("post_count").Default(0).Comment("all posts, those that the author alone sees too"),
+		field.Int("post_count").Default(0).Comment("all posts, including private ones"),
 		field.Int("public_post_count").Default(0),
 		field.Int("followers_post_count").Default(0),
 		field.Int("mutuals_post_count").Default(0),
 		field.Int64("last_post_id").Default(0).
-			Comment("newest post: readers find who can contribute to a page by it"),
+			Comment("the newest post: with it, readers find the authors who can contribute to a page"),
 		field.Enum("fan_out_mode").Values("PUSH", "PUSH_TO_PULL", "PULL", "PULL_TO_PUSH").Default("PUSH").
-			Comment("whether posts are pushed to inboxes, merged by readers, or both, on the way from one to the other"),
+			Comment("whether posts are pushed to inboxes, merged by readers, or both during a change from one to the other"),
 		field.Int64("fan_out_mode_since").Default(0).Comment("Unix milliseconds"),
-		field.Bool("hidden").Default(false).Comment("whether HiddenUser has a row of the user: what locks the user's row need not look there"),
-		field.Enum("role").Values("USER", "MODERATOR", "ADMIN").Default("USER").Comment("what the user may do to others, see feed/moderation"),
+		field.Bool("hidden").Default(false).Comment("whether HiddenUser has a row of the user, for statements that lock the user's row"),
+		field.Enum("role").Values("USER", "MODERATOR", "ADMIN").Default("USER").Comment("what the user may do; see feed/moderation"),
 		field.Time("created_at").Immutable().Default(now),
 	}
 }
@@ -106,13 +106,13 @@ type Session struct{ ent.Schema }
 func (Session) Fields() []ent.Field {
 	return []ent.Field{
 		field.Int64("id"),
-		field.Bytes("token_hash").MaxLen(32).Immutable().Sensitive().Comment("SHA-256 of the token, or what stands for a user of an issuer"),
+		field.Bytes("token_hash").MaxLen(32).Immutable().Sensitive().Comment("SHA-256 of the token, or the key of an issuer's user"),
 		field.Int64("user_id").Immutable(),
 		field.Time("created_at").Immutable().Default(now),
 		field.Time("expires_at"),
 		field.Time("tokens_since").Optional().Nillable().
-			Comment("of a user of an issuer: tokens issued before are refused, as User.signed_out_before said when the session began"),
-		field.String("user_agent").Default("").Immutable().Comment("of the client that logged in, as it said"),
+			Comment("for an issuer's user: User.signed_out_before when the session began; tokens issued before are refused"),
+		field.String("user_agent").Default("").Immutable().Comment("the User-Agent header of the client that logged in"),
 	}
 }
 
@@ -135,13 +135,13 @@ type ReadMarker struct{ ent.Schema }
 func (ReadMarker) Fields() []ent.Field {
 	return []ent.Field{
 		plainID(),
-		field.Int64("post_id").Default(0).Comment("the newest post seen"),
+		field.Int64("post_id").Default(0).Comment("the newest post that was read"),
 	}
 }
 
 // Annotations of ReadMarker.
 func (ReadMarker) Annotations() []schema.Annotation {
-	return []schema.Annotation{schema.Comment("one row a user, keyed by the user's id")}
+	return []schema.Annotation{schema.Comment("one row per user, with the user's id as key")}
 }
 
 // HiddenUser is a user who is invisible to everybody, because the account is being deleted or will
@@ -153,10 +153,10 @@ func (HiddenUser) Fields() []ent.Field {
 	return []ent.Field{
 		plainID(),
 		field.Enum("state").Values("LEAVING", "SUSPENDED", "DELETING", "GONE").
-			Comment("may be restored; waits for a moderator; is being deleted; has no row any more, and the last traces are looked for"),
-		field.Time("due_at").Comment("when the state ends by itself; of SUSPENDED, when the LEAVING ends that comes back, or the year 9999 for none"),
+			Comment("LEAVING: can be restored; SUSPENDED: until a moderator ends it; DELETING: is being deleted; GONE: the row is gone and remains are being deleted"),
+		field.Time("due_at").Comment("when the state ends by itself; for SUSPENDED, when a scheduled deletion ends that continues afterwards, or the year 9999"),
 		field.Bytes("identity").MaxLen(32).Optional().
-			Comment("what stands for a user of an issuer, as Session.token_hash, once the deletion has begun: tokens from before its end make no new user"),
+			Comment("the key of an issuer's user, as Session.token_hash, once the deletion has begun: tokens from before its end create no new user"),
 	}
 }
 
@@ -167,5 +167,5 @@ func (HiddenUser) Indexes() []ent.Index {
 
 // Annotations of HiddenUser.
 func (HiddenUser) Annotations() []schema.Annotation {
-	return []schema.Annotation{schema.Comment("keyed by the user's id; no foreign key, for the row outlasts the user's")}
+	return []schema.Annotation{schema.Comment("the key is the user's id; no foreign key, because the row outlives the user's row")}
 }
