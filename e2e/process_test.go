@@ -47,12 +47,13 @@ func (tr *transcript) String() string {
 }
 
 // command returns a tideline command with these arguments and settings, as NAME=value. It
-// removes Tideline's settings from the environment of the tests.
+// removes Tideline's settings from the environment of the tests. Requests may take long, because the
+// machine may be busy.
 func command(ctx context.Context, settings []string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, binary, args...)
 	cmd.Env = append(slices.DeleteFunc(os.Environ(), func(entry string) bool {
 		return strings.HasPrefix(entry, "TIDELINE_")
-	}), settings...)
+	}), append([]string{"TIDELINE_REQUEST_TIMEOUT=1m"}, settings...)...)
 	return cmd
 }
 

@@ -54,6 +54,7 @@ export class Timeline {
   // Whether this page has moved the read mark since the line was drawn.
   #moved = false
   #marking = false
+  #live = false
   #stops: (() => void)[] = []
 
   constructor(readonly session: Session) {
@@ -119,6 +120,9 @@ export class Timeline {
 
   #update() {
     const held = this.#kit.getSnapshot()
+    const live = held.status === 'live'
+    if (live && !this.#live) tell({ what: 'requests' }) // no heartbeat told of what changed before the connection
+    this.#live = live
     let { unread, read } = this.store.state
     // The ranked order is not by time, so it has no line.
     if (held.loaded && held.order === 'LATEST' && read === undefined) {

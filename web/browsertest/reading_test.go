@@ -307,6 +307,9 @@ func TestFollowRequestsAreLive(t *testing.T) {
 	ada, bob := s.signUp("ada"), s.signUp("bob")
 	bob.must(`mutation($i: UpdateProfileInput!) { updateProfile(input: $i) { user { id } } }`, map[string]any{"approvesFollowers": true}, nil)
 	b := bob.browse()
+	b.see(`document.querySelector('.live').textContent === 'Live'`)
+	bob.post("here")
+	b.sees("here") // by an event, so the subscription has begun
 	b.see(`document.querySelector('nav .badge') === null`)
 	ada.relate("follow", bob)
 	b.see(`document.querySelector('nav .badge')?.textContent.includes('1 follow request')`)
