@@ -55,13 +55,13 @@ type followerScan struct {
 	position scanPosition
 	large    bool // more than one page
 
-	active    []timeline.Activity // the users still to visit, if position.ByActivity
-	inMemory  bool                // the scan uses activeSet
-	loaded    func() error        // waits until activeSet is complete
-	activeSet map[int64]struct{}  // all active users
-	recentSet map[int64]struct{}  // the most recently active, whose page was first
-	muters    map[int64]bool      // of the author, if large
-	total     int                 // about how many users the scan visits
+	active     []timeline.Activity   // the users still to visit, if position.ByActivity
+	inMemory   bool                  // the scan uses activeSet
+	loaded     func() error          // waits until activeSet is complete
+	activeSet  map[int64]struct{}    // all active users
+	recentSet  map[int64]struct{}    // the most recently active, whose page was first
+	objections visibility.Objections // to the author, if large
+	total      int                   // about how many users the scan visits
 }
 
 const (
@@ -292,9 +292,9 @@ func (r *followerScan) followersAmong(ctx context.Context, c visibility.PostChan
 // nextFollowers reads the next followers. For a large audience it returns only the active ones.
 func (r *followerScan) nextFollowers(ctx context.Context, c visibility.PostChange) (p followerPage) {
 	limit := r.PageSize
-	if r.large && r.muters == nil {
+	if r.large && r.objections == nil {
 		// Users who mute or unmute the author from now on are fenced and checked again at the end.
-		if r.muters, p.Err = r.visibility.Muters(ctx, r.Author.ID); p.Err != nil {
+		if r.objections, p.Err = r.visibility.Objections(ctx, r.Author.ID); p.Err != nil {
 			return p
 		}
 	}
@@ -332,10 +332,10 @@ func (r *followerScan) nextFollowers(ctx context.Context, c visibility.PostChang
 }
 
 // audience reads followers from the position, like visibility.Reader.Audience. For a large audience
-// it passes the muters. First reads of small audiences share a statement.
+// it passes the objections. First reads of small audiences share a statement.
 func (r *followerScan) audience(ctx context.Context, c visibility.PostChange, limit int) ([]visibility.Follower, int64, error) {
 	if r.Job.Again || r.large || r.position.Before != 0 || r.Author.FollowerCount > smallAudience {
-		return r.visibility.Audience(ctx, r.Author.ID, c, r.muters, r.position.Before, r.Part.After, limit)
+		return r.visibility.Audience(ctx, r.Author.ID, c, r.objections, r.position.Before, r.Part.After, limit)
 	}
 	p, err := r.audiences.Load(ctx, visibility.Followed{Author: r.Author.ID, Change: c, Limit: limit})
 	return p.Followers, p.Next, err
