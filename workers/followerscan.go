@@ -31,7 +31,7 @@ type followerScans struct {
 
 // newFollowerScans returns the followerScans of a process. pageSize is the configured page size.
 func newFollowerScans(db *ent.Client, v *visibility.Reader, t *timeline.Store, pageSize int) *followerScans {
-	return &followerScans{db: db, visibility: v, timelines: t, pageSize: pageSize, audiences: batch.NewLoader(v.Audiences)}
+	return &followerScans{db: db, visibility: v, timelines: t, pageSize: pageSize, audiences: batch.NewLoader(v.Followers.Audiences)}
 }
 
 // smallAudience is the largest follower count for which fan-outs share SQL statements and
@@ -281,7 +281,7 @@ func (r *followerScan) followersAmong(ctx context.Context, c visibility.PostChan
 	for i, a := range chunk {
 		users[i], rank[a.User] = a.User, i
 	}
-	followers, err := r.visibility.Among(ctx, r.Author, c, users)
+	followers, err := r.visibility.Followers.Among(ctx, r.Author, c, users)
 	if err != nil {
 		return nil, fmt.Errorf("find followers among the active: %w", err)
 	}
@@ -294,7 +294,7 @@ func (r *followerScan) nextFollowers(ctx context.Context, c visibility.PostChang
 	limit := r.PageSize
 	if r.large && r.objections == nil {
 		// Users who mute or unmute the author from now on are fenced and checked again at the end.
-		if r.objections, p.Err = r.visibility.Objections(ctx, r.Author.ID); p.Err != nil {
+		if r.objections, p.Err = r.visibility.Followers.Objections(ctx, r.Author.ID); p.Err != nil {
 			return p
 		}
 	}
@@ -331,11 +331,11 @@ func (r *followerScan) nextFollowers(ctx context.Context, c visibility.PostChang
 	return p
 }
 
-// audience reads followers from the position, like visibility.Reader.Audience. For a large audience
+// audience reads followers from the position, like visibility.Followers.Audience. For a large audience
 // it passes the objections. First reads of small audiences share a statement.
 func (r *followerScan) audience(ctx context.Context, c visibility.PostChange, limit int) ([]visibility.Follower, int64, error) {
 	if r.Job.Again || r.large || r.position.Before != 0 || r.Author.FollowerCount > smallAudience {
-		return r.visibility.Audience(ctx, r.Author.ID, c, r.objections, r.position.Before, r.Part.After, limit)
+		return r.visibility.Followers.Audience(ctx, r.Author.ID, c, r.objections, r.position.Before, r.Part.After, limit)
 	}
 	p, err := r.audiences.Load(ctx, visibility.Followed{Author: r.Author.ID, Change: c, Limit: limit})
 	return p.Followers, p.Next, err

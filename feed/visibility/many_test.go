@@ -48,19 +48,19 @@ func TestManyAreAnsweredAsOne(t *testing.T) {
 		}
 		written = append(written, visibility.Written{Author: hidden.ID, Post: written[3].Post}, written[3])
 
-		stored, err := w.Visibility.StoredWithAuthors(w.Ctx, written)
+		stored, err := w.Visibility.Unchecked.WithAuthors(w.Ctx, written)
 		require.NoError(w, err)
 		for i, of := range written {
-			author, post, err := w.Visibility.StoredWithAuthor(w.Ctx, of.Author, of.Post)
+			author, post, err := w.Visibility.Unchecked.WithAuthor(w.Ctx, of.Author, of.Post)
 			require.NoError(w, err)
 			require.Equal(w, visibility.Stored{Author: author, Post: post}, stored[i], of)
 		}
-		pages, err := w.Visibility.Audiences(w.Ctx, followed)
+		pages, err := w.Visibility.Followers.Audiences(w.Ctx, followed)
 		require.NoError(w, err)
 		byID := func(a, b visibility.Follower) int { return int(a.ID - b.ID) }
 		full := 0
 		for i, of := range followed {
-			followers, next, err := w.Visibility.Audience(w.Ctx, of.Author, of.Change, nil, 0, 0, of.Limit)
+			followers, next, err := w.Visibility.Followers.Audience(w.Ctx, of.Author, of.Change, nil, 0, 0, of.Limit)
 			require.NoError(w, err)
 			slices.SortFunc(followers, byID)
 			slices.SortFunc(pages[i].Followers, byID)

@@ -71,7 +71,7 @@ func headsOf(of, known, nearest, none, order string) string {
 	if of == dialect.Postgres {
 		among = "= ANY (ARRAY(" + SourcesOf() + "))"
 	}
-	some := slices.DeleteFunc(ofFollower(), func(e edge) bool { return !e.byVisibility() }) // SourcesOf obeys the others
+	some := slices.DeleteFunc(ofFollower(), func(e edge) bool { return e.hides&Home != 0 }) // SourcesOf obeys these
 	return fmt.Sprintf(`
 SELECT h.id, h.head, %[6]s FROM (
   SELECT u.id, CASE WHEN u.last_post_id %[1]s

@@ -76,7 +76,7 @@ func TestANewRelationIsRespectedEverywhere(t *testing.T) { //nolint:paralleltest
 			require.NoError(w, err)
 			require.Equal(w, of.why, why)
 		}
-		objections, err := r.Objections(w.Ctx, author.ID)
+		objections, err := r.Followers.Objections(w.Ctx, author.ID)
 		require.NoError(w, err)
 		require.Equal(w, []int64{avoiding.ID}, slices.Collect(maps.Keys(objections)))
 		sources, err := w.Stores.SQL.QueryContext(w.Ctx, visibility.SourcesOf(), avoiding.ID)
@@ -147,7 +147,7 @@ func (s surfaces) byKey(on visibility.Surface) map[int64][]int64 {
 // audience returns what followers see according to a read of the author's audience.
 func (s surfaces) audience(read func(visibility.PostChange) ([]visibility.Follower, error)) map[int64][]int64 {
 	return s.byPost(func(id int64) map[int64]bool {
-		post, err := s.r.Stored(s.Ctx, id)
+		post, err := s.r.Unchecked.Post(s.Ctx, id)
 		require.NoError(s, err)
 		followers, err := read(visibility.PostChange{Current: post, Previous: []*ent.Post{post}, Before: post})
 		require.NoError(s, err)
@@ -174,23 +174,23 @@ func (s surfaces) home() map[string]map[int64][]int64 {
 		"pull":                   s.fill(visibility.Home, s.r.Pulled),
 		"pull of ids":            s.fill(visibility.Inbox, s.r.PulledIDs),
 		"audience": s.audience(func(c visibility.PostChange) ([]visibility.Follower, error) {
-			list, _, err := s.r.Audience(s.Ctx, s.author, c, nil, 0, 0, 10)
+			list, _, err := s.r.Followers.Audience(s.Ctx, s.author, c, nil, 0, 0, 10)
 			return list, err
 		}),
 		"audience with objections": s.audience(func(c visibility.PostChange) ([]visibility.Follower, error) {
-			objections, err := s.r.Objections(s.Ctx, s.author)
+			objections, err := s.r.Followers.Objections(s.Ctx, s.author)
 			require.NoError(s, err)
-			list, _, err := s.r.Audience(s.Ctx, s.author, c, objections, 0, 0, 10)
+			list, _, err := s.r.Followers.Audience(s.Ctx, s.author, c, objections, 0, 0, 10)
 			return list, err
 		}),
 		"audience, all of few": s.audience(func(c visibility.PostChange) ([]visibility.Follower, error) {
-			return s.r.Among(s.Ctx, &ent.User{ID: s.author, FollowerCount: 3}, c, s.viewers)
+			return s.r.Followers.Among(s.Ctx, &ent.User{ID: s.author, FollowerCount: 3}, c, s.viewers)
 		}),
 		"audience, some of many": s.audience(func(c visibility.PostChange) ([]visibility.Follower, error) {
-			return s.r.Among(s.Ctx, &ent.User{ID: s.author, FollowerCount: 1000}, c, s.viewers)
+			return s.r.Followers.Among(s.Ctx, &ent.User{ID: s.author, FollowerCount: 1000}, c, s.viewers)
 		}),
 		"audiences": s.audience(func(c visibility.PostChange) ([]visibility.Follower, error) {
-			pages, err := s.r.Audiences(s.Ctx, []visibility.Followed{{Author: s.viewers[0], Limit: 1}, {Author: s.author, Change: c, Limit: 10}})
+			pages, err := s.r.Followers.Audiences(s.Ctx, []visibility.Followed{{Author: s.viewers[0], Limit: 1}, {Author: s.author, Change: c, Limit: 10}})
 			return pages[1].Followers, err
 		}),
 		"an event for one": s.each(func(viewer int64) (posts []int64) {

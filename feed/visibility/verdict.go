@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"tideline/ent"
-	"tideline/ent/schema"
 	"tideline/feed/internal/rows"
 )
 
@@ -45,7 +44,7 @@ func (r *Reader) Judge(ctx context.Context, id int64, users []int64) (Verdict, e
 	}
 	for chunk := range slices.Chunk(users, 20_000) {
 		// Only the author and the author's followers may be shown it.
-		followers, err := r.Among(ctx, v.Post.Edges.Author, PostChange{Current: v.Post}, chunk)
+		followers, err := r.Followers.Among(ctx, v.Post.Edges.Author, PostChange{Current: v.Post}, chunk)
 		if err != nil {
 			return v, err
 		}
@@ -97,29 +96,6 @@ func (r *Reader) directFor(ctx context.Context, v Verdict, users []int64) error 
 		v.sees[user] = mayShow(Direct, user, to, v.Post)
 	}
 	return rows.Wrap("read relations", found.Err())
-}
-
-// LikeCounts returns the number of likes of each of the posts that exist. It does not decide who
-// may see them; Posts and JudgeDirect do.
-//
-// Cost: one query by primary key.
-func (r *Reader) LikeCounts(ctx context.Context, ids []int64) (map[int64]int, error) {
-	found, err := r.db.QueryContext(ctx, "SELECT p.id, "+rows.Likes.Of(r.dialect, "p")+" FROM posts p WHERE p.id "+rows.In(r.dialect, "$1", "bigint")+
-		" AND p.visibility <> '"+string(schema.Deleted)+"'", rows.List(r.dialect, ids))
-	if err != nil {
-		return nil, fmt.Errorf("read likes: %w", err)
-	}
-	defer found.Close()
-	counts := make(map[int64]int, len(ids))
-	for found.Next() {
-		var id int64
-		var n int
-		if err := found.Scan(&id, &n); err != nil {
-			return nil, fmt.Errorf("read likes: %w", err)
-		}
-		counts[id] = n
-	}
-	return counts, rows.Wrap("read likes", found.Err())
 }
 
 const (

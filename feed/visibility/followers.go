@@ -15,6 +15,12 @@ import (
 	"tideline/feed/internal/rows"
 )
 
+// Followers reads the followers of authors, with verdicts on the authors' posts.
+type Followers struct {
+	db      *ent.Client
+	dialect string
+}
+
 // Follower is a follower of an author, with verdicts on one post.
 type Follower struct {
 	ID   int64
@@ -60,7 +66,7 @@ type Objections map[int64]Relation
 // each follower.
 //
 // Cost: an index range of the users who mute the author.
-func (r *Reader) Objections(ctx context.Context, author int64) (Objections, error) {
+func (r Followers) Objections(ctx context.Context, author int64) (Objections, error) {
 	var each []string
 	for _, e := range ofFollower() {
 		if e.hides != 0 {
@@ -91,7 +97,7 @@ func (r *Reader) Objections(ctx context.Context, author int64) (Objections, erro
 //
 // Cost: one query, an index range of the size of the page. One look-up more a follower if objections
 // is nil and anybody mutes the author, and one more if the post is or was for friends.
-func (r *Reader) Audience(ctx context.Context, author int64, c PostChange, objections Objections, before, after int64, limit int) ([]Follower, int64, error) {
+func (r Followers) Audience(ctx context.Context, author int64, c PostChange, objections Objections, before, after int64, limit int) ([]Follower, int64, error) {
 	if before == 0 {
 		before = math.MaxInt64
 	}
@@ -103,13 +109,13 @@ func (r *Reader) Audience(ctx context.Context, author int64, c PostChange, objec
 	return list, last, err
 }
 
-// FollowersOfMany returns a page of the users who follow any of the authors: the newest follows
+// OfMany returns a page of the users who follow any of the authors: the newest follows
 // before the given position, at most limit. A follower may appear more than once. Positions are as
 // in Audience.
 //
 // Cost: one query. For one author it reads an index range of the size of the page; for several it
 // reads all follows of the authors.
-func (r *Reader) FollowersOfMany(ctx context.Context, authors []int64, before int64, limit int) (users []int64, next int64, err error) {
+func (r Followers) OfMany(ctx context.Context, authors []int64, before int64, limit int) (users []int64, next int64, err error) {
 	if before == 0 {
 		before = math.MaxInt64
 	}
@@ -141,7 +147,7 @@ const rowsPerLookUp = 2
 //
 // Cost: one query with at most three look-ups a user. If the author has at most twice as many
 // followers as there are users, an index range of the followers with at most two look-ups each.
-func (r *Reader) Among(ctx context.Context, author *ent.User, c PostChange, users []int64) ([]Follower, error) {
+func (r Followers) Among(ctx context.Context, author *ent.User, c PostChange, users []int64) ([]Follower, error) {
 	if most := rowsPerLookUp * len(users); author.FollowerCount <= most {
 		list, _, err := r.followers(ctx, author.ID, c, nil, "follows WHERE followee_id = $1 LIMIT $2", most+1)
 		if err != nil || len(list) <= most { // the count may be out of date
@@ -163,7 +169,7 @@ func (r *Reader) Among(ctx context.Context, author *ent.User, c PostChange, user
 
 // followers reads followers of the author, $1, with everything that the rule needs to know about
 // them.
-func (r *Reader) followers(ctx context.Context, author int64, c PostChange, objections Objections, from string, args ...any) (list []Follower, last int64, err error) {
+func (r Followers) followers(ctx context.Context, author int64, c PostChange, objections Objections, from string, args ...any) (list []Follower, last int64, err error) {
 	needed := c.needed()
 	some := slices.DeleteFunc(ofFollower(), func(e edge) bool {
 		return e.hides != 0 && objections != nil || e.byVisibility() && !needed.Has(e.flag)
@@ -239,7 +245,7 @@ type Page struct {
 //
 // Cost: one query with an index range an author and two look-ups a follower. On SQLite one query an
 // author.
-func (r *Reader) Audiences(ctx context.Context, of []Followed) ([]Page, error) {
+func (r Followers) Audiences(ctx context.Context, of []Followed) ([]Page, error) {
 	pages := make([]Page, len(of))
 	if len(of) == 1 || r.dialect != dialect.Postgres { // one is faster without a list
 		for i, a := range of {
