@@ -55,7 +55,7 @@ func TestPostWithManyLikesIsGoneBeforeItsLikes(t *testing.T) {
 		refused(refusal.NotFound, err)
 		_, err = w.Feed.CreatePost(w.Ctx, ann, feed.Draft{Text: "liked by all", IdempotencyKey: "once"})
 		refused(refusal.Conflict, err)
-		stored, err := w.Visibility.Stored(w.Ctx, made.ID)
+		stored, err := w.Visibility.Unchecked.Post(w.Ctx, made.ID)
 		require.NoError(w, err)
 		require.Nil(w, stored)
 		verdict, err := w.Visibility.Judge(w.Ctx, made.ID, []int64{bob.ID})

@@ -18,7 +18,7 @@ import (
 //
 // Cost: as SetVisibility.
 func (f *Feed) HidePost(ctx context.Context, id int64, hide bool, allow func(*ent.Tx) error) (changed bool, err error) {
-	found, err := f.posts.Stored(ctx, id)
+	found, err := f.posts.Unchecked.Post(ctx, id)
 	if err != nil {
 		return false, err
 	}

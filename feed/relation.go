@@ -181,7 +181,7 @@ func (f *Feed) otherUser(ctx context.Context, id int64, givesAccess bool) (*ent.
 // Cost: as change.
 func (f *Feed) Follow(ctx context.Context, v account.Viewer, other int64) (*ent.User, error) {
 	return f.change(ctx, v, other, relationChange{
-		already:     func(r visibility.Relation) bool { return r.Following },
+		already:     func(r visibility.Relation) bool { return r.Has(visibility.Following) },
 		givesAccess: true,
 		make: func(p pair) (bool, error) {
 			blocked, err := p.tx.Block.Query().Where(blockBetween(v.ID, other)).Exist(ctx)
@@ -268,7 +268,7 @@ func (p pair) count(ctx context.Context, follower, followee *ent.User, n int) er
 // Cost: as change.
 func (f *Feed) Unfollow(ctx context.Context, v account.Viewer, other int64) (*ent.User, error) {
 	return f.change(ctx, v, other, relationChange{
-		already: func(r visibility.Relation) bool { return !r.Following && !r.Requested },
+		already: func(r visibility.Relation) bool { return r&(visibility.Following|visibility.Requested) == 0 },
 		make: func(p pair) (bool, error) {
 			return p.unfollow(ctx, p.viewer, p.other)
 		},
@@ -334,7 +334,7 @@ func (f *Feed) RejectFollower(ctx context.Context, v account.Viewer, other int64
 // Cost: as change.
 func (f *Feed) RemoveFollower(ctx context.Context, v account.Viewer, other int64) (*ent.User, error) {
 	return f.change(ctx, v, other, relationChange{
-		already: func(r visibility.Relation) bool { return !r.FollowedBy },
+		already: func(r visibility.Relation) bool { return !r.Has(visibility.FollowedBy) },
 		make: func(p pair) (bool, error) {
 			return p.unfollow(ctx, p.other, p.viewer)
 		},
@@ -347,7 +347,7 @@ func (f *Feed) RemoveFollower(ctx context.Context, v account.Viewer, other int64
 // Cost: as change.
 func (f *Feed) Block(ctx context.Context, v account.Viewer, other int64) (*ent.User, error) {
 	return f.change(ctx, v, other, relationChange{
-		already: func(r visibility.Relation) bool { return r.Blocking },
+		already: func(r visibility.Relation) bool { return r.Has(visibility.Blocking) },
 		make: func(p pair) (bool, error) {
 			blocks, err := p.tx.Block.Query().Where(block.BlockerID(v.ID), block.BlockedID(other)).Exist(ctx)
 			if err != nil || blocks {
@@ -372,7 +372,7 @@ func (f *Feed) Block(ctx context.Context, v account.Viewer, other int64) (*ent.U
 // Cost: as change.
 func (f *Feed) Unblock(ctx context.Context, v account.Viewer, other int64) (*ent.User, error) {
 	return f.change(ctx, v, other, relationChange{
-		already: func(r visibility.Relation) bool { return !r.Blocking },
+		already: func(r visibility.Relation) bool { return !r.Has(visibility.Blocking) },
 		make: func(p pair) (bool, error) {
 			_, err := p.tx.Block.Delete().Where(block.BlockerID(v.ID), block.BlockedID(other)).Exec(ctx)
 			return false, err
@@ -386,7 +386,7 @@ func (f *Feed) Unblock(ctx context.Context, v account.Viewer, other int64) (*ent
 // Cost: as change.
 func (f *Feed) Mute(ctx context.Context, v account.Viewer, other int64) (*ent.User, error) {
 	return f.change(ctx, v, other, relationChange{
-		already:   func(r visibility.Relation) bool { return r.Muting },
+		already:   func(r visibility.Relation) bool { return r.Has(visibility.Muting) },
 		unnoticed: true,
 		make: func(p pair) (bool, error) {
 			mutes, err := p.tx.Mute.Query().Where(mute.MuterID(v.ID), mute.MutedID(other)).Exist(ctx)
@@ -404,7 +404,7 @@ func (f *Feed) Mute(ctx context.Context, v account.Viewer, other int64) (*ent.Us
 // Cost: as change.
 func (f *Feed) Unmute(ctx context.Context, v account.Viewer, other int64) (*ent.User, error) {
 	return f.change(ctx, v, other, relationChange{
-		already:   func(r visibility.Relation) bool { return !r.Muting },
+		already:   func(r visibility.Relation) bool { return !r.Has(visibility.Muting) },
 		unnoticed: true,
 		make: func(p pair) (bool, error) {
 			n, err := p.tx.Mute.Delete().Where(mute.MuterID(v.ID), mute.MutedID(other)).Exec(ctx)

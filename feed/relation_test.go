@@ -185,7 +185,7 @@ func TestRemoveFollower(t *testing.T) {
 		w.counted()
 		relations, err := w.Feed.Relations(w.Ctx, ann, []int64{bob.ID})
 		require.NoError(w, err)
-		require.Equal(w, visibility.Relation{Following: true}, *relations[0])
+		require.Equal(w, visibility.Following, *relations[0])
 
 		yes := true
 		_, err = w.Accounts.UpdateProfile(w.Ctx, ann, account.Profile{ApprovesFollowers: &yes})
@@ -245,12 +245,12 @@ func TestAccessIsTakenFromHiddenUsers(t *testing.T) {
 			do   change
 			left visibility.Relation // the viewer follows the other user and is followed
 		}{
-			"unfollow":        {w.Feed.Unfollow, visibility.Relation{FollowedBy: true}},
-			"remove follower": {w.Feed.RemoveFollower, visibility.Relation{Following: true}},
-			"block":           {w.Feed.Block, visibility.Relation{Blocking: true}},
-			"mute":            {w.Feed.Mute, visibility.Relation{Following: true, FollowedBy: true, Muting: true}},
-			"unmute":          {w.Feed.Unmute, visibility.Relation{Following: true, FollowedBy: true}},
-			"unblock":         {w.Feed.Unblock, visibility.Relation{Following: true, FollowedBy: true}},
+			"unfollow":        {w.Feed.Unfollow, visibility.FollowedBy},
+			"remove follower": {w.Feed.RemoveFollower, visibility.Following},
+			"block":           {w.Feed.Block, visibility.Blocking},
+			"mute":            {w.Feed.Mute, visibility.Mutual | visibility.Muting},
+			"unmute":          {w.Feed.Unmute, visibility.Mutual},
+			"unblock":         {w.Feed.Unblock, visibility.Mutual},
 		}
 		none := func(*ent.Tx, *ent.User) error { return nil }
 		hide := map[string]func(id int64) (show func()){
@@ -292,7 +292,7 @@ func TestAccessIsTakenFromHiddenUsers(t *testing.T) {
 				require.NoError(w, err)
 				require.Equal(w, change.left, *relations[0], "%s while %s", doing, how)
 				_, err = w.Feed.Post(w.Ctx, bob, post)
-				require.Equal(w, change.left.FollowedBy, err == nil, "%s while %s: %v", doing, how, err)
+				require.Equal(w, change.left.Has(visibility.FollowedBy), err == nil, "%s while %s: %v", doing, how, err)
 			}
 			// Follow requests in both directions.
 			yes, alice, bob := true, user(), user()

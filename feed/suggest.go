@@ -12,6 +12,7 @@ import (
 	"tideline/feed/internal/rows"
 	"tideline/feed/paging"
 	"tideline/feed/refusal"
+	"tideline/feed/visibility"
 )
 
 // Limits of the search for users to suggest.
@@ -21,6 +22,9 @@ const (
 	suggestAmong = 200 // candidates at most
 	suggestStep  = 50  // candidates whose relations are read together
 )
+
+// unsuggested are the relations to users who are not suggested.
+const unsuggested = visibility.Following | visibility.Requested | visibility.Blocking | visibility.BlockedBy | visibility.Muting | visibility.Hidden
 
 // friendsOfFriends returns a query for the users that the followees of user $1 follow and user $1
 // does not. Users followed by the most followees come first, then the newest. The follows of a
@@ -95,8 +99,7 @@ func (f *finder) suggestible(ctx context.Context, v account.Viewer, among []int6
 			return nil, err
 		}
 		for i, id := range step {
-			r := relations[id]
-			if list[i] != nil && !r.Following && !r.Requested && !r.Blocking && !r.BlockedBy && !r.Muting && !r.Hidden {
+			if list[i] != nil && relations[id]&unsuggested == 0 {
 				users = append(users, list[i])
 			}
 		}

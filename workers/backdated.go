@@ -30,7 +30,7 @@ func (w *Workers) postsBackdated(ctx context.Context, j *queue.Job) error {
 			return err
 		}
 		var users []int64
-		if users, p.Before, err = w.Visibility.FollowersOfMany(ctx, args.Authors, p.Before, w.PageSize); err != nil {
+		if users, p.Before, err = w.Visibility.Followers.OfMany(ctx, args.Authors, p.Before, w.PageSize); err != nil {
 			break
 		}
 		slices.Sort(users)

@@ -21,14 +21,14 @@ type fanOutBatch struct {
 }
 
 func newFanOutBatch(v *visibility.Reader) fanOutBatch {
-	return fanOutBatch{batch.NewPipelineBatcher(), batch.NewLoader(v.StoredWithAuthors)}
+	return fanOutBatch{batch.NewPipelineBatcher(), batch.NewLoader(v.Unchecked.WithAuthors)}
 }
 
 // stored returns the author and the post of the fan-out from SQL, like
-// visibility.Reader.StoredWithAuthor. First attempts share the statement.
+// visibility.Unchecked.WithAuthor. First attempts share the statement.
 func (f *fanOut) stored(ctx context.Context) (*ent.User, *ent.Post, error) {
 	if f.job.Again {
-		return f.w.Visibility.StoredWithAuthor(ctx, f.args.Author, f.args.Post)
+		return f.w.Visibility.Unchecked.WithAuthor(ctx, f.args.Author, f.args.Post)
 	}
 	s, err := f.w.batch.stored.Load(ctx, visibility.Written{Author: f.args.Author, Post: f.args.Post})
 	return s.Author, s.Post, err

@@ -101,7 +101,7 @@ func (f *fanOut) recheck(ctx context.Context, users []int64) error {
 // whoSees returns the users to whose timelines the post belongs, and the users to whose timelines
 // it no longer belongs because the post changed. Both are in ascending order.
 func (f *fanOut) whoSees(ctx context.Context, users []int64) (sees, saw []int64, err error) {
-	followers, err := f.w.Visibility.Among(ctx, f.author, f.change, users)
+	followers, err := f.w.Visibility.Followers.Among(ctx, f.author, f.change, users)
 	for _, follower := range followers {
 		switch {
 		case follower.Sees:

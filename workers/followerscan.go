@@ -31,7 +31,7 @@ type followerScans struct {
 
 // newFollowerScans returns the followerScans of a process. pageSize is the configured page size.
 func newFollowerScans(db *ent.Client, v *visibility.Reader, t *timeline.Store, pageSize int) *followerScans {
-	return &followerScans{db: db, visibility: v, timelines: t, pageSize: pageSize, audiences: batch.NewLoader(v.Audiences)}
+	return &followerScans{db: db, visibility: v, timelines: t, pageSize: pageSize, audiences: batch.NewLoader(v.Followers.Audiences)}
 }
 
 // smallAudience is the largest follower count for which fan-outs share SQL statements and
@@ -55,13 +55,13 @@ type followerScan struct {
 	position scanPosition
 	large    bool // more than one page
 
-	active    []timeline.Activity // the users still to visit, if position.ByActivity
-	inMemory  bool                // the scan uses activeSet
-	loaded    func() error        // waits until activeSet is complete
-	activeSet map[int64]struct{}  // all active users
-	recentSet map[int64]struct{}  // the most recently active, whose page was first
-	muters    map[int64]bool      // of the author, if large
-	total     int                 // about how many users the scan visits
+	active     []timeline.Activity   // the users still to visit, if position.ByActivity
+	inMemory   bool                  // the scan uses activeSet
+	loaded     func() error          // waits until activeSet is complete
+	activeSet  map[int64]struct{}    // all active users
+	recentSet  map[int64]struct{}    // the most recently active, whose page was first
+	objections visibility.Objections // to the author, if large
+	total      int                   // about how many users the scan visits
 }
 
 const (
@@ -281,7 +281,7 @@ func (r *followerScan) followersAmong(ctx context.Context, c visibility.PostChan
 	for i, a := range chunk {
 		users[i], rank[a.User] = a.User, i
 	}
-	followers, err := r.visibility.Among(ctx, r.Author, c, users)
+	followers, err := r.visibility.Followers.Among(ctx, r.Author, c, users)
 	if err != nil {
 		return nil, fmt.Errorf("find followers among the active: %w", err)
 	}
@@ -292,9 +292,9 @@ func (r *followerScan) followersAmong(ctx context.Context, c visibility.PostChan
 // nextFollowers reads the next followers. For a large audience it returns only the active ones.
 func (r *followerScan) nextFollowers(ctx context.Context, c visibility.PostChange) (p followerPage) {
 	limit := r.PageSize
-	if r.large && r.muters == nil {
+	if r.large && r.objections == nil {
 		// Users who mute or unmute the author from now on are fenced and checked again at the end.
-		if r.muters, p.Err = r.visibility.Muters(ctx, r.Author.ID); p.Err != nil {
+		if r.objections, p.Err = r.visibility.Followers.Objections(ctx, r.Author.ID); p.Err != nil {
 			return p
 		}
 	}
@@ -331,11 +331,11 @@ func (r *followerScan) nextFollowers(ctx context.Context, c visibility.PostChang
 	return p
 }
 
-// audience reads followers from the position, like visibility.Reader.Audience. For a large audience
-// it passes the muters. First reads of small audiences share a statement.
+// audience reads followers from the position, like visibility.Followers.Audience. For a large audience
+// it passes the objections. First reads of small audiences share a statement.
 func (r *followerScan) audience(ctx context.Context, c visibility.PostChange, limit int) ([]visibility.Follower, int64, error) {
 	if r.Job.Again || r.large || r.position.Before != 0 || r.Author.FollowerCount > smallAudience {
-		return r.visibility.Audience(ctx, r.Author.ID, c, r.muters, r.position.Before, r.Part.After, limit)
+		return r.visibility.Followers.Audience(ctx, r.Author.ID, c, r.objections, r.position.Before, r.Part.After, limit)
 	}
 	p, err := r.audiences.Load(ctx, visibility.Followed{Author: r.Author.ID, Change: c, Limit: limit})
 	return p.Followers, p.Next, err

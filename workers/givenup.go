@@ -48,7 +48,7 @@ func (w *Workers) postGivenUp(ctx context.Context, j *queue.Job) error {
 			return err
 		}
 		var users []int64
-		if users, f.Before, err = w.Visibility.FollowersOfMany(ctx, []int64{args.Author}, f.Before, w.PageSize); err != nil {
+		if users, f.Before, err = w.Visibility.Followers.OfMany(ctx, []int64{args.Author}, f.Before, w.PageSize); err != nil {
 			break
 		}
 		if err = f.forget(ctx, args.Author, users); err != nil {

@@ -60,7 +60,7 @@ func (w *Workers) authorReturns(ctx context.Context, j *queue.Job) error {
 		return err
 	}
 	for {
-		users, next, err := w.Visibility.FollowersOfMany(ctx, []int64{args.Author}, p.Before, w.PageSize)
+		users, next, err := w.Visibility.Followers.OfMany(ctx, []int64{args.Author}, p.Before, w.PageSize)
 		if err != nil {
 			return err
 		}

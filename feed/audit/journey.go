@@ -24,7 +24,7 @@ type Journey struct {
 //
 // Cost: two look-ups by primary key.
 func (a *Audit) Journey(ctx context.Context, post int64) (*Journey, error) {
-	p, err := a.posts.Stored(ctx, post)
+	p, err := a.posts.Unchecked.Post(ctx, post)
 	if err != nil {
 		return nil, err
 	}

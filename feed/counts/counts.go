@@ -182,7 +182,7 @@ func (c *Counts) compare(ctx context.Context) error {
 	if len(turn) == 0 {
 		return nil
 	}
-	counts, err := c.posts.LikeCounts(ctx, idsOf(turn))
+	counts, err := c.posts.Unchecked.LikeCounts(ctx, idsOf(turn))
 	if err != nil {
 		return err
 	}

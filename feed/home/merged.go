@@ -155,7 +155,7 @@ func (m *mergedAuthors) mayMerge(ctx context.Context, author int64) (bool, error
 // sources returns the authors of the viewer's timeline: the viewer, and the followees who are not
 // muted.
 func (m *mergedAuthors) sources(ctx context.Context, viewer int64) ([]int64, error) {
-	authors, err := rows.IDs(ctx, m.db, visibility.SourcesOf, viewer)
+	authors, err := rows.IDs(ctx, m.db, visibility.SourcesOf(), viewer)
 	return authors, rows.Wrap("read followees", err)
 }
 

@@ -144,7 +144,7 @@ func (h *Home) syncOnce(ctx context.Context, viewer, author int64, change *int64
 		*written = nil
 		return true, false, err
 	}
-	have, err := h.posts.WrittenBy(ctx, author, ids)
+	have, err := h.posts.Unchecked.WrittenBy(ctx, author, ids)
 	if err != nil {
 		return false, false, err
 	}

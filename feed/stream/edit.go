@@ -51,7 +51,7 @@ func (s *Stream) editedItems(ctx context.Context, now timeline.Position) (items 
 	if since == 0 || !s.updates {
 		return nil, true, nil
 	}
-	list, err := s.streams.posts.EditedSince(ctx, s.viewer.ID, ids.TimeOf(since), maxEdits+1)
+	list, err := s.streams.posts.Unchecked.EditedSince(ctx, s.viewer.ID, ids.TimeOf(since), maxEdits+1)
 	if err != nil || len(list) > maxEdits {
 		return nil, false, err
 	}

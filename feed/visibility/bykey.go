@@ -176,9 +176,9 @@ func keepFlags(list []*ent.Post) error {
 	return nil
 }
 
-// keepWords sets the flag mutesWord if the post has one of the words.
+// keepWords sets the flag MutesWord if the post has one of the words.
 func keepWords(p *ent.Post, words string) {
 	if hasAny(p.Text, words) {
-		p.ForViewer |= int64(mutesWord)
+		p.ForViewer |= int64(MutesWord)
 	}
 }

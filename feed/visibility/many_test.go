@@ -25,7 +25,7 @@ func TestManyAreAnsweredAsOne(t *testing.T) {
 		for _, viewer := range users {
 			for _, author := range users {
 				if viewer != author {
-					relate(w, viewer, author, visibility.Relation{Following: random.IntN(4) > 0, Muting: random.IntN(3) == 0})
+					relate(w, viewer, author, visibility.Following*flag(random.IntN(4) > 0)|visibility.Muting*flag(random.IntN(3) == 0))
 				}
 			}
 		}
@@ -48,19 +48,19 @@ func TestManyAreAnsweredAsOne(t *testing.T) {
 		}
 		written = append(written, visibility.Written{Author: hidden.ID, Post: written[3].Post}, written[3])
 
-		stored, err := w.Visibility.StoredWithAuthors(w.Ctx, written)
+		stored, err := w.Visibility.Unchecked.WithAuthors(w.Ctx, written)
 		require.NoError(w, err)
 		for i, of := range written {
-			author, post, err := w.Visibility.StoredWithAuthor(w.Ctx, of.Author, of.Post)
+			author, post, err := w.Visibility.Unchecked.WithAuthor(w.Ctx, of.Author, of.Post)
 			require.NoError(w, err)
 			require.Equal(w, visibility.Stored{Author: author, Post: post}, stored[i], of)
 		}
-		pages, err := w.Visibility.Audiences(w.Ctx, followed)
+		pages, err := w.Visibility.Followers.Audiences(w.Ctx, followed)
 		require.NoError(w, err)
 		byID := func(a, b visibility.Follower) int { return int(a.ID - b.ID) }
 		full := 0
 		for i, of := range followed {
-			followers, next, err := w.Visibility.Audience(w.Ctx, of.Author, of.Change, nil, 0, 0, of.Limit)
+			followers, next, err := w.Visibility.Followers.Audience(w.Ctx, of.Author, of.Change, nil, 0, 0, of.Limit)
 			require.NoError(w, err)
 			slices.SortFunc(followers, byID)
 			slices.SortFunc(pages[i].Followers, byID)
@@ -82,9 +82,8 @@ func TestVerdictForManyIsThatForEach(t *testing.T) {
 		users := w.Users(14)
 		author, others := users[0], users[1:]
 		for i, viewer := range others {
-			relate(w, viewer, author, visibility.Relation{
-				Following: i != 3, FollowedBy: i%2 == 0, Muting: i == 1, Blocking: i == 3,
-			})
+			relate(w, viewer, author, visibility.Following*flag(i != 3)|visibility.FollowedBy*flag(i%2 == 0)|
+				visibility.Muting*flag(i == 1)|visibility.Blocking*flag(i == 3))
 		}
 		ids := []int64{author.ID}
 		for _, viewer := range others {
@@ -116,6 +115,14 @@ func TestVerdictForManyIsThatForEach(t *testing.T) {
 	})
 }
 
+// flag returns 1 for true.
+func flag(set bool) visibility.Relation {
+	if set {
+		return 1
+	}
+	return 0
+}
+
 func requireVerdict(w *feedtest.World, post int64, users []int64, sees map[int64]bool) {
 	w.Helper()
 	verdict, err := w.Visibility.Judge(w.Ctx, post, users)
@@ -133,7 +140,7 @@ func TestOnePostIsReadByAPlanThatIsKept(t *testing.T) {
 			return
 		}
 		users := w.Users(2)
-		relate(w, users[0], users[1], visibility.Relation{Following: true})
+		relate(w, users[0], users[1], visibility.Following)
 		post := w.Post(users[1], schema.Public)
 		w.Stores.SQL.SetMaxOpenConns(1) // a connection keeps its own plans
 		for range 20 {

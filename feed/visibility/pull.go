@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"entgo.io/ent/dialect"
 
@@ -16,11 +17,17 @@ import (
 // SQL serves home timelines whenever Redis does not have them: for a user who has just come for the
 // first time, or for everybody at once. So these statements are built once, too.
 
-// SourcesOf is the query of the authors whose posts a home timeline shows: the user, and all
+// SourcesOf returns the query of the authors whose posts a home timeline shows: the user, and all
 // followees except muted ones. Its only argument is the user.
-const SourcesOf = `SELECT followee_id AS id FROM follows
-  WHERE follower_id = $1 AND followee_id NOT IN (SELECT muted_id FROM mutes WHERE muter_id = $1)
-  UNION ALL SELECT id FROM users WHERE id = $1`
+func SourcesOf() string {
+	query := "SELECT followee_id AS id FROM follows WHERE follower_id = $1"
+	for _, e := range ofFollower() {
+		if e.hides&Home != 0 {
+			query += fmt.Sprintf(" AND followee_id NOT IN (SELECT %s FROM %s WHERE %s = $1)", e.other, e.table, e.viewer)
+		}
+	}
+	return query + " UNION ALL SELECT id FROM users WHERE id = $1"
+}
 
 // ends holds the statements that read ranges from their near ends. The first of each pair reads the
 // newest posts first, the second the oldest posts first.
@@ -60,16 +67,17 @@ func near(statements [2]string, in timeline.Range) string {
 // The authors are an array, not a join: its cost does not depend on the database's estimate of the
 // number of users. A correlated query costs a fifth more.
 func headsOf(of, known, nearest, none, order string) string {
-	among := "IN (" + SourcesOf + ")"
+	among := "IN (" + SourcesOf() + ")"
 	if of == dialect.Postgres {
-		among = "= ANY (ARRAY(" + SourcesOf + "))"
+		among = "= ANY (ARRAY(" + SourcesOf() + "))"
 	}
+	some := slices.DeleteFunc(ofFollower(), func(e edge) bool { return e.hides&Home != 0 }) // SourcesOf obeys these
 	return fmt.Sprintf(`
-SELECT h.id, h.head, coalesce((SELECT 1 FROM follows r WHERE r.follower_id = h.id AND r.followee_id = $1), 0) FROM (
+SELECT h.id, h.head, %[6]s FROM (
   SELECT u.id, CASE WHEN u.last_post_id %[1]s
       ELSE coalesce((SELECT %[2]s(p.id) FROM posts p WHERE p.author_id = u.id AND p.id > $2 AND p.id < $3), %[3]s) END AS head
   FROM users u WHERE u.id %[5]s ORDER BY head %[4]s LIMIT $4
-) h ORDER BY h.head %[4]s`, known, nearest, none, order, among)
+) h ORDER BY h.head %[4]s`, known, nearest, none, order, among, lookUps(some, "$1", "h.id", func(edge) string { return "" }))
 }
 
 // nearEnds returns a FROM clause that selects, as h, up to limit posts from the near end of each of
@@ -118,13 +126,13 @@ func (r *Reader) pulled(user int64, ids bool) Source {
 		reach, last := 0, int64(0)
 		for found.Next() {
 			var author, head int64
-			var followsBack bool
-			if err := found.Scan(&author, &head, &followsBack); err != nil {
+			var to Relation
+			if err := found.Scan(&author, &head, &to); err != nil {
 				return Batch{}, fmt.Errorf("read newest posts of followees: %w", err)
 			}
 			if in.After < head && head < in.Upper() { // otherwise the range has no post of the author
 				reach, last = reach+1, head
-				authors.add(author, visibleTo(Home, viewer, Relation{Following: true, FollowedBy: followsBack}, author))
+				authors.add(author, visibleTo(Home, viewer, Following|to, author))
 			}
 		}
 		if err := found.Err(); err != nil || reach == 0 {

@@ -5,9 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"sync/atomic"
-	"time"
-
-	"entgo.io/ent/dialect"
 
 	"tideline/ent"
 	"tideline/ent/post"
@@ -19,18 +16,24 @@ import (
 
 // Reader reads posts for viewers. It is safe for concurrent use.
 type Reader struct {
+	Followers Followers
+	Unchecked Unchecked
+
 	db         *ent.Client
 	dialect    string
 	version    atomic.Int64
 	statements [All + 1]string // byKey's queries for a viewer
 	anonymous  [All + 1]string // byKey's queries for an anonymous viewer, without likes
 	ends       ends
-	relations  string // the query of relationsIn
+	relations  string // the query of relationsAmong for one viewer
 }
 
 // New returns a Reader of the database; dialect is dialect.SQLite or dialect.Postgres.
 func New(db *ent.Client, dialect string) *Reader {
-	r := &Reader{db: db, dialect: dialect, ends: endsOf(dialect), relations: relationsIn(dialect)}
+	r := &Reader{
+		Followers: Followers{db, dialect}, Unchecked: Unchecked{db, dialect},
+		db: db, dialect: dialect, ends: endsOf(dialect), relations: relationsAmong(dialect, "= $1", edges),
+	}
 	for with := range r.statements {
 		with := Fields(with)
 		r.statements[with] = statement(dialect, flagsFor("$1", "p", with&Likes != 0), wordsOf("$1"), with)
@@ -119,7 +122,7 @@ func shown(on Surface, viewer int64, posts []*ent.Post) ([]*ent.Post, error) {
 		if err != nil {
 			return nil, err
 		}
-		if mayShow(on, viewer, flags.relation(), p) {
+		if mayShow(on, viewer, flags, p) {
 			kept = append(kept, p)
 		}
 	}
@@ -215,154 +218,18 @@ func (r *Reader) matching(match predicate.Post) Source {
 // AllBy returns the source of all posts by the author.
 func (r *Reader) AllBy(author int64) Source { return r.matching(post.AuthorID(author)) }
 
-// WrittenBy returns the ids of those posts that the author wrote.
-//
-// Cost: one query by primary key.
-func (r *Reader) WrittenBy(ctx context.Context, author int64, ids []int64) ([]int64, error) {
-	list, err := r.db.Post.Query().Where(rows.Among(post.FieldID, ids), post.AuthorID(author)).IDs(ctx)
-	return list, rows.Wrap("read posts", err)
-}
-
-// Stored returns the id, author and visibility of a post as they are in the table, or nil if the
-// post is gone. It applies no rule: it is for jobs, which show the post to nobody.
-//
-// Cost: one query by primary key.
-func (r *Reader) Stored(ctx context.Context, id int64) (*ent.Post, error) {
-	_, p, err := r.stored(ctx, "SELECT 0, '', 0, FALSE, id, author_id, visibility FROM posts WHERE id = $1 AND visibility <> '"+string(schema.Deleted)+"'", id)
-	return p, rows.Wrap("read post", err)
-}
-
-// StoredWithAuthor is Stored together with the author's fields that decide how posts are fanned
-// out: id, fan-out mode, follower count, and whether the author is hidden. The author is nil if
-// gone. The post is nil if the author is hidden, because it is in nobody's timeline.
-//
-// Cost: one query, two look-ups by primary key.
-func (r *Reader) StoredWithAuthor(ctx context.Context, author, id int64) (*ent.User, *ent.Post, error) {
-	u, p, err := r.stored(ctx, "SELECT u.id, u.fan_out_mode, "+rows.Followers.Of(r.dialect, "u")+", u.hidden, coalesce(p.id, 0), coalesce(p.author_id, 0), coalesce(p.visibility, '')"+
-		" FROM users u LEFT JOIN posts p ON p.id = $2 AND p.visibility <> '"+string(schema.Deleted)+"' AND NOT u.hidden WHERE u.id = $1", author, id)
-	return u, p, rows.Wrap("read author and post", err)
-}
-
-// Written names a post and its author.
-type Written struct{ Author, Post int64 }
-
-// Of returns the visibility of a post from StoredWithAuthor, or "" for nil.
-func Of(post *ent.Post) schema.Visibility {
-	if post == nil {
-		return ""
-	}
-	return post.Visibility
-}
-
-// Stored is a result of StoredWithAuthor.
-type Stored struct {
-	Author *ent.User
-	Post   *ent.Post
-}
-
-// StoredWithAuthors is StoredWithAuthor for several posts, in their order.
-//
-// Cost: one query with two look-ups by primary key a post. On SQLite one query a post.
-func (r *Reader) StoredWithAuthors(ctx context.Context, of []Written) ([]Stored, error) {
-	list := make([]Stored, len(of))
-	if len(of) == 1 || r.dialect != dialect.Postgres { // one is faster without a list
-		for i, w := range of {
-			var err error
-			if list[i].Author, list[i].Post, err = r.StoredWithAuthor(ctx, w.Author, w.Post); err != nil {
-				return nil, err
-			}
-		}
-		return list, nil
-	}
-	authors, posts := make([]int64, len(of)), make([]int64, len(of))
-	for i, w := range of {
-		authors[i], posts[i] = w.Author, w.Post
-	}
-	// The limits keep PostgreSQL from reading a whole table instead of looking rows up.
-	found, err := r.db.QueryContext(ctx, "SELECT w.n, u.id, u.fan_out_mode, "+rows.Followers.Of(r.dialect, "u")+", u.hidden, coalesce(p.id, 0), coalesce(p.author_id, 0), coalesce(p.visibility, '')"+
-		" FROM unnest("+rows.Array("$1", "bigint")+", "+rows.Array("$2", "bigint")+") WITH ORDINALITY w (author, post, n)"+
-		" CROSS JOIN LATERAL (SELECT * FROM users WHERE id = w.author LIMIT 1) u"+
-		" LEFT JOIN LATERAL (SELECT * FROM posts WHERE id = w.post AND visibility <> '"+string(schema.Deleted)+"' AND NOT u.hidden LIMIT 1) p ON true", authors, posts)
-	if err != nil {
-		return nil, rows.Wrap("read authors and posts", err)
-	}
-	defer found.Close()
-	for found.Next() {
-		var n int
-		var u ent.User
-		var p ent.Post
-		if err := found.Scan(&n, &u.ID, &u.FanOutMode, &u.FollowerCount, &u.Hidden, &p.ID, &p.AuthorID, &p.Visibility); err != nil {
-			return nil, rows.Wrap("read authors and posts", err)
-		}
-		list[n-1].Author = &u
-		if p.ID != 0 {
-			list[n-1].Post = &p
-		}
-	}
-	return list, rows.Wrap("read authors and posts", found.Err())
-}
-
-func (r *Reader) stored(ctx context.Context, query string, args ...any) (*ent.User, *ent.Post, error) {
-	found, err := r.db.QueryContext(ctx, query, args...)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer found.Close()
-	var u ent.User
-	var p ent.Post
-	for found.Next() {
-		if err := found.Scan(&u.ID, &u.FanOutMode, &u.FollowerCount, &u.Hidden, &p.ID, &p.AuthorID, &p.Visibility); err != nil {
-			return nil, nil, err
-		}
-	}
-	if err := found.Err(); err != nil {
-		return nil, nil, err
-	}
-	author, post := &u, &p
-	if u.ID == 0 {
-		author = nil
-	}
-	if p.ID == 0 {
-		post = nil
-	}
-	return author, post, nil
-}
-
-// EditedSince returns the ids of posts by the viewer and the viewer's followees that were edited
-// after since, at most limit, in any order. It does not decide who may see them; Posts does.
-//
-// Cost: one query with a look-up a followee in an index of edited posts.
-func (r *Reader) EditedSince(ctx context.Context, viewer int64, since time.Time, limit int) ([]int64, error) {
-	list, err := rows.IDs(ctx, r.db, "SELECT p.id FROM posts p WHERE p.edited_at > 0 AND p.edited_at > $2 AND p.author_id IN"+
-		" (SELECT f.followee_id FROM follows f WHERE f.follower_id = $1 UNION ALL SELECT $1) LIMIT $3", viewer, since.UnixMilli(), limit)
-	return list, rows.Wrap("find edited posts", err)
-}
-
 // WhyHidden returns the author of the post and the rule that hides the post from the viewer's home
 // timeline. why is empty if no rule hides it.
 //
-// Cost: three queries by index.
+// Cost: one query by primary key.
 func (r *Reader) WhyHidden(ctx context.Context, viewer, id int64) (author int64, why string, err error) {
-	p, err := r.Stored(ctx, id)
+	list, err := r.byKey(ctx, viewer, []int64{id}, 0)
 	if err != nil {
 		return 0, "", err
 	}
-	if p == nil {
+	if len(list) == 0 {
 		return 0, "there is no such post, or it was deleted", nil
 	}
-	to, err := r.relation(ctx, viewer, p.AuthorID)
-	if err != nil {
-		return p.AuthorID, "", err
-	}
-	read, err := r.byKey(ctx, viewer, []int64{id}, 0)
-	if err != nil {
-		return p.AuthorID, "", err
-	}
-	for _, p := range read {
-		to.MutesWord = flag(p.ForViewer)&mutesWord != 0
-	}
-	if !mayShow(Home, viewer, to, p) {
-		why = whyNot(to, p)
-	}
-	return p.AuthorID, why, nil
+	p := list[0]
+	return p.AuthorID, whyHidden(Home, viewer, Relation(p.ForViewer), p), nil
 }

@@ -21,12 +21,12 @@ import (
 // maySee is a second implementation of the rule.
 func maySee(on visibility.Surface, r visibility.Relation, v schema.Visibility) bool {
 	switch {
-	case r.Blocking || r.BlockedBy, on == visibility.Home && (r.Muting || !r.Following), on == visibility.Tagged && r.Muting:
+	case r&(visibility.Blocking|visibility.BlockedBy) != 0, on == visibility.Home && (r.Has(visibility.Muting) || !r.Has(visibility.Following)), on == visibility.Tagged && r.Has(visibility.Muting):
 		return false
 	case v == schema.Followers:
-		return r.Following
+		return r.Has(visibility.Following)
 	case v == schema.Mutuals:
-		return r.Following && r.FollowedBy
+		return r.Has(visibility.Mutual)
 	}
 	return v == schema.Public
 }
@@ -39,21 +39,20 @@ func TestReadsObeyTheRule(t *testing.T) {
 	feedtest.EachIdle(t, func(w *feedtest.World) {
 		stranger := w.User("stranger")
 		for _, entangled := range []bool{false, true} {
-			for flags := range 32 {
-				r := visibility.Relation{
-					Following: flags&1 != 0, FollowedBy: flags&2 != 0, Blocking: flags&4 != 0, BlockedBy: flags&8 != 0, Muting: flags&16 != 0,
-				}
-				name := fmt.Sprintf("%d_%t", flags, entangled)
+			for r := range everyRelation + 1 {
+				name := fmt.Sprintf("%d_%t", r, entangled)
 				viewer, author := w.User("v"+name), w.User("a"+name)
 				relate(w, viewer, author, r)
 				if entangled {
-					relate(w, viewer, stranger, visibility.Relation{Following: true, FollowedBy: true, Blocking: true, BlockedBy: true, Muting: true})
+					relate(w, viewer, stranger, everyRelation)
 				}
 				check(w, viewer, author, r)
 			}
 		}
 	})
 }
+
+const everyRelation = visibility.Mutual | visibility.Blocking | visibility.BlockedBy | visibility.Muting
 
 // relate inserts the rows of a relation.
 func relate(w *feedtest.World, viewer, other account.Viewer, r visibility.Relation) {
@@ -64,18 +63,15 @@ func relate(w *feedtest.World, viewer, other account.Viewer, r visibility.Relati
 	block := func(from, to int64) *ent.BlockCreate {
 		return db.Block.Create().SetBlockerID(from).SetBlockedID(to).SetCreatedAt(now)
 	}
-	for _, row := range []struct {
-		there bool
-		write func(context.Context) error
-	}{
-		{r.Following, follow(viewer.ID, other.ID).Exec},
-		{r.FollowedBy, follow(other.ID, viewer.ID).Exec},
-		{r.Blocking, block(viewer.ID, other.ID).Exec},
-		{r.BlockedBy, block(other.ID, viewer.ID).Exec},
-		{r.Muting, db.Mute.Create().SetMuterID(viewer.ID).SetMutedID(other.ID).SetCreatedAt(now).Exec},
+	for flag, write := range map[visibility.Relation]func(context.Context) error{
+		visibility.Following:  follow(viewer.ID, other.ID).Exec,
+		visibility.FollowedBy: follow(other.ID, viewer.ID).Exec,
+		visibility.Blocking:   block(viewer.ID, other.ID).Exec,
+		visibility.BlockedBy:  block(other.ID, viewer.ID).Exec,
+		visibility.Muting:     db.Mute.Create().SetMuterID(viewer.ID).SetMutedID(other.ID).SetCreatedAt(now).Exec,
 	} {
-		if row.there {
-			require.NoError(w, row.write(w.Ctx))
+		if r.Has(flag) {
+			require.NoError(w, write(w.Ctx))
 		}
 	}
 }

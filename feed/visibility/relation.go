@@ -3,129 +3,142 @@ package visibility
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 
 	"tideline/ent"
-	"tideline/ent/block"
-	"tideline/ent/follow"
-	"tideline/ent/followrequest"
 	"tideline/ent/hiddenuser"
 	"tideline/ent/like"
-	"tideline/ent/mute"
-	"tideline/ent/schema"
 	"tideline/feed/internal/rows"
 )
 
-// flag is a set of bits that a query returns for a viewer and a user, or for a viewer and a post.
-type flag int64
+// This file turns the table of edges into SQL. Statements about one viewer and many authors, and
+// about one author and many viewers, get their flags from lookUps: one scalar subquery an edge, in
+// each row. Statements about many pairs get theirs from relationsAmong: one index range an edge.
 
+// edgeBits is the number of bits for the flags of edges. A user's id, which has 53 bits, and these
+// flags fit into one bigint.
+const edgeBits = 10
+
+// Flags that are read with a post, beside the relation.
 const (
-	following flag = 1 << iota
-	followedBy
-	blocking
-	blockedBy
-	muting
-	requested
-	liked
-	likesKnown // whether the viewer likes the post was read
-	known      // all other flags were read
-	hidden     // the user, or the post's author, is hidden from everybody
-	mutesWord  // the viewer mutes a word of the post; no query returns it
-	wordless   // neither the text nor the words that the viewer mutes were read
+	liked      Relation = 1 << (edgeBits + 6 + iota)
+	likesKnown          // whether the viewer likes the post was read
+	known               // all other flags were read
+	wordless            // neither the text nor the words that the viewer mutes were read
 )
 
-// edge is a table in which a row for a viewer and another user sets a flag.
-type edge struct {
-	flag                flag
-	table, mine, theirs string
-}
-
-// edges are the six relations between a viewer and another user. All except the last one affect who
-// may see a post.
-var edges = []edge{
-	{following, follow.Table, follow.FieldFollowerID, follow.FieldFolloweeID},
-	{followedBy, follow.Table, follow.FieldFolloweeID, follow.FieldFollowerID},
-	{blocking, block.Table, block.FieldBlockerID, block.FieldBlockedID},
-	{blockedBy, block.Table, block.FieldBlockedID, block.FieldBlockerID},
-	{muting, mute.Table, mute.FieldMuterID, mute.FieldMutedID},
-	{requested, followrequest.Table, followrequest.FieldRequesterID, followrequest.FieldTargetID},
-}
-
-// likesOf is the edge between a viewer and a post.
-var likesOf = edge{liked, like.Table, like.FieldUserID, like.FieldPostID}
-
-// relation turns the flags into a Relation.
-func (f flag) relation() Relation {
-	return Relation{
-		Following: f&following != 0, FollowedBy: f&followedBy != 0, Blocking: f&blocking != 0,
-		BlockedBy: f&blockedBy != 0, Muting: f&muting != 0, Requested: f&requested != 0, Hidden: f&hidden != 0,
-		MutesWord: f&mutesWord != 0,
-	}
-}
+// fieldAuthor is the column of a post's author.
+const fieldAuthor = "author_id"
 
 // columnFlags names the additional column in a query of posts for a viewer.
 const columnFlags = "for_viewer"
 
+// byVisibility reports whether the edge matters only for posts with some visibilities.
+func (e edge) byVisibility() bool { return e.hides|e.shows == 0 }
+
+// visibilities returns the SQL list of the visibilities that need the edge.
+func (e edge) visibilities() string {
+	var list []string
+	for _, r := range readers {
+		if r.needs.Has(e.flag) {
+			list = append(list, "'"+string(r.visibility)+"'")
+		}
+	}
+	return strings.Join(list, ", ")
+}
+
+// ofRule returns the edges that the rule needs.
+func ofRule() (list []edge) {
+	for _, e := range edges {
+		if !e.byVisibility() || e.visibilities() != "" {
+			list = append(list, e)
+		}
+	}
+	return list
+}
+
+// ofFollower returns the edges that the rule needs for a viewer who follows the author.
+func ofFollower() []edge {
+	return slices.DeleteFunc(ofRule(), func(e edge) bool { return e.flag == Following || e.endsFollow })
+}
+
+// look returns the SQL expression of the edge's flag, or 0 if no row connects the two. It is a
+// scalar subquery: for an EXISTS, PostgreSQL may build a hash of all the viewer's rows, or of the
+// whole table.
+func (e edge) look(viewer, other string) string {
+	return fmt.Sprintf("coalesce((SELECT %d FROM %s r WHERE r.%s = %s AND r.%s = %s), 0)", e.flag, e.table, e.viewer, viewer, e.other, other)
+}
+
+// anyOf returns the SQL condition that any row has the value in the column. The database checks it
+// once per statement if the value is a parameter.
+func (e edge) anyOf(column, value string) string {
+	return fmt.Sprintf("EXISTS (SELECT 1 FROM %s a WHERE a.%s = %s)", e.table, column, value)
+}
+
+// lookUps returns the SQL expression of the flags of a viewer and an author, which are SQL
+// expressions. An edge is looked up only where the condition holds that only returns, if any.
+func lookUps(list []edge, viewer, author string, only func(edge) string) string {
+	if len(list) == 0 {
+		return "0"
+	}
+	flags := make([]string, len(list))
+	for i, e := range list {
+		flags[i] = e.look(viewer, author)
+		if condition := only(e); condition != "" {
+			flags[i] = "CASE WHEN " + condition + " THEN " + flags[i] + " ELSE 0 END"
+		}
+	}
+	return strings.Join(flags, " + ")
+}
+
 // flagsFor returns the SQL expression of the flags of a viewer and a post. post is an alias of the
-// table of posts, and viewer is the parameter. It looks up only what mayShow needs. Whether the
-// author follows the viewer matters only for posts for friends. A viewer who mutes nobody, or has
+// table of posts, and viewer is the parameter. It looks up only what the rule needs. An edge that
+// matters only for some visibilities is looked up for their posts. A viewer who mutes nobody, or has
 // no block with anybody, needs no look-up a post; the database checks that once per statement.
 //
 // Cost: four look-ups a statement. One index look-up a post, and one more with likes; one more a
 // post for each of mutes, blocks and being blocked that the viewer has any of, and one while
 // anybody is hidden.
 func flagsFor(viewer, post string, likes bool) string {
-	flags := flagsForAnyone(post)
-	for _, e := range edges {
-		found := e.look(viewer, post, fieldAuthor)
-		switch e.flag {
-		case following:
-		case followedBy:
-			found = fmt.Sprintf("CASE WHEN %s.visibility = '%s' THEN %s ELSE 0 END", post, schema.Mutuals, found)
-		case requested:
-			continue
-		default:
-			found = fmt.Sprintf("CASE WHEN EXISTS (SELECT 1 FROM %s a WHERE a.%s = %s) THEN %s ELSE 0 END", e.table, e.mine, viewer, found)
+	flags := flagsForAnyone(post) + " + " + lookUps(ofRule(), viewer, post+"."+fieldAuthor, func(e edge) string {
+		if e.hides != 0 {
+			return e.anyOf(e.viewer, viewer)
 		}
-		flags += " + " + found
-	}
+		return e.forPost(post)
+	})
 	if likes {
-		flags += fmt.Sprintf(" + %d + %s", likesKnown, likesOf.look(viewer, post, "id"))
+		likesOf := edge{flag: liked, table: like.Table, viewer: like.FieldUserID, other: like.FieldPostID}
+		flags += fmt.Sprintf(" + %d + %s", likesKnown, likesOf.look(viewer, post+".id"))
 	}
 	return flags
 }
 
 // flagsForMany is flagsFor, without likes, for statements whose rows are the viewers. It does not
-// check edges with EXISTS: PostgreSQL may build a hash of the whole table for each.
+// check edges with anyOf: PostgreSQL may build a hash of the whole table for each.
 func flagsForMany(viewer, post string) string {
-	flags := flagsForAnyone(post)
-	for _, e := range edges {
-		if e.flag != requested {
-			flags += " + " + e.look(viewer, post, fieldAuthor)
-		}
-	}
-	return flags
+	return flagsForAnyone(post) + " + " + lookUps(ofRule(), viewer, post+"."+fieldAuthor, func(e edge) string { return e.forPost(post) })
 }
 
-// look returns the SQL expression of the edge's flag, or 0 if no row connects the viewer with the
-// value in the post's column. It is a scalar subquery: for an EXISTS, PostgreSQL may build a hash
-// of all the viewer's rows.
-func (e edge) look(viewer, post, column string) string {
-	return fmt.Sprintf("coalesce((SELECT %d FROM %s r WHERE r.%s = %s AND r.%s = %s.%s), 0)", e.flag, e.table, e.mine, viewer, e.theirs, post, column)
+// forPost returns the SQL condition that the post has a visibility for which the edge matters, or
+// "" if the edge matters for all.
+func (e edge) forPost(post string) string {
+	if !e.byVisibility() {
+		return ""
+	}
+	return post + ".visibility IN (" + e.visibilities() + ")"
 }
 
 // flagsForAnyone is flagsFor for an anonymous viewer: whether the author is hidden.
 func flagsForAnyone(post string) string {
 	return fmt.Sprintf("%d + CASE WHEN EXISTS (SELECT 1 FROM %[2]s) THEN coalesce((SELECT %[3]d FROM %[2]s r WHERE r.%[4]s = %[5]s.%[6]s), 0) ELSE 0 END",
-		known, hiddenuser.Table, hidden, hiddenuser.FieldID, post, fieldAuthor)
+		known, hiddenuser.Table, Hidden, hiddenuser.FieldID, post, fieldAuthor)
 }
-
-// fieldAuthor is the column of a post's author.
-const fieldAuthor = "author_id"
 
 // flagsOf returns the flags that were read with a post. It fails if the post was not read for a
 // viewer.
-func flagsOf(p *ent.Post) (flag, error) {
-	flags := flag(p.ForViewer)
+func flagsOf(p *ent.Post) (Relation, error) {
+	flags := Relation(p.ForViewer)
 	if flags&known == 0 {
 		return 0, fmt.Errorf("post %d was not read for a viewer", p.ID)
 	}
@@ -135,8 +148,8 @@ func flagsOf(p *ent.Post) (flag, error) {
 // Liked reports whether the viewer likes the post, which must have been read for the viewer. known
 // is false if the post was not read for a viewer, or was read without likes.
 func Liked(p *ent.Post) (likes, known bool) {
-	flags := flag(p.ForViewer)
-	return flags&liked != 0, flags&likesKnown != 0
+	flags := Relation(p.ForViewer)
+	return flags.Has(liked), flags.Has(likesKnown)
 }
 
 // Relations returns the viewer's relation to each of the others. An anonymous
@@ -144,49 +157,60 @@ func Liked(p *ent.Post) (likes, known bool) {
 //
 // Cost: one query of seven index look-ups a user.
 func (r *Reader) Relations(ctx context.Context, viewer int64, others []int64) (map[int64]Relation, error) {
-	found := map[int64]Relation{}
+	relations := map[int64]Relation{}
 	ids := make([]int64, 0, len(others))
 	for _, id := range others {
-		if _, twice := found[id]; !twice && id != viewer {
-			found[id] = Relation{}
+		if _, twice := relations[id]; !twice && id != viewer {
+			relations[id] = 0
 			ids = append(ids, id)
 		}
 	}
 	if viewer == 0 || len(ids) == 0 {
-		return found, nil
+		return relations, nil
 	}
-	list, err := r.db.QueryContext(ctx, r.relations, viewer, rows.List(r.dialect, ids))
-	if err != nil {
-		return nil, fmt.Errorf("read relations: %w", err)
+	found, err := r.related(ctx, r.relations, viewer, ids)
+	for _, id := range ids {
+		relations[id] = found.of(viewer, id)
 	}
-	defer list.Close()
-	flags := map[int64]flag{}
-	for list.Next() {
-		var set flag
-		var other int64
-		if err := list.Scan(&set, &other); err != nil {
-			return nil, fmt.Errorf("read relations: %w", err)
-		}
-		flags[other] |= set
-	}
-	for other, set := range flags {
-		found[other] = set.relation()
-	}
-	return found, rows.Wrap("read relations", list.Err())
+	return relations, err
 }
 
-// relationsIn returns the query of the flags of edges and of hidden users. Its parameters are the
-// viewer and the others.
-func relationsIn(of string) string {
+// pair is a viewer and another user. The viewer 0 stands for everybody.
+type pair struct{ viewer, other int64 }
+
+// relations are the relations of pairs.
+type relations map[pair]Relation
+
+func (r relations) of(viewer, other int64) Relation {
+	return r[pair{viewer, other}] | r[pair{0, other}]
+}
+
+// relationsAmong returns the query of the flags of the edges, and of hidden users. viewers is the
+// SQL condition of the viewers, whose parameter is $1. The others are $2.
+func relationsAmong(of, viewers string, list []edge) string {
 	others := rows.In(of, "$2", "bigint")
-	query := fmt.Sprintf("SELECT %d, %s FROM %s WHERE %[2]s %[4]s", hidden, hiddenuser.FieldID, hiddenuser.Table, others)
-	for _, e := range edges {
-		query += fmt.Sprintf(" UNION ALL SELECT %d, %s FROM %s WHERE %s = $1 AND %[2]s %[5]s", e.flag, e.theirs, e.table, e.mine, others)
+	query := fmt.Sprintf("SELECT %d, 0, %s FROM %s WHERE %[2]s %[4]s", Hidden, hiddenuser.FieldID, hiddenuser.Table, others)
+	for _, e := range list {
+		query += fmt.Sprintf(" UNION ALL SELECT %d, %s, %s FROM %s WHERE %[2]s %[5]s AND %[3]s %[6]s", e.flag, e.viewer, e.other, e.table, viewers, others)
 	}
 	return query
 }
 
-func (r *Reader) relation(ctx context.Context, viewer, other int64) (Relation, error) {
-	found, err := r.Relations(ctx, viewer, []int64{other})
-	return found[other], err
+// related reads the result of relationsAmong.
+func (r *Reader) related(ctx context.Context, query string, viewers any, others []int64) (relations, error) {
+	list, err := r.db.QueryContext(ctx, query, viewers, rows.List(r.dialect, others))
+	if err != nil {
+		return nil, fmt.Errorf("read relations: %w", err)
+	}
+	defer list.Close()
+	found := relations{}
+	for list.Next() {
+		var flag Relation
+		var of pair
+		if err := list.Scan(&flag, &of.viewer, &of.other); err != nil {
+			return nil, fmt.Errorf("read relations: %w", err)
+		}
+		found[of] |= flag
+	}
+	return found, rows.Wrap("read relations", list.Err())
 }

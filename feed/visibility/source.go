@@ -20,12 +20,12 @@ import (
 // range of at most limit posts.
 func (r *Reader) By(on Surface, author int64) Source {
 	return func(ctx context.Context, viewer int64, in timeline.Range) (Batch, error) {
-		to, err := r.relation(ctx, viewer, author)
+		relations, err := r.Relations(ctx, viewer, []int64{author})
 		if err != nil {
 			return Batch{}, err
 		}
 		var near ranges
-		near.add(author, visibleTo(on, viewer, to, author))
+		near.add(author, visibleTo(on, viewer, relations[author], author))
 		return r.nearest(ctx, viewer, near, in, false)
 	}
 }

@@ -7,9 +7,6 @@ import (
 	"slices"
 
 	"tideline/ent"
-	"tideline/ent/follow"
-	"tideline/ent/mute"
-	"tideline/ent/schema"
 	"tideline/feed/internal/rows"
 )
 
@@ -41,13 +38,13 @@ func (r *Reader) Judge(ctx context.Context, id int64, users []int64) (Verdict, e
 		return v, err
 	}
 	v.Post, v.sees = list[0], make(map[int64]bool, len(users))
-	if to := flag(v.Post.ForViewer).relation(); viewer != 0 || to.Hidden {
+	if to := Relation(v.Post.ForViewer); viewer != 0 || to.Has(Hidden) {
 		v.sees[viewer] = mayShow(Home, viewer, to, v.Post)
 		return v, nil
 	}
 	for chunk := range slices.Chunk(users, 20_000) {
 		// Only the author and the author's followers may be shown it.
-		followers, err := r.Among(ctx, v.Post.Edges.Author, PostChange{Current: v.Post}, chunk)
+		followers, err := r.Followers.Among(ctx, v.Post.Edges.Author, PostChange{Current: v.Post}, chunk)
 		if err != nil {
 			return v, err
 		}
@@ -92,36 +89,13 @@ func (r *Reader) directFor(ctx context.Context, v Verdict, users []int64) error 
 	defer found.Close()
 	for found.Next() {
 		var user int64
-		var flags flag
-		if err := found.Scan(&user, &flags); err != nil {
+		var to Relation
+		if err := found.Scan(&user, &to); err != nil {
 			return fmt.Errorf("read relations: %w", err)
 		}
-		v.sees[user] = mayShow(Direct, user, flags.relation(), v.Post)
+		v.sees[user] = mayShow(Direct, user, to, v.Post)
 	}
 	return rows.Wrap("read relations", found.Err())
-}
-
-// LikeCounts returns the number of likes of each of the posts that exist. It does not decide who
-// may see them; Posts and JudgeDirect do.
-//
-// Cost: one query by primary key.
-func (r *Reader) LikeCounts(ctx context.Context, ids []int64) (map[int64]int, error) {
-	found, err := r.db.QueryContext(ctx, "SELECT p.id, "+rows.Likes.Of(r.dialect, "p")+" FROM posts p WHERE p.id "+rows.In(r.dialect, "$1", "bigint")+
-		" AND p.visibility <> '"+string(schema.Deleted)+"'", rows.List(r.dialect, ids))
-	if err != nil {
-		return nil, fmt.Errorf("read likes: %w", err)
-	}
-	defer found.Close()
-	counts := make(map[int64]int, len(ids))
-	for found.Next() {
-		var id int64
-		var n int
-		if err := found.Scan(&id, &n); err != nil {
-			return nil, fmt.Errorf("read likes: %w", err)
-		}
-		counts[id] = n
-	}
-	return counts, rows.Wrap("read likes", found.Err())
 }
 
 const (
@@ -136,7 +110,7 @@ const (
 // whose posts are too many for one call. It returns nil if there are too many pairs of a user and
 // an author.
 //
-// Cost: at most eight queries for up to 20,000 posts.
+// Cost: at most six queries for up to 20,000 posts.
 func (r *Reader) ShownOfMany(ctx context.Context, timelines map[int64][]int64) (map[int64][]*ent.Post, error) {
 	posts := map[int64]*ent.Post{}
 	var users []int64
@@ -158,11 +132,11 @@ func (r *Reader) ShownOfMany(ctx context.Context, timelines map[int64][]int64) (
 			posts[row.ID] = row
 		}
 	}
-	var relations map[pair]Relation
+	var related relations
 	var muted map[int64]string
 	if len(posts) > 0 {
 		var err error
-		if relations, err = r.relationsOfMany(ctx, users, posts); err != nil || relations == nil {
+		if related, err = r.relatedToFollowees(ctx, users, posts); err != nil || related == nil {
 			return nil, err
 		}
 		if muted, err = r.MutedWords(ctx, users); err != nil {
@@ -177,9 +151,10 @@ func (r *Reader) ShownOfMany(ctx context.Context, timelines map[int64][]int64) (
 			if p == nil {
 				continue
 			}
-			to := relations[pair{user, p.AuthorID}]
-			to.Hidden = flag(p.ForViewer)&hidden != 0
-			to.MutesWord = hasAny(p.Text, muted[user])
+			to := related.of(user, p.AuthorID)
+			if hasAny(p.Text, muted[user]) {
+				to |= MutesWord
+			}
 			if mayShow(Home, user, to, p) {
 				shown[user][i] = p
 			}
@@ -188,53 +163,20 @@ func (r *Reader) ShownOfMany(ctx context.Context, timelines map[int64][]int64) (
 	return shown, nil
 }
 
-// pair is a viewer and another user.
-type pair struct{ viewer, other int64 }
-
-// relationsOfMany returns the users' relations to the authors of the posts, as far as mayShow needs
-// them for followees: between a follower and a followee there is no block. It returns nil if there
-// are too many pairs.
-func (r *Reader) relationsOfMany(ctx context.Context, users []int64, posts map[int64]*ent.Post) (map[pair]Relation, error) {
-	authors, friends := map[int64]bool{}, map[int64]bool{}
+// relatedToFollowees returns the users' relations to the authors of the posts, as far as the rule
+// needs them for followees. It returns nil if there are too many pairs.
+func (r *Reader) relatedToFollowees(ctx context.Context, users []int64, posts map[int64]*ent.Post) (relations, error) {
+	authors, needed := map[int64]bool{}, Relation(0)
 	for _, p := range posts {
 		if p != nil {
 			authors[p.AuthorID] = true
-			friends[p.AuthorID] = friends[p.AuthorID] || p.Visibility == schema.Mutuals
+			needed |= neededBy(p)
 		}
 	}
 	if len(users)*len(authors) > unreadPairs {
 		return nil, nil
 	}
-	found := map[pair]Relation{}
-	all := slices.Sorted(maps.Keys(authors))
-	follows, err := r.db.Follow.Query().Where(rows.Among(follow.FieldFollowerID, users), rows.Among(follow.FieldFolloweeID, all)).All(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("read relations: %w", err)
-	}
-	for _, row := range follows {
-		found[pair{row.FollowerID, row.FolloweeID}] = Relation{Following: true}
-	}
-	mutes, err := r.db.Mute.Query().Where(rows.Among(mute.FieldMuterID, users), rows.Among(mute.FieldMutedID, all)).All(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("read relations: %w", err)
-	}
-	for _, row := range mutes {
-		to := found[pair{row.MuterID, row.MutedID}]
-		to.Muting = true
-		found[pair{row.MuterID, row.MutedID}] = to
-	}
-	all = slices.DeleteFunc(all, func(author int64) bool { return !friends[author] })
-	if len(all) == 0 {
-		return found, nil
-	}
-	back, err := r.db.Follow.Query().Where(rows.Among(follow.FieldFollowerID, all), rows.Among(follow.FieldFolloweeID, users)).All(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("read relations: %w", err)
-	}
-	for _, row := range back {
-		to := found[pair{row.FolloweeID, row.FollowerID}]
-		to.FollowedBy = true
-		found[pair{row.FolloweeID, row.FollowerID}] = to
-	}
-	return found, nil
+	list := slices.DeleteFunc(ofRule(), func(e edge) bool { return e.endsFollow || e.byVisibility() && !needed.Has(e.flag) })
+	query := relationsAmong(r.dialect, rows.In(r.dialect, "$1", "bigint"), list)
+	return r.related(ctx, query, rows.List(r.dialect, users), slices.Sorted(maps.Keys(authors)))
 }

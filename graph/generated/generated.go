@@ -8407,7 +8407,7 @@ func (ec *executionContext) _Relationship_following(ctx context.Context, field g
 			return ec.fieldContext_Relationship_following(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return obj.Following, nil
+			return obj.Following(), nil
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
@@ -8418,7 +8418,7 @@ func (ec *executionContext) _Relationship_following(ctx context.Context, field g
 	)
 }
 func (ec *executionContext) fieldContext_Relationship_following(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("Relationship", field, false, false, errors.New("field of type Boolean does not have child fields"))
+	return graphql.NewScalarFieldContext("Relationship", field, true, false, errors.New("field of type Boolean does not have child fields"))
 }
 
 func (ec *executionContext) _Relationship_followedBy(ctx context.Context, field graphql.CollectedField, obj *model.Relationship) (ret graphql.Marshaler) {
@@ -8430,7 +8430,7 @@ func (ec *executionContext) _Relationship_followedBy(ctx context.Context, field 
 			return ec.fieldContext_Relationship_followedBy(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return obj.FollowedBy, nil
+			return obj.FollowedBy(), nil
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
@@ -8441,7 +8441,7 @@ func (ec *executionContext) _Relationship_followedBy(ctx context.Context, field 
 	)
 }
 func (ec *executionContext) fieldContext_Relationship_followedBy(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("Relationship", field, false, false, errors.New("field of type Boolean does not have child fields"))
+	return graphql.NewScalarFieldContext("Relationship", field, true, false, errors.New("field of type Boolean does not have child fields"))
 }
 
 func (ec *executionContext) _Relationship_mutual(ctx context.Context, field graphql.CollectedField, obj *model.Relationship) (ret graphql.Marshaler) {
@@ -8476,7 +8476,7 @@ func (ec *executionContext) _Relationship_blocking(ctx context.Context, field gr
 			return ec.fieldContext_Relationship_blocking(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return obj.Blocking, nil
+			return obj.Blocking(), nil
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
@@ -8487,7 +8487,7 @@ func (ec *executionContext) _Relationship_blocking(ctx context.Context, field gr
 	)
 }
 func (ec *executionContext) fieldContext_Relationship_blocking(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("Relationship", field, false, false, errors.New("field of type Boolean does not have child fields"))
+	return graphql.NewScalarFieldContext("Relationship", field, true, false, errors.New("field of type Boolean does not have child fields"))
 }
 
 func (ec *executionContext) _Relationship_muting(ctx context.Context, field graphql.CollectedField, obj *model.Relationship) (ret graphql.Marshaler) {
@@ -8499,7 +8499,7 @@ func (ec *executionContext) _Relationship_muting(ctx context.Context, field grap
 			return ec.fieldContext_Relationship_muting(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return obj.Muting, nil
+			return obj.Muting(), nil
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
@@ -8510,7 +8510,7 @@ func (ec *executionContext) _Relationship_muting(ctx context.Context, field grap
 	)
 }
 func (ec *executionContext) fieldContext_Relationship_muting(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("Relationship", field, false, false, errors.New("field of type Boolean does not have child fields"))
+	return graphql.NewScalarFieldContext("Relationship", field, true, false, errors.New("field of type Boolean does not have child fields"))
 }
 
 func (ec *executionContext) _Relationship_requested(ctx context.Context, field graphql.CollectedField, obj *model.Relationship) (ret graphql.Marshaler) {
@@ -8522,7 +8522,7 @@ func (ec *executionContext) _Relationship_requested(ctx context.Context, field g
 			return ec.fieldContext_Relationship_requested(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return obj.Requested, nil
+			return obj.Requested(), nil
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
@@ -8533,7 +8533,7 @@ func (ec *executionContext) _Relationship_requested(ctx context.Context, field g
 	)
 }
 func (ec *executionContext) fieldContext_Relationship_requested(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("Relationship", field, false, false, errors.New("field of type Boolean does not have child fields"))
+	return graphql.NewScalarFieldContext("Relationship", field, true, false, errors.New("field of type Boolean does not have child fields"))
 }
 
 func (ec *executionContext) _RelationshipPayload_user(ctx context.Context, field graphql.CollectedField, obj *model.RelationshipPayload) (ret graphql.Marshaler) {

@@ -52,6 +52,13 @@ type Relationship struct {
 	Viewer, User int64
 }
 
+func (r *Relationship) Following() bool  { return r.Has(visibility.Following) }
+func (r *Relationship) FollowedBy() bool { return r.Has(visibility.FollowedBy) }
+func (r *Relationship) Mutual() bool     { return r.Has(visibility.Mutual) }
+func (r *Relationship) Blocking() bool   { return r.Has(visibility.Blocking) }
+func (r *Relationship) Muting() bool     { return r.Has(visibility.Muting) }
+func (r *Relationship) Requested() bool  { return r.Has(visibility.Requested) }
+
 // RelationshipKind returns the kind of the ids of a viewer's relationships; see
 // ent.NodeID. The id contains both users.
 func RelationshipKind(viewer int64) string {

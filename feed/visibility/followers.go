@@ -12,9 +12,14 @@ import (
 
 	"tideline/ent"
 	"tideline/ent/follow"
-	"tideline/ent/schema"
 	"tideline/feed/internal/rows"
 )
+
+// Followers reads the followers of authors, with verdicts on the authors' posts.
+type Followers struct {
+	db      *ent.Client
+	dialect string
+}
 
 // Follower is a follower of an author, with verdicts on one post.
 type Follower struct {
@@ -36,39 +41,67 @@ type PostChange struct {
 	Previous []*ent.Post
 }
 
-// Muters returns all users who mute the author. Audience can use the result instead of a look-up
-// for each follower.
+// needed returns the relations to the author that decide who sees a version of the post.
+func (c PostChange) needed() Relation {
+	needed := neededBy(c.Current) | neededBy(c.Before)
+	for _, p := range c.Previous {
+		needed |= neededBy(p)
+	}
+	return needed
+}
+
+func neededBy(p *ent.Post) Relation {
+	if p == nil {
+		return 0
+	}
+	relation, _ := needs(p.Visibility)
+	return relation
+}
+
+// Objections are the users who follow an author and do not want the author's posts, because they
+// mute the author.
+type Objections map[int64]Relation
+
+// Objections returns the objections to the author. Audience can use them instead of a look-up for
+// each follower.
 //
-// Cost: an index range of the author's muters.
-func (r *Reader) Muters(ctx context.Context, author int64) (map[int64]bool, error) {
-	found, err := r.db.QueryContext(ctx, "SELECT muter_id FROM mutes WHERE muted_id = $1", author)
+// Cost: an index range of the users who mute the author.
+func (r Followers) Objections(ctx context.Context, author int64) (Objections, error) {
+	var each []string
+	for _, e := range ofFollower() {
+		if e.hides != 0 {
+			each = append(each, fmt.Sprintf("SELECT %d, %s FROM %s WHERE %s = $1", e.flag, e.viewer, e.table, e.other))
+		}
+	}
+	found, err := r.db.QueryContext(ctx, strings.Join(each, " UNION ALL "), author)
 	if err != nil {
-		return nil, fmt.Errorf("read muters: %w", err)
+		return nil, fmt.Errorf("read objections: %w", err)
 	}
 	defer found.Close()
-	muters := map[int64]bool{}
+	objections := Objections{}
 	for found.Next() {
-		var muter int64
-		if err := found.Scan(&muter); err != nil {
-			return nil, fmt.Errorf("read muters: %w", err)
+		var user int64
+		var flag Relation
+		if err := found.Scan(&flag, &user); err != nil {
+			return nil, fmt.Errorf("read objections: %w", err)
 		}
-		muters[muter] = true
+		objections[user] |= flag
 	}
-	return muters, rows.Wrap("read muters", found.Err())
+	return objections, rows.Wrap("read objections", found.Err())
 }
 
 // Audience returns a page of an author's followers, with verdicts: the newest follows with
 // positions below before and above after, at most limit, in any order. It also returns the position
 // before which the next page starts, 0 after the last page. Pass before as 0 for the first page.
-// muters is the result of Muters. If it is nil, each follower is looked up.
+// objections is the result of Objections. If it is nil, each follower is looked up.
 //
-// Cost: one query, an index range of the size of the page. One look-up more a follower if muters is
-// nil and anybody mutes the author, and one more if the post is or was for friends.
-func (r *Reader) Audience(ctx context.Context, author int64, c PostChange, muters map[int64]bool, before, after int64, limit int) ([]Follower, int64, error) {
+// Cost: one query, an index range of the size of the page. One look-up more a follower if objections
+// is nil and anybody mutes the author, and one more if the post is or was for friends.
+func (r Followers) Audience(ctx context.Context, author int64, c PostChange, objections Objections, before, after int64, limit int) ([]Follower, int64, error) {
 	if before == 0 {
 		before = math.MaxInt64
 	}
-	list, last, err := r.followers(ctx, author, c, muters, limit,
+	list, last, err := r.followers(ctx, author, c, objections,
 		"follows WHERE followee_id = $1 AND id < $2 AND id > $3 ORDER BY id DESC LIMIT $4", before, after, limit)
 	if len(list) < limit {
 		last = 0
@@ -76,13 +109,13 @@ func (r *Reader) Audience(ctx context.Context, author int64, c PostChange, muter
 	return list, last, err
 }
 
-// FollowersOfMany returns a page of the users who follow any of the authors: the newest follows
+// OfMany returns a page of the users who follow any of the authors: the newest follows
 // before the given position, at most limit. A follower may appear more than once. Positions are as
 // in Audience.
 //
 // Cost: one query. For one author it reads an index range of the size of the page; for several it
 // reads all follows of the authors.
-func (r *Reader) FollowersOfMany(ctx context.Context, authors []int64, before int64, limit int) (users []int64, next int64, err error) {
+func (r Followers) OfMany(ctx context.Context, authors []int64, before int64, limit int) (users []int64, next int64, err error) {
 	if before == 0 {
 		before = math.MaxInt64
 	}
@@ -114,9 +147,9 @@ const rowsPerLookUp = 2
 //
 // Cost: one query with at most three look-ups a user. If the author has at most twice as many
 // followers as there are users, an index range of the followers with at most two look-ups each.
-func (r *Reader) Among(ctx context.Context, author *ent.User, c PostChange, users []int64) ([]Follower, error) {
+func (r Followers) Among(ctx context.Context, author *ent.User, c PostChange, users []int64) ([]Follower, error) {
 	if most := rowsPerLookUp * len(users); author.FollowerCount <= most {
-		list, _, err := r.followers(ctx, author.ID, c, nil, max(author.FollowerCount, 0), "follows WHERE followee_id = $1 LIMIT $2", most+1)
+		list, _, err := r.followers(ctx, author.ID, c, nil, "follows WHERE followee_id = $1 LIMIT $2", most+1)
 		if err != nil || len(list) <= most { // the count may be out of date
 			asked := make(map[int64]struct{}, len(users))
 			for _, user := range users {
@@ -130,61 +163,66 @@ func (r *Reader) Among(ctx context.Context, author *ent.User, c PostChange, user
 	if r.dialect != dialect.Postgres {
 		from = "follows WHERE followee_id = $1 AND follower_id " + rows.In(r.dialect, "$2", "bigint")
 	}
-	list, _, err := r.followers(ctx, author.ID, c, nil, len(users), from, rows.List(r.dialect, users))
+	list, _, err := r.followers(ctx, author.ID, c, nil, from, rows.List(r.dialect, users))
 	return list, err
 }
 
-// followers reads followers of the author, $1, with everything that mayShow needs to know about
-// them. Each of them follows the author, so there is no block between the two.
-//
-// Each look-up is a scalar subquery: for an EXISTS, PostgreSQL builds a hash of the whole table.
-func (r *Reader) followers(ctx context.Context, author int64, c PostChange, muters map[int64]bool, room int, from string, args ...any) (list []Follower, last int64, err error) {
-	// Whether the author follows back matters only for posts for friends.
-	mutual, muting := "0", "0"
-	if forFriends(c.Current) || slices.ContainsFunc(c.Previous, forFriends) {
-		mutual = "coalesce((SELECT 1 FROM follows b WHERE b.follower_id = follows.followee_id AND b.followee_id = follows.follower_id), 0)"
-	}
-	if muters == nil {
-		// The database checks once per statement whether anybody mutes the author.
-		muting = "CASE WHEN EXISTS (SELECT 1 FROM mutes a WHERE a.muted_id = $1) THEN" +
-			" coalesce((SELECT 1 FROM mutes m WHERE m.muter_id = follows.follower_id AND m.muted_id = follows.followee_id), 0) ELSE 0 END"
-	}
-	// One aggregated row takes a fraction of the time of thousands of rows.
-	query := "SELECT coalesce(min(id), 0), coalesce(string_agg(CAST(follower AS TEXT), ','), '') FROM (SELECT follows.id, " +
-		"4 * follows.follower_id + 2 * " + mutual + " + " + muting + " AS follower FROM " + from + ") page"
+// followers reads followers of the author, $1, with everything that the rule needs to know about
+// them.
+func (r Followers) followers(ctx context.Context, author int64, c PostChange, objections Objections, from string, args ...any) (list []Follower, last int64, err error) {
+	needed := c.needed()
+	some := slices.DeleteFunc(ofFollower(), func(e edge) bool {
+		return e.hides != 0 && objections != nil || e.byVisibility() && !needed.Has(e.flag)
+	})
+	query := selectFollowers(some, from, func(e edge) string {
+		if e.hides != 0 {
+			return e.anyOf(e.other, "$1")
+		}
+		return ""
+	})
 	page, err := r.db.QueryContext(ctx, query, append([]any{author}, args...)...)
 	if err != nil {
 		return nil, 0, fmt.Errorf("read followers: %w", err)
 	}
 	defer page.Close()
+	var size int
 	var found string
 	for page.Next() {
-		if err := page.Scan(&last, &found); err != nil {
+		if err := page.Scan(&last, &size, &found); err != nil {
 			return nil, 0, fmt.Errorf("read followers: %w", err)
 		}
 	}
-	if err := page.Err(); err != nil || found == "" {
+	if err := page.Err(); err != nil || size == 0 {
 		return nil, last, rows.Wrap("read followers", err)
 	}
-	list, err = parse(found, room, c, muters)
+	list, err = parse(found, size, c, objections)
 	return list, last, err
 }
 
-// parse decodes the text of the query into followers, and decides what each of them sees.
-func parse(found string, room int, c PostChange, muters map[int64]bool) ([]Follower, error) {
-	list := make([]Follower, 0, room)
+// selectFollowers returns the query of the followers in a FROM clause with the table follows: the
+// lowest position, their number, and a list for parse. One aggregated row takes a fraction of the
+// time of thousands of rows. The conditions are as in lookUps.
+func selectFollowers(some []edge, from string, only func(edge) string) string {
+	return fmt.Sprintf("SELECT coalesce(min(id), 0) AS last, count(*) AS size, coalesce(string_agg(CAST(follower AS TEXT), ','), '') AS list"+
+		" FROM (SELECT follows.id, %d * follows.follower_id + %s AS follower FROM %s) page",
+		1<<edgeBits, lookUps(some, "follows.follower_id", "follows.followee_id", only), from)
+}
+
+// parse decodes the list of selectFollowers, and decides what each follower sees.
+func parse(found string, size int, c PostChange, objections Objections) ([]Follower, error) {
+	list := make([]Follower, 0, size)
 	for text := range strings.SplitSeq(found, ",") {
 		n, err := strconv.ParseInt(text, 10, 64)
 		if err != nil {
 			return nil, fmt.Errorf("read followers: %w", err)
 		}
-		follower := n / 4
-		to := Relation{Following: true, FollowedBy: n&2 != 0, Muting: n&1 != 0 || muters[follower]}
+		follower := n >> edgeBits
+		to := Following | Relation(n&(1<<edgeBits-1)) | objections[follower]
 		sees := func(p *ent.Post) bool { return p != nil && mayShow(Home, follower, to, p) }
-		f := Follower{ID: follower, Sees: sees(c.Current), Saw: slices.ContainsFunc(c.Previous, sees), Had: sees(c.Before)}
-		to.Muting = false
-		f.Counts = sees(c.Current)
-		list = append(list, f)
+		list = append(list, Follower{
+			ID: follower, Sees: sees(c.Current), Saw: slices.ContainsFunc(c.Previous, sees), Had: sees(c.Before),
+			Counts: c.Current != nil && mayShow(Direct, follower, to, c.Current),
+		})
 	}
 	return list, nil
 }
@@ -207,7 +245,7 @@ type Page struct {
 //
 // Cost: one query with an index range an author and two look-ups a follower. On SQLite one query an
 // author.
-func (r *Reader) Audiences(ctx context.Context, of []Followed) ([]Page, error) {
+func (r Followers) Audiences(ctx context.Context, of []Followed) ([]Page, error) {
 	pages := make([]Page, len(of))
 	if len(of) == 1 || r.dialect != dialect.Postgres { // one is faster without a list
 		for i, a := range of {
@@ -218,18 +256,18 @@ func (r *Reader) Audiences(ctx context.Context, of []Followed) ([]Page, error) {
 		}
 		return pages, nil
 	}
-	authors, friends, limits := make([]int64, len(of)), make([]bool, len(of)), make([]int, len(of))
+	authors, needed, limits := make([]int64, len(of)), make([]int64, len(of)), make([]int, len(of))
 	for i, a := range of {
-		authors[i], limits[i], friends[i] = a.Author, a.Limit, forFriends(a.Change.Current) || slices.ContainsFunc(a.Change.Previous, forFriends)
+		authors[i], needed[i], limits[i] = a.Author, int64(a.Change.needed()), a.Limit
 	}
-	// Each look-up is a scalar subquery, as in followers.
-	found, err := r.db.QueryContext(ctx, `SELECT a.n, page.last, page.size, page.list
-		FROM unnest(`+rows.Array("$1", "bigint")+", "+rows.Array("$2", "boolean")+", "+rows.Array("$3", "bigint")+`) WITH ORDINALITY a (author, friends, room, n)
-		CROSS JOIN LATERAL (SELECT coalesce(min(id), 0) AS last, count(*) AS size, coalesce(string_agg(CAST(follower AS TEXT), ','), '') AS list
-			FROM (SELECT follows.id, 4 * follows.follower_id
-				+ CASE WHEN a.friends THEN 2 * coalesce((SELECT 1 FROM follows b WHERE b.follower_id = follows.followee_id AND b.followee_id = follows.follower_id), 0) ELSE 0 END
-				+ coalesce((SELECT 1 FROM mutes m WHERE m.muter_id = follows.follower_id AND m.muted_id = follows.followee_id), 0) AS follower
-				FROM follows WHERE followee_id = a.author ORDER BY id DESC LIMIT a.room) newest) page`, authors, friends, limits)
+	page := selectFollowers(ofFollower(), "follows WHERE followee_id = a.author ORDER BY id DESC LIMIT a.room", func(e edge) string {
+		if e.byVisibility() {
+			return fmt.Sprintf("a.needed & %d <> 0", e.flag)
+		}
+		return ""
+	})
+	found, err := r.db.QueryContext(ctx, "SELECT a.n, page.last, page.size, page.list FROM unnest("+rows.Array("$1", "bigint")+", "+rows.Array("$2", "bigint")+", "+
+		rows.Array("$3", "bigint")+") WITH ORDINALITY a (author, needed, room, n) CROSS JOIN LATERAL ("+page+") page", authors, needed, limits)
 	if err != nil {
 		return nil, fmt.Errorf("read audiences: %w", err)
 	}
@@ -253,5 +291,3 @@ func (r *Reader) Audiences(ctx context.Context, of []Followed) ([]Page, error) {
 	}
 	return pages, rows.Wrap("read audiences", found.Err())
 }
-
-func forFriends(p *ent.Post) bool { return p != nil && p.Visibility == schema.Mutuals }

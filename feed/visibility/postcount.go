@@ -1,0 +1,94 @@
+package visibility
+
+import (
+	"fmt"
+
+	"tideline/ent"
+	"tideline/ent/schema"
+)
+
+// PostCount returns how many of the author's posts a viewer with the relation r to the author may
+// see. A nil r means an anonymous viewer. It costs no query.
+func PostCount(viewer int64, r *Relation, author *ent.User) int {
+	if r == nil {
+		r = new(Relation)
+	}
+	count := map[schema.Visibility]int{
+		schema.Public: author.PublicPostCount, schema.Followers: author.FollowersPostCount, schema.Mutuals: author.MutualsPostCount,
+		schema.Private: author.PostCount - author.PublicPostCount - author.FollowersPostCount - author.MutualsPostCount,
+	}
+	n := 0
+	for _, v := range visibleTo(Direct, viewer, *r, author.ID) {
+		n += count[v]
+	}
+	return n
+}
+
+// AddToPostCount adds n to the author's counters of posts with the visibility. Private posts, and
+// posts that a moderator hid, have no counter of their own: their number is the total minus the
+// other counters.
+func AddToPostCount(author *ent.UserUpdateOne, v schema.Visibility, n int) *ent.UserUpdateOne {
+	switch v {
+	case schema.Public:
+		author.AddPublicPostCount(n)
+	case schema.Followers:
+		author.AddFollowersPostCount(n)
+	case schema.Mutuals:
+		author.AddMutualsPostCount(n)
+	}
+	return author.AddPostCount(n)
+}
+
+// CountNewPost returns the assignments, in an update of the author's row, that count a new post.
+// visibility is an SQL expression.
+func CountNewPost(visibility string) string {
+	count := func(column string, v schema.Visibility) string {
+		return fmt.Sprintf(", %[1]s = %[1]s + CASE %[2]s WHEN '%[3]s' THEN 1 ELSE 0 END", column, visibility, v)
+	}
+	return "post_count = post_count + 1" + count("public_post_count", schema.Public) +
+		count("followers_post_count", schema.Followers) + count("mutuals_post_count", schema.Mutuals)
+}
+
+// Counts holds how many posts an author gains, by counter, and the id of the newest one.
+type Counts struct {
+	Author    int64 `json:"author"`
+	All       int   `json:"total"`
+	Public    int   `json:"public"`
+	Followers int   `json:"followers"`
+	Mutuals   int   `json:"mutuals"`
+	Last      int64 `json:"last"`
+}
+
+// CountColumns lists the columns, with their types, of a table r of Counts.
+var CountColumns = []string{"author bigint", "total int", "public int", "followers int", "mutuals int", "last bigint"}
+
+// AddCounts is the assignments, in an update of users, that add the author's row of a table r to
+// the author's counters. CountColumns lists the columns of r.
+const AddCounts = "post_count = post_count + r.total, public_post_count = public_post_count + r.public, " +
+	"followers_post_count = followers_post_count + r.followers, mutuals_post_count = mutuals_post_count + r.mutuals, " +
+	"last_post_id = CASE WHEN r.last > last_post_id THEN r.last ELSE last_post_id END"
+
+// CountNewPosts returns the Counts of each author of the new posts.
+func CountNewPosts(posts []*ent.Post) []*Counts {
+	byAuthor := map[int64]*Counts{}
+	var list []*Counts
+	for _, p := range posts {
+		c := byAuthor[p.AuthorID]
+		if c == nil {
+			c = &Counts{Author: p.AuthorID}
+			byAuthor[p.AuthorID] = c
+			list = append(list, c)
+		}
+		c.All++
+		c.Last = max(c.Last, p.ID)
+		switch p.Visibility {
+		case schema.Public:
+			c.Public++
+		case schema.Followers:
+			c.Followers++
+		case schema.Mutuals:
+			c.Mutuals++
+		}
+	}
+	return list
+}

@@ -1,0 +1,166 @@
+package visibility
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"entgo.io/ent/dialect"
+
+	"tideline/ent"
+	"tideline/ent/post"
+	"tideline/ent/schema"
+	"tideline/feed/internal/rows"
+)
+
+// Unchecked reads what is stored of posts, and applies no rule. It is for jobs, which show posts to
+// nobody, and for facts about posts that the viewer was shown.
+type Unchecked struct {
+	db      *ent.Client
+	dialect string
+}
+
+// Post returns the id, author and visibility of a post as they are in the table, or nil if the post
+// is gone.
+//
+// Cost: one query by primary key.
+func (r Unchecked) Post(ctx context.Context, id int64) (*ent.Post, error) {
+	_, p, err := r.stored(ctx, "SELECT 0, '', 0, FALSE, id, author_id, visibility FROM posts WHERE id = $1 AND visibility <> '"+string(schema.Deleted)+"'", id)
+	return p, rows.Wrap("read post", err)
+}
+
+// WithAuthor is Post together with the author's fields that decide how posts are fanned
+// out: id, fan-out mode, follower count, and whether the author is hidden. The author is nil if
+// gone. The post is nil if the author is hidden, because it is in nobody's timeline.
+//
+// Cost: one query, two look-ups by primary key.
+func (r Unchecked) WithAuthor(ctx context.Context, author, id int64) (*ent.User, *ent.Post, error) {
+	u, p, err := r.stored(ctx, "SELECT u.id, u.fan_out_mode, "+rows.Followers.Of(r.dialect, "u")+", u.hidden, coalesce(p.id, 0), coalesce(p.author_id, 0), coalesce(p.visibility, '')"+
+		" FROM users u LEFT JOIN posts p ON p.id = $2 AND p.visibility <> '"+string(schema.Deleted)+"' AND NOT u.hidden WHERE u.id = $1", author, id)
+	return u, p, rows.Wrap("read author and post", err)
+}
+
+// Written names a post and its author.
+type Written struct{ Author, Post int64 }
+
+// Of returns the visibility of a post from WithAuthor, or "" for nil.
+func Of(post *ent.Post) schema.Visibility {
+	if post == nil {
+		return ""
+	}
+	return post.Visibility
+}
+
+// Stored is a result of WithAuthors.
+type Stored struct {
+	Author *ent.User
+	Post   *ent.Post
+}
+
+// WithAuthors is WithAuthor for several posts, in their order.
+//
+// Cost: one query with two look-ups by primary key a post. On SQLite one query a post.
+func (r Unchecked) WithAuthors(ctx context.Context, of []Written) ([]Stored, error) {
+	list := make([]Stored, len(of))
+	if len(of) == 1 || r.dialect != dialect.Postgres { // one is faster without a list
+		for i, w := range of {
+			var err error
+			if list[i].Author, list[i].Post, err = r.WithAuthor(ctx, w.Author, w.Post); err != nil {
+				return nil, err
+			}
+		}
+		return list, nil
+	}
+	authors, posts := make([]int64, len(of)), make([]int64, len(of))
+	for i, w := range of {
+		authors[i], posts[i] = w.Author, w.Post
+	}
+	// The limits keep PostgreSQL from reading a whole table instead of looking rows up.
+	found, err := r.db.QueryContext(ctx, "SELECT w.n, u.id, u.fan_out_mode, "+rows.Followers.Of(r.dialect, "u")+", u.hidden, coalesce(p.id, 0), coalesce(p.author_id, 0), coalesce(p.visibility, '')"+
+		" FROM unnest("+rows.Array("$1", "bigint")+", "+rows.Array("$2", "bigint")+") WITH ORDINALITY w (author, post, n)"+
+		" CROSS JOIN LATERAL (SELECT * FROM users WHERE id = w.author LIMIT 1) u"+
+		" LEFT JOIN LATERAL (SELECT * FROM posts WHERE id = w.post AND visibility <> '"+string(schema.Deleted)+"' AND NOT u.hidden LIMIT 1) p ON true", authors, posts)
+	if err != nil {
+		return nil, rows.Wrap("read authors and posts", err)
+	}
+	defer found.Close()
+	for found.Next() {
+		var n int
+		var u ent.User
+		var p ent.Post
+		if err := found.Scan(&n, &u.ID, &u.FanOutMode, &u.FollowerCount, &u.Hidden, &p.ID, &p.AuthorID, &p.Visibility); err != nil {
+			return nil, rows.Wrap("read authors and posts", err)
+		}
+		list[n-1].Author = &u
+		if p.ID != 0 {
+			list[n-1].Post = &p
+		}
+	}
+	return list, rows.Wrap("read authors and posts", found.Err())
+}
+
+func (r Unchecked) stored(ctx context.Context, query string, args ...any) (*ent.User, *ent.Post, error) {
+	found, err := r.db.QueryContext(ctx, query, args...)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer found.Close()
+	var u ent.User
+	var p ent.Post
+	for found.Next() {
+		if err := found.Scan(&u.ID, &u.FanOutMode, &u.FollowerCount, &u.Hidden, &p.ID, &p.AuthorID, &p.Visibility); err != nil {
+			return nil, nil, err
+		}
+	}
+	if err := found.Err(); err != nil {
+		return nil, nil, err
+	}
+	author, post := &u, &p
+	if u.ID == 0 {
+		author = nil
+	}
+	if p.ID == 0 {
+		post = nil
+	}
+	return author, post, nil
+}
+
+// WrittenBy returns the ids of those posts that the author wrote.
+//
+// Cost: one query by primary key.
+func (r Unchecked) WrittenBy(ctx context.Context, author int64, ids []int64) ([]int64, error) {
+	list, err := r.db.Post.Query().Where(rows.Among(post.FieldID, ids), post.AuthorID(author)).IDs(ctx)
+	return list, rows.Wrap("read posts", err)
+}
+
+// EditedSince returns the ids of posts by the viewer and the viewer's followees that were edited
+// after since, at most limit, in any order.
+//
+// Cost: one query with a look-up a followee in an index of edited posts.
+func (r Unchecked) EditedSince(ctx context.Context, viewer int64, since time.Time, limit int) ([]int64, error) {
+	list, err := rows.IDs(ctx, r.db, "SELECT p.id FROM posts p WHERE p.edited_at > 0 AND p.edited_at > $2 AND p.author_id IN"+
+		" (SELECT f.followee_id FROM follows f WHERE f.follower_id = $1 UNION ALL SELECT $1) LIMIT $3", viewer, since.UnixMilli(), limit)
+	return list, rows.Wrap("find edited posts", err)
+}
+
+// LikeCounts returns the number of likes of each of the posts that exist.
+//
+// Cost: one query by primary key.
+func (r Unchecked) LikeCounts(ctx context.Context, ids []int64) (map[int64]int, error) {
+	found, err := r.db.QueryContext(ctx, "SELECT p.id, "+rows.Likes.Of(r.dialect, "p")+" FROM posts p WHERE p.id "+rows.In(r.dialect, "$1", "bigint")+
+		" AND p.visibility <> '"+string(schema.Deleted)+"'", rows.List(r.dialect, ids))
+	if err != nil {
+		return nil, fmt.Errorf("read likes: %w", err)
+	}
+	defer found.Close()
+	counts := make(map[int64]int, len(ids))
+	for found.Next() {
+		var id int64
+		var n int
+		if err := found.Scan(&id, &n); err != nil {
+			return nil, fmt.Errorf("read likes: %w", err)
+		}
+		counts[id] = n
+	}
+	return counts, rows.Wrap("read likes", found.Err())
+}
