@@ -98,6 +98,9 @@ func (r *Results) Once(key any, find func() any) any {
 
 // Soon is like Once, but never blocks. If the value is not ready, another goroutine computes it, and
 // Soon returns a channel that is closed when it is ready. It must not be called on a nil Results.
+//
+// Cost: 0.3 µs if the value is there (BenchmarkResultsSoon, on a busy machine). A delivery to a live
+// subscriber takes about 30 µs.
 func (r *Results) Soon(key any, find func() any) (value any, wait <-chan struct{}) {
 	result, mine := r.join(key, find)
 	if mine {
