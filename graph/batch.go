@@ -9,50 +9,47 @@ import (
 
 	"tideline/ent"
 	"tideline/feed/paging"
+	"tideline/internal/batch"
 )
 
 // Some fields need a look-up, such as a post's author. They are looked up for all objects that were read
 // together, as soon as gqlgen resolves the field of the first object. A data loader would gather keys for a
-// millisecond. A batch does not wait, and the number of queries of a page does not depend on scheduling.
+// millisecond. A group does not wait, and the number of queries of a page does not depend on scheduling.
 
-// batch is a list of objects that were read together, with the fields looked up for them.
-type batch[T any] struct {
+// group is a list of objects that were read together, with the fields looked up for them.
+type group[T any] struct {
 	objects []*T
-	mu      sync.Mutex
-	fields  map[string]*column
+	fields  batch.Results // a column for each name
 }
 
-// column is one field of all objects of a batch.
-type column struct {
-	once   sync.Once
-	values any // []V, in the order of the objects
+// column is one field of all objects of a group, in their order.
+type column[V any] struct {
+	values []V
 	err    error
 }
 
-// batches finds the batch of an object. It lives for one execution: a query, a mutation, or
+// groups finds the group of an object. It lives for one execution: a query, a mutation, or
 // one event of a subscription.
-type batches struct {
+type groups struct {
 	mu    sync.Mutex
 	posts map[*ent.Post]place[ent.Post]
 	users map[*ent.User]place[ent.User]
 
 	reports map[*ent.Report]place[ent.Report]
 
-	countUnread sync.Once
-	unread      int
-	unreadErr   error
+	unread batch.Results // one column
 }
 
-// place is the index of an object in its batch.
+// place is the index of an object in its group.
 type place[T any] struct {
-	batch *batch[T]
+	group *group[T]
 	index int
 }
 
-type batchesKey struct{}
+type groupsKey struct{}
 
-func withBatches(ctx context.Context) context.Context {
-	return context.WithValue(ctx, batchesKey{}, &batches{
+func withGroups(ctx context.Context) context.Context {
+	return context.WithValue(ctx, groupsKey{}, &groups{
 		posts: map[*ent.Post]place[ent.Post]{}, users: map[*ent.User]place[ent.User]{},
 		reports: map[*ent.Report]place[ent.Report]{},
 	})
@@ -61,21 +58,24 @@ func withBatches(ctx context.Context) context.Context {
 // unreadOnce returns the viewer's unread count. Within one query or event it counts at most once. In a
 // mutation, where each field may change the count, and outside an execution, it counts on each call.
 func unreadOnce(ctx context.Context, count func() (int, error)) (int, error) {
-	b, executing := ctx.Value(batchesKey{}).(*batches)
+	g, executing := ctx.Value(groupsKey{}).(*groups)
 	if !executing || graphql.GetOperationContext(ctx).Operation.Operation == ast.Mutation {
 		return count()
 	}
-	b.countUnread.Do(func() { b.unread, b.unreadErr = count() })
-	return b.unread, b.unreadErr
+	found := g.unread.Once(nil, func() any {
+		n, err := count()
+		return column[int]{[]int{n}, err}
+	}).(column[int])
+	return found.values[0], found.err
 }
 
-func batchesOf(ctx context.Context) *batches { return ctx.Value(batchesKey{}).(*batches) }
+func groupsOf(ctx context.Context) *groups { return ctx.Value(groupsKey{}).(*groups) }
 
-// together adds a batch of objects. It skips nil objects and objects that are in a batch already.
-func together[T any](b *batches, places map[*T]place[T], objects []*T) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	made := &batch[T]{fields: map[string]*column{}}
+// together adds a group of objects. It skips nil objects and objects that are in a group already.
+func together[T any](g *groups, places map[*T]place[T], objects []*T) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	made := new(group[T])
 	for _, o := range objects {
 		if _, known := places[o]; o != nil && !known {
 			places[o] = place[T]{made, len(made.objects)}
@@ -85,16 +85,16 @@ func together[T any](b *batches, places map[*T]place[T], objects []*T) {
 }
 
 func postsTogether(ctx context.Context, posts []*ent.Post) {
-	b := batchesOf(ctx)
-	together(b, b.posts, posts)
+	g := groupsOf(ctx)
+	together(g, g.posts, posts)
 }
 
 func usersTogether(ctx context.Context, users []*ent.User) {
-	b := batchesOf(ctx)
-	together(b, b.users, users)
+	g := groupsOf(ctx)
+	together(g, g.users, users)
 }
 
-// postPage returns the page and adds a batch of its posts.
+// postPage returns the page and adds a group of its posts.
 func postPage(ctx context.Context, c *paging.Connection[ent.Post], err error) (*paging.Connection[ent.Post], error) {
 	if c != nil {
 		postsTogether(ctx, c.Nodes())
@@ -110,13 +110,13 @@ func userPage(ctx context.Context, c *paging.Connection[ent.User], err error) (*
 	return c, err
 }
 
-// field returns the named field of an object. It reads the field for the whole batch at once.
+// field returns the named field of an object. It reads the field for the whole group at once.
 func field[T, V any](
-	b *batches, places map[*T]place[T], object *T, name string, read func(objects []*T) ([]V, error),
+	g *groups, places map[*T]place[T], object *T, name string, read func(objects []*T) ([]V, error),
 ) (value V, err error) {
-	b.mu.Lock()
+	g.mu.Lock()
 	at, known := places[object]
-	b.mu.Unlock()
+	g.mu.Unlock()
 	if !known {
 		values, err := read([]*T{object})
 		if err != nil {
@@ -124,16 +124,12 @@ func field[T, V any](
 		}
 		return values[0], nil
 	}
-	at.batch.mu.Lock()
-	c := at.batch.fields[name]
-	if c == nil {
-		c = new(column)
-		at.batch.fields[name] = c
-	}
-	at.batch.mu.Unlock()
-	c.once.Do(func() { c.values, c.err = read(at.batch.objects) })
+	c := at.group.fields.Once(name, func() any {
+		values, err := read(at.group.objects)
+		return column[V]{values, err}
+	}).(column[V])
 	if c.err != nil {
 		return value, c.err
 	}
-	return c.values.([]V)[at.index], nil
+	return c.values[at.index], nil
 }

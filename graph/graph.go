@@ -76,7 +76,7 @@ func New(b Backend, cfg Config) (*exec.Engine, error) {
 	}
 	return exec.New(exec.Config{
 		Schema:  generated.NewExecutableSchema(generated.Config{Schema: exec.WithoutDefer(schema), Resolvers: api{b}}),
-		Begin:   withBatches,
+		Begin:   withGroups,
 		Permit:  permit,
 		Compile: api{b}.compilePage,
 		Limits:  cfg.Limits,

@@ -69,8 +69,8 @@ func moderate(ctx context.Context, argument, text, kind string, note *string, do
 func (r query) Reports(ctx context.Context, status *entreport.Status, first *int, after *string) (*paging.Connection[ent.Report], error) {
 	c, err := r.Moderation.Reports(ctx, moderation.By(Viewer(ctx)), orZero(status), paging.Page{First: first, After: after})
 	if c != nil {
-		b := batchesOf(ctx)
-		together(b, b.reports, c.Nodes())
+		g := groupsOf(ctx)
+		together(g, g.reports, c.Nodes())
 	}
 	return c, err
 }
@@ -85,8 +85,8 @@ func (r report) Reported(ctx context.Context, one *ent.Report) (*ent.User, error
 
 // userOf returns a user whom a report names, or nil if the user is hidden from everybody.
 func (r report) userOf(ctx context.Context, one *ent.Report, name string, id func(*ent.Report) int64) (*ent.User, error) {
-	b := batchesOf(ctx)
-	return field(b, b.reports, one, name, func(all []*ent.Report) ([]*ent.User, error) {
+	g := groupsOf(ctx)
+	return field(g, g.reports, one, name, func(all []*ent.Report) ([]*ent.User, error) {
 		ids := make([]int64, len(all))
 		for i := range all {
 			ids[i] = id(all[i])

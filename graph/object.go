@@ -23,8 +23,8 @@ func (user) DefaultVisibility(ctx context.Context, u *ent.User) (*schema.Visibil
 }
 
 func (r user) ExternalID(ctx context.Context, u *ent.User) (*string, error) {
-	b := batchesOf(ctx)
-	return field(b, b.users, u, "externalId", func(users []*ent.User) ([]*string, error) {
+	g := groupsOf(ctx)
+	return field(g, g.users, u, "externalId", func(users []*ent.User) ([]*string, error) {
 		return r.Accounts.ExternalIDs(ctx, Viewer(ctx), idsOf(users, func(u *ent.User) int64 { return u.ID }))
 	})
 }
@@ -36,8 +36,8 @@ func (r user) Data(ctx context.Context, u *ent.User) (string, error) {
 		return *u.Data, nil
 	}
 	exec.Read(ctx)
-	b := batchesOf(ctx)
-	data, err := field(b, b.users, u, "data", func(users []*ent.User) ([]*string, error) {
+	g := groupsOf(ctx)
+	data, err := field(g, g.users, u, "data", func(users []*ent.User) ([]*string, error) {
 		return r.Directory.Data(ctx, idsOf(users, func(u *ent.User) int64 { return u.ID }))
 	})
 	return orZero(data), err
@@ -122,8 +122,8 @@ func (a api) relationship(ctx context.Context, u *ent.User) (*model.Relationship
 
 // relation returns the viewer's relation to a user.
 func (a api) relation(ctx context.Context, u *ent.User) (*visibility.Relation, error) {
-	b := batchesOf(ctx)
-	return field(b, b.users, u, "relationship", func(users []*ent.User) ([]*visibility.Relation, error) {
+	g := groupsOf(ctx)
+	return field(g, g.users, u, "relationship", func(users []*ent.User) ([]*visibility.Relation, error) {
 		return a.Feed.Relations(ctx, Viewer(ctx), idsOf(users, func(u *ent.User) int64 { return u.ID }))
 	})
 }
@@ -133,8 +133,8 @@ func (r post) Author(ctx context.Context, p *ent.Post) (*ent.User, error) {
 		return p.Edges.Author, nil
 	}
 	exec.Read(ctx)
-	b := batchesOf(ctx)
-	return field(b, b.posts, p, "author", func(posts []*ent.Post) ([]*ent.User, error) {
+	g := groupsOf(ctx)
+	return field(g, g.posts, p, "author", func(posts []*ent.Post) ([]*ent.User, error) {
 		users, err := r.Directory.Users(ctx, idsOf(posts, func(p *ent.Post) int64 { return p.AuthorID }))
 		usersTogether(ctx, users)
 		return users, err
@@ -152,8 +152,8 @@ func (r post) Data(ctx context.Context, p *ent.Post) (string, error) {
 	if p.Data != nil { // set by the mutation that changed it, or read with the post of an event
 		return *p.Data, nil
 	}
-	b := batchesOf(ctx)
-	data, err := field(b, b.posts, p, "data", func(posts []*ent.Post) ([]*string, error) {
+	g := groupsOf(ctx)
+	data, err := field(g, g.posts, p, "data", func(posts []*ent.Post) ([]*string, error) {
 		return r.Feed.Data(ctx, Viewer(ctx), posts)
 	})
 	return orZero(data), err
@@ -169,8 +169,8 @@ func (r post) ViewerHasLiked(ctx context.Context, p *ent.Post) (bool, error) {
 	if ok { // a shared event has one post
 		return liked, nil
 	}
-	b := batchesOf(ctx)
-	return field(b, b.posts, p, "viewerHasLiked", func(posts []*ent.Post) ([]bool, error) {
+	g := groupsOf(ctx)
+	return field(g, g.posts, p, "viewerHasLiked", func(posts []*ent.Post) ([]bool, error) {
 		return r.Feed.Liked(ctx, Viewer(ctx), posts)
 	})
 }
@@ -180,8 +180,8 @@ func (r post) Versions(ctx context.Context, p *ent.Post, first *int, after *stri
 }
 
 func (r post) Delivery(ctx context.Context, p *ent.Post) (*ent.Delivery, error) {
-	b := batchesOf(ctx)
-	return field(b, b.posts, p, "delivery", func(posts []*ent.Post) ([]*ent.Delivery, error) {
+	g := groupsOf(ctx)
+	return field(g, g.posts, p, "delivery", func(posts []*ent.Post) ([]*ent.Delivery, error) {
 		return r.Feed.Deliveries(ctx, Viewer(ctx), posts)
 	})
 }

@@ -91,7 +91,7 @@ func publish(t testing.TB, p *live.Publisher, post int64, users ...int64) (reach
 func next(t testing.TB, r reader) live.Event {
 	ev, ok := r.take(t)
 	require.True(t, ok, "subscription ended: %v", r.Err())
-	ev.Batch = nil // TestShare tests the batch
+	ev.Batch = nil // TestBatchOfAllRecipients tests it
 	return ev
 }
 
@@ -354,8 +354,8 @@ func keys(t testing.TB, rdb redis.UniversalClient) []string {
 	return all
 }
 
-// All recipients of a message share one result until it no longer holds.
-func TestShare(t *testing.T) {
+// All recipients of a message have the same Batch, and so share what is read for it.
+func TestBatchOfAllRecipients(t *testing.T) {
 	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, sharded bool) {
 		h, _ := run(t, rdb, live.HubConfig{Sharded: sharded})
 		a, b := subscribe(t, h, 1), subscribe(t, h, 2)
@@ -364,31 +364,5 @@ func TestShare(t *testing.T) {
 		second, _ := b.take(t)
 		require.Same(t, first.Batch, second.Batch)
 		require.Equal(t, []int64{1, 2}, first.Batch.Users)
-
-		found := 0
-		good := true
-		share := func(batch *live.Batch, lasts time.Duration, fails error) (int, error) {
-			return live.Share(batch, lasts, func(int) bool { return good }, func(users []int64) (int, error) {
-				found++
-				return len(users), fails
-			})
-		}
-		for range 2 {
-			_, err := share(first.Batch, time.Hour, context.Canceled)
-			require.ErrorIs(t, err, context.Canceled)
-		}
-		for _, ev := range []live.Event{first, second} {
-			n, err := share(ev.Batch, time.Hour, nil)
-			require.NoError(t, err)
-			require.Equal(t, 2, n)
-		}
-		require.Equal(t, 3, found, "failures are not shared")
-		good = false
-		_, _ = share(first.Batch, 0, nil)
-		good = true
-		_, _ = share(first.Batch, time.Hour, nil)
-		require.Equal(t, 5, found, "neither is what no longer holds, or lasted long enough")
-		_, _ = share(nil, time.Hour, nil)
-		require.Equal(t, 6, found)
 	})
 }

@@ -17,7 +17,7 @@ const (
 	prepareEach = 64
 )
 
-// Prepare sets a function that computes, with [Share], the result that the readers of an event
+// Prepare sets a function that computes Batch.Shared, which the readers of an event
 // need. The hub calls it for each message that adds or removes a post for several users, and
 // notifies their subscriptions when it has returned. The event is in their buffers before that.
 // prepare may read from stores, and handles its own errors: each reader then computes the result

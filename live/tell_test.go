@@ -72,34 +72,3 @@ func TestEventForManyIsPrepared(t *testing.T) {
 		require.Empty(t, two.news, "told by tell alone")
 	})
 }
-
-// Found never waits.
-func TestFound(t *testing.T) {
-	b := &live.Batch{Users: []int64{1, 2}}
-	_, found := live.Found[int](b)
-	require.False(t, found)
-	finding, goOn := make(chan struct{}), make(chan struct{})
-	done := make(chan int)
-	go func() {
-		value, _ := live.Share(b, patience, func(int) bool { return true }, func([]int64) (int, error) {
-			close(finding)
-			<-goOn
-			return 5, nil
-		})
-		done <- value
-	}()
-	<-finding
-	_, found = live.Found[int](b)
-	require.False(t, found)
-	close(goOn)
-	require.Equal(t, 5, <-done)
-	value, found := live.Found[int](b)
-	require.True(t, found)
-	require.Equal(t, 5, value)
-
-	past := &live.Batch{Users: b.Users}
-	_, err := live.Share(past, -1, func(int) bool { return true }, func([]int64) (int, error) { return 5, nil })
-	require.NoError(t, err)
-	_, found = live.Found[int](past)
-	require.False(t, found, "it lasts no more")
-}

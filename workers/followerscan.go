@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -24,9 +23,8 @@ type followerScans struct {
 	pageSize   int // the configured size
 	audiences  *batch.Loader[visibility.Followed, visibility.Page]
 
-	mu     sync.Mutex
-	lists  *activeLists // of the fan-out that used them last
-	forget *time.Timer  // drops lists
+	set       batch.Shared[activeList[map[int64]struct{}]]
+	byRecency batch.Shared[activeList[[]timeline.Activity]]
 }
 
 // newFollowerScans returns the followerScans of a process. pageSize is the configured page size.
@@ -146,7 +144,7 @@ func (s *followerScans) begin(ctx context.Context, w scanStart) (*followerScan, 
 		return r, nil
 	}
 	// The post is committed: users who become active later read it from SQL.
-	active, err := r.shared().byRecency.get(ctx, s.timelines.ActiveByRecency)
+	active, err := activeUsers(ctx, r, &s.byRecency, s.timelines.ActiveByRecency)
 	if err != nil {
 		return r.withoutActivity(s.timelines.Masters().MarkUnreached(ctx, err))
 	}
@@ -163,11 +161,6 @@ func (s *followerScans) begin(ctx context.Context, w scanStart) (*followerScan, 
 	}
 	r.total = at.Seen + len(r.active)
 	return r, nil
-}
-
-// shared returns the lists of active users of the fan-out.
-func (r *followerScan) shared() *activeLists {
-	return r.listsOf(postFanOut{r.Post, r.Job.CreatedAt.UnixMicro()}, r.Job.Again)
 }
 
 // withoutActivity makes the scan walk all followers, because a list of active users is not
@@ -200,7 +193,7 @@ func (r *followerScan) read(ctx context.Context, c visibility.PostChange, to cha
 	if r.inMemory {
 		loading.Go(func() (err error) {
 			// The post is committed: users who become active later read it from SQL.
-			r.activeSet, err = r.shared().set.get(ctx, r.timelines.ActiveUsers)
+			r.activeSet, err = activeUsers(ctx, r, &r.set, r.timelines.ActiveUsers)
 			return err
 		})
 	}

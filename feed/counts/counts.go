@@ -13,12 +13,12 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"tideline/feed/account"
 	"tideline/feed/refusal"
 	"tideline/feed/visibility"
+	"tideline/internal/batch"
 )
 
 // DefaultEvery is the time between two reads of the counts, and so between two events of a watch.
@@ -68,8 +68,7 @@ type watched struct {
 	// differs says that a watch may have been sent a count other than count.
 	differs bool
 
-	judging sync.Mutex
-	verdict atomic.Pointer[verdict]
+	verdict batch.Shared[*verdict]
 }
 
 // verdict is the verdict on a post, which its watches share for verdictLasts.
@@ -189,7 +188,7 @@ func (c *Counts) compare(ctx context.Context) error {
 	told := map[*Watch]bool{}
 	c.mu.Lock()
 	for _, p := range turn {
-		p.verdict.Store(nil) // expired
+		p.verdict.Forget() // its counts may be older than these
 		n, found := counts[p.id]
 		if !found || n == p.count && !p.differs {
 			continue
@@ -253,31 +252,22 @@ func (c *Counts) remove(w *Watch, id int64) {
 // judge returns a verdict on the post for the viewer. If it reads a new verdict, it includes all
 // other viewers who have the post pending.
 func (c *Counts) judge(ctx context.Context, p *watched, viewer int64) (*verdict, error) {
-	holds := func(v *verdict) bool { return v != nil && v.users[viewer] && c.holds(v.Version, v.at) }
-	if v := p.verdict.Load(); holds(v) {
-		return v, nil
-	}
-	p.judging.Lock()
-	defer p.judging.Unlock()
-	if v := p.verdict.Load(); holds(v) {
-		return v, nil
-	}
-	v := &verdict{at: c.cfg.Now(), users: map[int64]bool{viewer: true}}
-	c.mu.Lock()
-	for w := range p.watches {
-		if w.pending[p.id] {
-			v.users[w.viewer.ID] = true
+	holds := func(v *verdict) bool { return v.users[viewer] && c.holds(v.Version, v.at) }
+	return p.verdict.Get(ctx, holds, func(ctx context.Context) (*verdict, error) {
+		v := &verdict{at: c.cfg.Now(), users: map[int64]bool{viewer: true}}
+		c.mu.Lock()
+		for w := range p.watches {
+			if w.pending[p.id] {
+				v.users[w.viewer.ID] = true
+			}
 		}
-	}
-	c.mu.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
-	defer cancel()
-	var err error
-	if v.Verdict, err = c.posts.JudgeDirect(ctx, p.id, slices.Collect(maps.Keys(v.users))); err != nil {
-		return nil, err
-	}
-	p.verdict.Store(v)
-	return v, nil
+		c.mu.Unlock()
+		ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+		defer cancel()
+		var err error
+		v.Verdict, err = c.posts.JudgeDirect(ctx, p.id, slices.Collect(maps.Keys(v.users)))
+		return v, err
+	})
 }
 
 // holds reports whether data that was read at that time, at that version of the Reader, may still be

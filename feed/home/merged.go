@@ -7,17 +7,16 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	"entgo.io/ent/dialect/sql"
-	"golang.org/x/sync/singleflight"
 
 	"tideline/ent"
 	"tideline/ent/follow"
 	"tideline/ent/user"
 	"tideline/feed/internal/rows"
 	"tideline/feed/visibility"
+	"tideline/internal/batch"
 	"tideline/timeline"
 )
 
@@ -31,48 +30,35 @@ type mergedAuthors struct {
 	now    func() time.Time
 	policy Policy
 
-	reads   singleflight.Group
-	mu      sync.Mutex // guards the fields below
+	latest batch.Shared[mergedList]
+	listed map[int64]time.Time // when each author was last in the list; only readList uses it
+}
+
+type mergedList struct {
 	read    time.Time
 	authors []int64
-	listed  map[int64]time.Time // when each author was last in the list
 }
+
+// listTimeout bounds the query for the merged authors.
+const listTimeout = 10 * time.Second
 
 // list returns all merged authors, at most maxMergedAuthors. Callers share one query by index,
 // which goes on for the others if one of them gives up.
 func (m *mergedAuthors) list(ctx context.Context) ([]int64, error) {
-	if authors, ok := m.known(); ok {
-		return authors, nil
-	}
-	read := m.reads.DoChan("", func() (any, error) { return m.readList(context.WithoutCancel(ctx)) })
-	select {
-	case <-ctx.Done():
-		return nil, fmt.Errorf("read authors to merge: %w", ctx.Err())
-	case r := <-read:
-		return r.Val.([]int64), rows.Wrap("read authors to merge", r.Err)
-	}
+	fresh := func(l mergedList) bool { return m.now().Sub(l.read) <= m.policy.MergedListFor }
+	l, err := m.latest.Get(ctx, fresh, m.readList)
+	return l.authors, rows.Wrap("read authors to merge", err)
 }
 
-// known returns the cached list, and whether it is fresh.
-func (m *mergedAuthors) known() (authors []int64, ok bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.authors, m.now().Sub(m.read) <= m.policy.MergedListFor
-}
-
-func (m *mergedAuthors) readList(ctx context.Context) ([]int64, error) {
-	if authors, ok := m.known(); ok { // a query has just ended
-		return authors, nil
-	}
+func (m *mergedAuthors) readList(ctx context.Context) (mergedList, error) {
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	defer cancel()
 	began := m.now()
 	authors, err := m.db.User.Query().Where(modesMerged).Limit(maxMergedAuthors).IDs(ctx)
 	if err != nil {
-		return nil, err
+		return mergedList{}, err
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.read, m.authors = began, m.withRecentlyRemoved(authors, began)
-	return m.authors, nil
+	return mergedList{began, m.withRecentlyRemoved(authors, began)}, nil
 }
 
 // modesMerged selects all modes except PUSH. It names each, because "not PUSH" is no range of an

@@ -33,7 +33,7 @@ func (s *Stream) edited(ctx context.Context, ev live.Event) error {
 // update sends PostUpdated. e is the event that several users share, or nil.
 func (s *Stream) update(p *ent.Post, e *sharedEvent) {
 	s.gone = slices.DeleteFunc(s.gone, func(gone int64) bool { return gone == p.ID })
-	s.send(&PostUpdated{Edge: s.client.Entry(s.viewer, p), sharedEvent: e})
+	s.send(&PostUpdated{Edge: s.client.Entry(s.viewer, p), Results: e.forUpdates(), shared: e})
 }
 
 // maxEdits is how many edited posts a stream sends when it catches up. If there are more, the client

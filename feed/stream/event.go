@@ -11,6 +11,7 @@ import (
 	"tideline/feed/internal/rows"
 	"tideline/feed/paging"
 	"tideline/feed/visibility"
+	"tideline/internal/batch"
 )
 
 // Event is one event of a stream: *PostAdded, *PostUpdated, *PostRemoved, *Invalidated or
@@ -25,10 +26,11 @@ func (*Heartbeat) event()   {}
 
 // PostAdded says that a post entered the timeline.
 type PostAdded struct {
-	Edge paging.Edge[ent.Post]
-	*sharedEvent
-	before int64 // the stream's newest post before this one
-	alone  bool  // something was read for this viewer only, after the verdict
+	Edge           paging.Edge[ent.Post]
+	*batch.Results              // for all viewers who receive the event; nil for an event that one user receives
+	shared         *sharedEvent // nil likewise
+	before         int64        // the stream's newest post before this one
+	alone          bool         // something was read for this viewer only, after the verdict
 }
 
 // Position returns the cursor to resume after.
@@ -38,25 +40,11 @@ func (e *PostAdded) Position() string { return e.Edge.Cursor }
 // post inserts it at its score, if that score is within the range the client displays.
 type PostUpdated struct {
 	Edge paging.Edge[ent.Post]
-	*sharedEvent
-	alone bool // as in PostAdded
-}
 
-// ofUpdate is the cache key for subscribers that already have the post and so receive PostUpdated.
-// Subscribers without it receive PostAdded from the same event, under another key.
-type ofUpdate struct{ key any }
-
-// Once calls Once of the shared event with a key that only PostUpdated uses.
-func (e *PostUpdated) Once(key any, made func() any) any {
-	return e.sharedEvent.Once(ofUpdate{key}, made)
-}
-
-// Made calls Made of the shared event with a key that only PostUpdated uses.
-func (e *PostUpdated) Made(key any) (result any, ok bool) { return e.sharedEvent.Made(ofUpdate{key}) }
-
-// Soon calls Soon of the shared event with a key that only PostUpdated uses.
-func (e *PostUpdated) Soon(key any, made func() any) (result any, wait <-chan struct{}) {
-	return e.sharedEvent.Soon(ofUpdate{key}, made)
+	// As in PostAdded.
+	*batch.Results
+	shared *sharedEvent
+	alone  bool
 }
 
 // Position returns the cursor to resume after.
@@ -68,8 +56,8 @@ type PostRemoved struct {
 	Position string // the cursor to resume after
 	// Deleted says that the viewer, who is the author, deleted the post. For other viewers a
 	// deleted post looks like a hidden one.
-	Deleted bool
-	*sharedEvent
+	Deleted        bool
+	*batch.Results // as in PostAdded
 }
 
 // Invalidated says that the client must read its timeline again: the stream cannot send every
@@ -123,10 +111,10 @@ func (e *PostUpdated) AppendOwn(b []byte) []byte { return append(b, e.Edge.Curso
 // Cost: one query for all viewers who receive the event at the same time.
 func (s *Streams) Liked(ctx context.Context, v account.Viewer, event any) (bool, error) {
 	if e, ok := event.(*PostUpdated); ok {
-		return s.liked(ctx, v, e.Edge.Node.ID, e.sharedEvent, &e.alone)
+		return s.liked(ctx, v, e.Edge.Node.ID, e.shared, &e.alone)
 	}
 	e := event.(*PostAdded)
-	return s.liked(ctx, v, e.Edge.Node.ID, e.sharedEvent, &e.alone)
+	return s.liked(ctx, v, e.Edge.Node.ID, e.shared, &e.alone)
 }
 
 func (s *Streams) liked(ctx context.Context, v account.Viewer, post int64, e *sharedEvent, alone *bool) (bool, error) {
@@ -135,7 +123,7 @@ func (s *Streams) liked(ctx context.Context, v account.Viewer, post int64, e *sh
 		users []int
 		err   error
 	}
-	found, _ := e.Once(key{}, func() any {
+	found, _ := e.forAll().Once(key{}, func() any {
 		defer e.facts.Add(1)
 		users, err := s.cfg.DB.Like.Query().Where(like.PostID(post), rows.Among(like.FieldUserID, e.users)).
 			Select(like.FieldUserID).Ints(context.WithoutCancel(ctx))
@@ -156,8 +144,8 @@ func (s *Streams) liked(ctx context.Context, v account.Viewer, post int64, e *sh
 func (s *Streams) UnreadCount(ctx context.Context, v account.Viewer, e *PostAdded) (int, error) {
 	type key struct{}
 	found, _ := e.Once(key{}, func() any {
-		defer e.facts.Add(1)
-		counts, err := s.home.UnreadCounts(context.WithoutCancel(ctx), e.users)
+		defer e.shared.facts.Add(1)
+		counts, err := s.home.UnreadCounts(context.WithoutCancel(ctx), e.shared.users)
 		if err != nil {
 			s.cfg.Logger.WarnContext(ctx, "unread posts not counted for many", "error", err)
 		}
@@ -184,9 +172,9 @@ func (s *Stream) Confirm(ctx context.Context, ev Event, alone bool) bool {
 	e, added := ev.(*PostAdded)
 	switch ev := ev.(type) {
 	case *PostAdded:
-		id, shared, alone = ev.Edge.Node.ID, ev.sharedEvent, alone || ev.alone
+		id, shared, alone = ev.Edge.Node.ID, ev.shared, alone || ev.alone
 	case *PostUpdated:
-		id, shared, alone = ev.Edge.Node.ID, ev.sharedEvent, alone || ev.alone
+		id, shared, alone = ev.Edge.Node.ID, ev.shared, alone || ev.alone
 	default:
 		return true
 	}
@@ -219,7 +207,7 @@ func (s *Streams) confirm(ctx context.Context, v account.Viewer, post int64, e *
 	if k.facts == 0 {
 		return true, true
 	}
-	verdict, _ := e.Once(k, func() any {
+	verdict, _ := e.forAll().Once(k, func() any {
 		verdict, err := s.posts.Judge(context.WithoutCancel(ctx), post, e.users)
 		if err != nil {
 			s.cfg.Logger.WarnContext(ctx, "event not confirmed for many", "post", post, "error", err)

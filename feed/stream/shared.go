@@ -2,123 +2,85 @@ package stream
 
 import (
 	"context"
-	"sync"
 	"sync/atomic"
+	"time"
 
 	"tideline/ent"
 	"tideline/feed/paging"
 	"tideline/feed/visibility"
+	"tideline/internal/batch"
 	"tideline/live"
 )
 
 // sharedEvent is an event that several users of this process receive at the same time. It holds the
-// verdict on the post, and caches results that are computed once for all viewers. It is nil for an
-// event that one user receives.
+// verdict on the post, and what is computed once for all viewers.
 type sharedEvent struct {
 	verdict visibility.Verdict
+	until   time.Time    // when the verdict expires
 	added   *PostAdded   // without a cursor; nil if there is no post
 	users   []int64      // the recipients, ascending
 	facts   atomic.Int64 // how many reads for all viewers were made since the verdict
 
-	answers sync.Map // of *answer
-	latest  atomic.Pointer[answer]
+	// results are for all events except PostUpdated. Subscribers that already have the post
+	// receive PostUpdated, and the others receive PostAdded from the same event.
+	results, updateResults batch.Results
 }
 
-// answer is a result that is computed once for all viewers.
-type answer struct {
-	key  any
-	find func() any    // a sync.OnceValue
-	done chan struct{} // closed when find has returned
-}
-
-// Once returns the result of made for the key. It calls made once for all viewers who receive the
-// event. On a nil event it returns nil.
-func (e *sharedEvent) Once(key any, made func() any) any {
+// forAll returns the results. It returns nil for an event that one user receives.
+func (e *sharedEvent) forAll() *batch.Results {
 	if e == nil {
 		return nil
 	}
-	a, mine := e.answer(key, made)
-	if mine {
-		defer close(a.done)
-	}
-	return a.find()
+	return &e.results
 }
 
-// Soon is like Once, but never blocks. If the result is not ready, another goroutine computes it,
-// and Soon returns a channel that is closed when the result is ready.
-func (e *sharedEvent) Soon(key any, made func() any) (result any, wait <-chan struct{}) {
-	a, mine := e.answer(key, made)
-	if mine {
-		go func() {
-			defer close(a.done)
-			defer func() { _ = recover() }() // every caller that asks for the result panics, too
-			a.find()
-		}()
-	}
-	select {
-	case <-a.done:
-		return a.find(), nil
-	default:
-		return nil, a.done
-	}
-}
-
-// Made returns the result for the key. ok is false if it is not computed yet.
-func (e *sharedEvent) Made(key any) (result any, ok bool) {
+// forUpdates is forAll for PostUpdated.
+func (e *sharedEvent) forUpdates() *batch.Results {
 	if e == nil {
-		return nil, false
+		return nil
 	}
-	a := e.latest.Load() // usually all callers use one key
-	if a == nil || a.key != key {
-		found, ok := e.answers.Load(key)
-		if !ok {
-			return nil, false
-		}
-		a = found.(*answer)
-		e.latest.Store(a)
-	}
-	select {
-	case <-a.done:
-		return a.find(), true
-	default:
-		return nil, false
-	}
-}
-
-// answer returns the answer for the key. If mine is true, the caller has to compute it.
-func (e *sharedEvent) answer(key any, made func() any) (a *answer, mine bool) {
-	if found, ok := e.answers.Load(key); ok {
-		return found.(*answer), false
-	}
-	found, taken := e.answers.LoadOrStore(key, &answer{key, sync.OnceValue(made), make(chan struct{})})
-	return found.(*answer), !taken
+	return &e.updateResults
 }
 
 // share returns the verdict on the post of an event for all recipients of the message. The process
 // reads it once, after the message arrived and after the last change in this process that hid
 // anything.
 func (s *Streams) share(ctx context.Context, ev live.Event) (*sharedEvent, error) {
-	return live.Share(ev.Batch, verdictLasts, s.holds, func(users []int64) (*sharedEvent, error) {
-		v, err := s.posts.Judge(ctx, ev.Post, users)
-		e := &sharedEvent{verdict: v, users: users}
+	found, err := ev.Batch.Shared.Get(ctx, s.holds, func(ctx context.Context) (any, error) {
+		ctx, cancel := context.WithTimeout(ctx, turnTimeout)
+		defer cancel()
+		v, err := s.posts.Judge(ctx, ev.Post, ev.Batch.Users)
+		e := &sharedEvent{verdict: v, until: time.Now().Add(verdictLasts), users: ev.Batch.Users}
 		if v.Post != nil {
-			e.added = &PostAdded{Edge: paging.Edge[ent.Post]{Score: float64(ev.Post), Node: v.Post}, sharedEvent: e}
+			e.added = &PostAdded{Edge: paging.Edge[ent.Post]{Score: float64(ev.Post), Node: v.Post}, Results: e.forAll(), shared: e}
 		}
 		return e, err
 	})
+	if err != nil {
+		return nil, err
+	}
+	return found.(*sharedEvent), nil
 }
 
-// holds reports whether this process has hidden nothing since the verdict.
-func (s *Streams) holds(e *sharedEvent) bool { return e.verdict.Version == s.posts.Version() }
+// holds reports whether the verdict of a *sharedEvent may still be used: it has not expired, and
+// this process has hidden nothing since.
+func (s *Streams) holds(found any) bool {
+	e := found.(*sharedEvent)
+	return time.Now().Before(e.until) && e.verdict.Version == s.posts.Version()
+}
+
+// shared returns the result of share, if there is one that still holds, or nil. It never waits.
+func (s *Streams) shared(ev live.Event) *sharedEvent {
+	found, ok := ev.Batch.Shared.Latest()
+	if !ok || !s.holds(found) {
+		return nil
+	}
+	return found.(*sharedEvent)
+}
 
 // prepare reads the verdict before the hub notifies any stream of the event. If that fails, each
 // stream tries again itself.
 func (s *Streams) prepare(ctx context.Context, ev live.Event) {
-	if e, ok := live.Found[*sharedEvent](ev.Batch); ok && s.holds(e) {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, turnTimeout)
-	defer cancel()
 	if _, err := s.share(ctx, ev); err != nil && ctx.Err() == nil {
 		s.cfg.Logger.WarnContext(ctx, "event not prepared for many", "post", ev.Post, "error", err)
 	}
@@ -147,9 +109,9 @@ func (s *Stream) Shared() (event Event, ok bool) {
 	if !ok || ev.Kind != live.Added || ev.Batch == nil {
 		return nil, false
 	}
-	e, ok := live.Found[*sharedEvent](ev.Batch)
+	e := s.streams.shared(ev)
 	switch post := ev.Post; {
-	case !ok || e == nil || !e.verdict.Sees(s.viewer.ID) || e.added == nil,
+	case e == nil || !e.verdict.Sees(s.viewer.ID) || e.added == nil,
 		s.client.MayHave(post) || s.streams.home.MayBeLate(post):
 		return nil, false
 	}
@@ -161,10 +123,7 @@ func (s *Stream) Shared() (event Event, ok bool) {
 func (s *Stream) TakeShared(event Event) bool {
 	added := event.(*PostAdded)
 	ev, ok := s.sub.Peek()
-	if !ok {
-		return false
-	}
-	if e, lasts := live.Found[*sharedEvent](ev.Batch); !lasts || e != added.sharedEvent || !s.streams.holds(e) {
+	if !ok || ev.Batch == nil || s.streams.shared(ev) != added.shared {
 		return false
 	}
 	s.sub.Take()

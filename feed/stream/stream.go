@@ -374,7 +374,7 @@ func (s *Stream) judge(ctx context.Context, ev live.Event) (post *ent.Post, e *s
 func (s *Stream) add(p *ent.Post, e *sharedEvent) {
 	before := s.newest
 	s.took(p.ID)
-	s.send(&PostAdded{Edge: s.client.Entry(s.viewer, p), sharedEvent: e, before: before})
+	s.send(&PostAdded{Edge: s.client.Entry(s.viewer, p), Results: e.forAll(), shared: e, before: before})
 }
 
 // took records that the client receives the post.
@@ -398,7 +398,7 @@ func (s *Stream) remove(id int64, deleted bool, e *sharedEvent) {
 	if deleted {
 		e = nil // the other recipients are not told that the post was deleted
 	}
-	s.send(&PostRemoved{id, s.position(), deleted, e})
+	s.send(&PostRemoved{PostID: id, Position: s.position(), Deleted: deleted, Results: e.forAll()})
 }
 
 // resume sends what the client missed since the cursor.

@@ -143,11 +143,9 @@ func (s *Subscription) AppendShared(ctx context.Context, b []byte) (appended []b
 	if !ok {
 		return b, false, nil
 	}
-	found, ok := common.Made(s.plain)
-	if !ok {
-		if found, wait = common.Soon(s.plain, func() any { return s.newTemplate(ctx, common, false) }); wait != nil {
-			return b, false, wait
-		}
+	found, wait := common.Soon(s.plain, func() any { return s.newTemplate(ctx, common, false) })
+	if wait != nil {
+		return b, false, wait
 	}
 	t := found.(*template)
 	if t == nil || t.flag != nil || t.count != nil || !s.source.TakeShared(event) {

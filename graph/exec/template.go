@@ -25,8 +25,6 @@ type Common interface {
 	// Once returns the result of made for the key. It calls made once for all subscriptions that receive the
 	// event. It returns nil for an event that only one subscription receives.
 	Once(key any, made func() any) any
-	// Made returns the earlier result of Once or Soon for the key. ok is false if there is none yet.
-	Made(key any) (result any, ok bool)
 	// Soon is Once for a caller that must not block. If wait is not nil, the result is
 	// available after wait is closed.
 	Soon(key any, made func() any) (result any, wait <-chan struct{})

@@ -1,4 +1,12 @@
-// Package batch combines concurrent requests of several goroutines to a server into one request.
+// Package batch does work once for several goroutines that need it at the same time.
+//
+//   - Batcher collects items while a batch is under way, and processes them together.
+//   - Loader looks up many keys in one call, and PipelineBatcher sends many Redis pipelines as one. Both use a Batcher.
+//   - Shared is a value that is read once for all who ask meanwhile, and used while it holds.
+//   - Results has a value for each key that is computed once for an event or a request.
+//
+// Loader and PipelineBatcher keep the contexts of waiting callers, because a batch ends when the last of
+// them does.
 package batch
 
 import (

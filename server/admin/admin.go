@@ -28,6 +28,7 @@ import (
 	"tideline/feed/moderation"
 	"tideline/feed/refusal"
 	"tideline/feed/webhook"
+	"tideline/internal/batch"
 	"tideline/internal/fleet"
 	"tideline/queue"
 	"tideline/server/limit"
@@ -63,7 +64,7 @@ type Config struct {
 // Page serves the API of the admin page. It is safe for concurrent use.
 type Page struct {
 	cfg    Config
-	shared snapshots
+	shared batch.Shared[madeSnapshot]
 	seats  chan struct{}   // a token for each open stream
 	ended  <-chan struct{} // closed when the streams must end
 }

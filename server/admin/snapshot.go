@@ -135,27 +135,25 @@ var shown = map[string]bool{
 	"process_resident_memory_bytes": true, "go_goroutines": true,
 }
 
-// snapshots caches the latest snapshot for all viewers.
-type snapshots struct {
-	mu   sync.Mutex
+// madeSnapshot is a snapshot as JSON.
+type madeSnapshot struct {
 	text []byte
 	made time.Time
 	took time.Duration
 }
 
-// latest returns the snapshot as JSON. It makes a new one if the cached one is too old.
-func (p *Page) latest(ctx context.Context) []byte {
-	s := &p.shared
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if now := time.Now(); s.text == nil || now.Sub(s.made) >= max(p.cfg.Every, rest*s.took) {
-		// Other callers wait for this snapshot too, so it does not end with the request.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), snapshotFor)
+// latest returns the snapshot as JSON. It makes a new one if the shared one is too old. Its error
+// is the error of ctx.
+func (p *Page) latest(ctx context.Context) ([]byte, error) {
+	holds := func(s madeSnapshot) bool { return time.Since(s.made) < max(p.cfg.Every, rest*s.took) }
+	s, err := p.shared.Get(ctx, holds, func(ctx context.Context) (madeSnapshot, error) {
+		ctx, cancel := context.WithTimeout(ctx, snapshotFor)
 		defer cancel()
-		s.text, _ = json.Marshal(p.look(ctx)) // numbers and strings always marshal
-		s.made, s.took = time.Now(), time.Since(now)
-	}
-	return s.text
+		began := time.Now()
+		text, err := json.Marshal(p.look(ctx))
+		return madeSnapshot{text, time.Now(), time.Since(began)}, err
+	})
+	return s.text, err
 }
 
 // look queries all parts at once. It lists and logs the parts that do not answer.
@@ -287,7 +285,8 @@ func seconds(d time.Duration) float64 { return math.Round(d.Seconds()*1e4) / 1e4
 
 // snapshot answers with one snapshot.
 func (p *Page) snapshot(r *http.Request, _ account.Viewer) (any, error) {
-	return json.RawMessage(p.latest(r.Context())), nil
+	text, err := p.latest(r.Context())
+	return json.RawMessage(text), err
 }
 
 // stream sends server-sent events, one snapshot each, until the client leaves, is no longer an admin, or
@@ -319,7 +318,11 @@ func (p *Page) stream(w http.ResponseWriter, r *http.Request) {
 			}
 			return
 		}
-		if err := send(w, control, "event: snapshot\ndata: ", p.latest(r.Context())); err != nil {
+		text, err := p.latest(r.Context())
+		if err != nil {
+			return
+		}
+		if err := send(w, control, "event: snapshot\ndata: ", text); err != nil {
 			return
 		}
 		select {
