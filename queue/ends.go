@@ -20,8 +20,8 @@ type end struct {
 	err     error
 }
 
-// end deletes the row of a job and stores its result, and reports whether it did. It does nothing
-// if the attempt has lost its claim or the job must run again.
+// end deletes the row of a job, inserts its parts and stores its result, and reports whether it did.
+// It does nothing if the attempt has lost its claim or the job must run again.
 func (w *worker) end(ctx context.Context, j *Job) (deleted bool, err error) {
 	e := &end{job: j}
 	w.ends.Do(e, maxEnds, func(batch []*end) { w.endAll(ctx, batch) })
@@ -58,16 +58,20 @@ func (w *worker) endAll(ctx context.Context, batch []*end) {
 	}
 }
 
-// delete deletes the rows of the jobs and stores their results, all or nothing. It reports whether
-// it found and deleted all rows.
+// delete deletes the rows of the jobs, inserts their parts and stores their results, all or nothing.
+// It reports whether it found and deleted all rows.
 func (w *worker) delete(ctx context.Context, batch []*end, rows func(*ent.JobClient) *ent.JobDelete) (deleted bool, err error) {
-	results := map[string][]any{}
+	var divided []*Job
+	withResult := map[string][]*Job{} // by kind
 	for _, e := range batch {
-		if e.job.Result != nil && w.whenDone[e.job.Kind] != nil {
-			results[e.job.Kind] = append(results[e.job.Kind], e.job.Result)
+		if e.job.result != nil {
+			withResult[e.job.Kind] = append(withResult[e.job.Kind], e.job)
+		}
+		if len(e.job.parts) > 0 {
+			divided = append(divided, e.job)
 		}
 	}
-	if len(batch) == 1 && len(results) == 0 {
+	if len(batch) == 1 && len(withResult) == 0 && len(divided) == 0 {
 		n, err := rows(w.db.Job).Exec(ctx)
 		return n > 0, err
 	}
@@ -79,8 +83,13 @@ func (w *worker) delete(ctx context.Context, batch []*end, rows func(*ent.JobCli
 	if err != nil || n < len(batch) {
 		return false, errors.Join(err, tx.Rollback())
 	}
-	for kind, results := range results {
-		if err := w.whenDone[kind](ctx, tx, results); err != nil {
+	for _, j := range divided {
+		if err := w.insertParts(ctx, tx, j); err != nil {
+			return false, errors.Join(err, tx.Rollback())
+		}
+	}
+	for kind, jobs := range withResult {
+		if err := w.whenDone[kind](ctx, tx, jobs); err != nil {
 			return false, errors.Join(err, tx.Rollback())
 		}
 	}
