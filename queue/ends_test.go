@@ -49,7 +49,7 @@ func TestJobsEndTogether(t *testing.T) {
 			require.Len(t, rows, len(results))
 			batch := make([]*end, len(rows))
 			for i, row := range rows {
-				j, err := w.load(t.Context(), entry{job: row.ID, kind: "k"})
+				j, err := w.rows.load(t.Context(), entry{job: row.ID, kind: "k"})
 				require.NoError(t, err)
 				if results[i] != "" {
 					j.result = &results[i]
@@ -62,7 +62,7 @@ func TestJobsEndTogether(t *testing.T) {
 
 		batch := hand("a", "", "c")
 		count := storagetest.CountQueries(s)
-		w.endAll(t.Context(), batch)
+		w.rows.endAll(t.Context(), batch)
 		require.Equal(t, 1, count())
 		require.Zero(t, left())
 		require.Equal(t, []string{"a", "c"}, stored)
@@ -75,7 +75,7 @@ func TestJobsEndTogether(t *testing.T) {
 		batch = hand("a", "b", "c", "d")
 		s.DB.Job.UpdateOneID(batch[1].job.ID).SetClaim(newName()).SetAttempts(1).ExecX(t.Context()) // as its successor does
 		s.DB.Job.UpdateOneID(batch[2].job.ID).SetRestart(true).ExecX(t.Context())
-		w.endAll(t.Context(), batch)
+		w.rows.endAll(t.Context(), batch)
 		require.Equal(t, []string{"a", "d"}, stored)
 		for i, e := range batch {
 			require.NoError(t, e.err)
@@ -86,12 +86,12 @@ func TestJobsEndTogether(t *testing.T) {
 
 		stored, refuse = nil, "b"
 		batch = hand("a", "b", "c")
-		w.endAll(t.Context(), batch)
+		w.rows.endAll(t.Context(), batch)
 		require.Equal(t, []string{"a", "c"}, stored)
 		require.ErrorIs(t, batch[1].err, refused)
 		require.Equal(t, 1, left(), "its row stays, and the attempt keeps its claim")
 		refuse = ""
-		deleted, err := w.end(t.Context(), batch[1].job)
+		deleted, err := w.rows.end(t.Context(), batch[1].job)
 		require.NoError(t, err)
 		require.True(t, deleted)
 		require.Equal(t, []string{"a", "c", "b"}, stored)

@@ -108,7 +108,7 @@ func (i *Insertion) push(ctx context.Context, pool Pool, id int64) {
 func (q *Queue) pushCommitted(ctx context.Context, pool Pool, entries ...entry) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), q.cfg.PushTimeout)
 	defer cancel()
-	_, err := q.push(ctx, pool, entries...)
+	_, err := q.streamOf(pool).push(ctx, entries...)
 	if err != nil {
 		q.log.WarnContext(ctx, "jobs are left to the sweeper", "job", entries[0].job, "jobs", len(entries), "kind", entries[0].kind, "error", err)
 	}
