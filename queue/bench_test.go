@@ -51,7 +51,7 @@ func BenchmarkIdleToStart(b *testing.B) {
 			id := int64(1 << 40) // the job has no row, so finishing it deletes nothing
 			measure(b, begun, func() {
 				id++
-				_, err := q.push(b.Context(), Small, entry{job: id, kind: "k", payload: []byte(`{"post":123}`)})
+				_, err := q.streamOf(Small).push(b.Context(), entry{job: id, kind: "k", payload: []byte(`{"post":123}`)})
 				require.NoError(b, err)
 			})
 		})

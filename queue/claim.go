@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"sync/atomic"
 
-	"tideline/ent"
 	"tideline/ent/job"
 	"tideline/ent/predicate"
 )
@@ -61,28 +60,4 @@ func (j *Job) Confirm(ctx context.Context) error {
 	}
 	j.claim.late.Store(late)
 	return nil
-}
-
-// again makes the job run again from its beginning, after an attempt that had lost its claim ended
-// with an error. That attempt may have written stale data after its successor last read SQL. A
-// successor that is still running continues, but leaves the row when it succeeds. If the row is
-// gone because a successor finished, again inserts it.
-func (w *worker) again(ctx context.Context, j *Job) (ending, error) {
-	due := w.now()
-	n, err := w.db.Job.Update().Where(job.ID(j.ID)).SetRestart(true).ClearState().SetDead(false).SetDueAt(due).Save(ctx)
-	if err != nil {
-		return ending{}, fmt.Errorf("restart job: %w", err)
-	}
-	if n > 0 {
-		return ending{outcome: Lost, inherited: true}, nil
-	}
-	err = w.db.Job.Create().SetID(j.ID).SetKind(j.Kind).SetPool(string(j.Pool)).SetPayload(j.Payload).
-		SetCreatedAt(due.UTC()).SetDueAt(due).SetClaim(newName()).SetRestart(true).
-		OnConflictColumns(job.FieldID).Update(func(u *ent.JobUpsert) {
-		u.SetRestart(true).SetDead(false).SetDueAt(due) // another attempt that lost its claim inserted it first
-	}).Exec(ctx)
-	if err != nil {
-		return ending{}, fmt.Errorf("insert job again: %w", err)
-	}
-	return ending{outcome: Lost, due: due}, nil
 }

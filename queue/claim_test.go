@@ -51,7 +51,7 @@ func stall(t *testing.T, s *storage.Stores) *stalled {
 // takeOver makes the successor read the row and take the claim.
 func (st *stalled) takeOver(t *testing.T) *Job {
 	t.Helper()
-	j, err := st.successor.load(t.Context(), entry{job: st.job.ID})
+	j, err := st.successor.rows.load(t.Context(), entry{job: st.job.ID})
 	require.NoError(t, err)
 	require.True(t, j.Again)
 	j.steps = new(steps)
@@ -61,9 +61,9 @@ func (st *stalled) takeOver(t *testing.T) *Job {
 // finish ends the attempt of the successor.
 func (st *stalled) finish(t *testing.T, j *Job, cause error) ending {
 	t.Helper()
-	end, err := st.successor.settle(t.Context(), j, cause)
+	end, err := st.successor.rows.settle(t.Context(), j, cause)
 	require.NoError(t, err)
-	st.successor.free(t.Context(), &running{job: j.ID, entries: st.entriesOf(t)})
+	st.successor.held.free(t.Context(), &heldJob{id: j.ID, entries: st.entriesOf(t)})
 	return end
 }
 
@@ -232,21 +232,22 @@ func TestLateReleaseLeavesTheNextEntry(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
 		q := newQueue(t, s, brisk())
-		require.NoError(t, q.createGroup(t.Context(), Small))
+		stream := q.streamOf(Small)
+		require.NoError(t, stream.create(t.Context()))
 		push := func() (added int) {
-			added, err := q.push(t.Context(), Small, entry{job: 1}, entry{job: 2})
+			added, err := stream.push(t.Context(), entry{job: 1}, entry{job: 2})
 			require.NoError(t, err)
 			return added
 		}
 		read := func() (ids []string) {
-			entries, err := q.readNew(t.Context(), Small, 10, readBlock)
+			entries, err := stream.readNew(t.Context(), 10, readBlock)
 			require.NoError(t, err)
 			for _, e := range entries {
 				ids = append(ids, e.id)
 			}
 			return ids
 		}
-		release := func(batch ...*freed) { require.NoError(t, q.releaseAll(t.Context(), Small, batch)) }
+		release := func(batch ...*freed) { require.NoError(t, stream.release(t.Context(), batch)) }
 
 		require.Equal(t, 2, push())
 		first := read()

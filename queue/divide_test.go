@@ -4,11 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"slices"
-	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"tideline/ent"
@@ -17,45 +16,55 @@ import (
 )
 
 // The parts of a divided job exist exactly when the job no longer does. They have its pool and
-// creation time. While the end cannot be stored, there are no parts.
+// creation time. While the end cannot be stored, there are no parts. Each part that ends finds how
+// many are left.
 func TestDivide(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
-		q := newQueue(t, s, pushOnly())
-		var refusals atomic.Int64
-		done := make(chan Job, 10)
-		q.Handle("k", func(_ context.Context, j *Job) error {
-			if slices.Equal(j.Payload, []byte("0")) {
-				j.Result = j
+		type numbered struct {
+			Number int `json:"number"`
+		}
+		cfg := pushOnly()
+		cfg.Pools = map[Pool]int{Large: 1} // one part at a time
+		q := newQueue(t, s, cfg)
+		refusals := 0
+		done, lefts := make(chan *Job, 10), make(chan int, 10)
+		HandleResult(q, "k", func(ctx context.Context, j *Job) (*Job, error) {
+			var n numbered
+			assert.NoError(t, json.Unmarshal(j.Payload, &n))
+			if n.Number == 0 {
+				return j, Divide(ctx, j, []numbered{{1}, {2}, {3}})
+			}
+			done <- j
+			return j, nil
+		}, func(ctx context.Context, tx *ent.Tx, jobs []*Job) error {
+			if jobs[0].parts != nil {
+				if refusals++; refusals == 1 {
+					return errors.New("the end is refused")
+				}
 				return nil
 			}
-			done <- *j
-			return nil
-		})
-		q.WhenDone("k", func(ctx context.Context, tx *ent.Tx, results []any) error {
-			err := q.Divide(ctx, tx, results[0].(*Job), []json.RawMessage{[]byte("1"), []byte("2"), []byte("3")})
-			if refusals.Add(1) == 1 {
-				return errors.Join(err, errors.New("the end is refused"))
-			}
+			left, err := q.PartsLeft(ctx, tx, jobs[0])
+			lefts <- left
 			return err
 		})
-		enqueue(t, q, Large, "k", 0)
-		whole := onlyJob(t, q)
+		enqueue(t, q, Large, "k", numbered{})
+		divided := onlyJob(t, q)
+		enqueue(t, q, Small, "k", map[string]int64{"partOf": divided.ID}) // in another pool, so not a part
 		start(t, q)
-		drain(t, q)
-		require.EqualValues(t, 2, refusals.Load())
-		var payloads []string
-		for range 3 {
+		numbers := map[int]bool{}
+		for left := 2; left >= 0; left-- {
 			part := receive(t, done)
-			payloads = append(payloads, string(part.Payload))
+			var n numbered
+			require.NoError(t, json.Unmarshal(part.Payload, &n))
+			numbers[n.Number] = true
 			require.Equal(t, Large, part.Pool)
 			require.Equal(t, 1, part.Attempt)
 			require.False(t, part.Again, "the commit has pushed it, with all that it is")
-			require.WithinDuration(t, whole.CreatedAt, part.CreatedAt, time.Microsecond)
+			require.WithinDuration(t, divided.CreatedAt, part.CreatedAt, time.Microsecond)
+			require.Equal(t, left, receive(t, lefts))
 		}
-		slices.Sort(payloads)
-		require.Equal(t, []string{"1", "2", "3"}, payloads)
-		require.Empty(t, done)
-		requireStreamsEmpty(t, q)
+		require.Equal(t, map[int]bool{1: true, 2: true, 3: true}, numbers)
+		require.Equal(t, 2, refusals)
 	})
 }

@@ -20,17 +20,17 @@ type end struct {
 	err     error
 }
 
-// end deletes the row of a job and stores its result, and reports whether it did. It does nothing
-// if the attempt has lost its claim or the job must run again.
-func (w *worker) end(ctx context.Context, j *Job) (deleted bool, err error) {
+// end deletes the row of a job, inserts its parts and stores its result, and reports whether it did.
+// It does nothing if the attempt has lost its claim or the job must run again.
+func (r *jobRows) end(ctx context.Context, j *Job) (deleted bool, err error) {
 	e := &end{job: j}
-	w.ends.Do(e, maxEnds, func(batch []*end) { w.endAll(ctx, batch) })
+	r.ends.Do(e, maxEnds, func(batch []*end) { r.endAll(ctx, batch) })
 	return e.deleted, e.err
 }
 
 // endAll ends the jobs of a batch. The first attempts that never wrote their rows end in one
 // transaction, if all of them still have their claims. The other jobs end one by one.
-func (w *worker) endAll(ctx context.Context, batch []*end) {
+func (r *jobRows) endAll(ctx context.Context, batch []*end) {
 	var plain []*end
 	for _, e := range batch {
 		if e.job.claim.name == 0 && e.job.claim.counted == 0 {
@@ -44,7 +44,7 @@ func (w *worker) endAll(ctx context.Context, batch []*end) {
 			ids[i] = e.job.ID
 		}
 		own := job.And(job.IDIn(ids...), job.Claim(0), job.Attempts(0), job.Dead(false), job.Restart(false))
-		deleted, err := w.delete(ctx, plain, func(jobs *ent.JobClient) *ent.JobDelete { return jobs.Delete().Where(own) })
+		deleted, err := r.delete(ctx, plain, func(jobs *ent.JobClient) *ent.JobDelete { return jobs.Delete().Where(own) })
 		together = deleted && err == nil
 	}
 	for _, e := range batch {
@@ -52,26 +52,30 @@ func (w *worker) endAll(ctx context.Context, batch []*end) {
 			e.deleted = true
 			continue
 		}
-		e.deleted, e.err = w.delete(ctx, []*end{e}, func(jobs *ent.JobClient) *ent.JobDelete {
+		e.deleted, e.err = r.delete(ctx, []*end{e}, func(jobs *ent.JobClient) *ent.JobDelete {
 			return jobs.Delete().Where(e.job.own(), job.Restart(false))
 		})
 	}
 }
 
-// delete deletes the rows of the jobs and stores their results, all or nothing. It reports whether
-// it found and deleted all rows.
-func (w *worker) delete(ctx context.Context, batch []*end, rows func(*ent.JobClient) *ent.JobDelete) (deleted bool, err error) {
-	results := map[string][]any{}
+// delete deletes the rows of the jobs, inserts their parts and stores their results, all or nothing.
+// It reports whether it found and deleted all rows.
+func (r *jobRows) delete(ctx context.Context, batch []*end, rows func(*ent.JobClient) *ent.JobDelete) (deleted bool, err error) {
+	var divided []*Job
+	withResult := map[string][]*Job{} // by kind
 	for _, e := range batch {
-		if e.job.Result != nil && w.whenDone[e.job.Kind] != nil {
-			results[e.job.Kind] = append(results[e.job.Kind], e.job.Result)
+		if e.job.result != nil {
+			withResult[e.job.Kind] = append(withResult[e.job.Kind], e.job)
+		}
+		if len(e.job.parts) > 0 {
+			divided = append(divided, e.job)
 		}
 	}
-	if len(batch) == 1 && len(results) == 0 {
-		n, err := rows(w.db.Job).Exec(ctx)
+	if len(batch) == 1 && len(withResult) == 0 && len(divided) == 0 {
+		n, err := rows(r.db.Job).Exec(ctx)
 		return n > 0, err
 	}
-	tx, err := w.db.Tx(ctx)
+	tx, err := r.db.Tx(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -79,30 +83,15 @@ func (w *worker) delete(ctx context.Context, batch []*end, rows func(*ent.JobCli
 	if err != nil || n < len(batch) {
 		return false, errors.Join(err, tx.Rollback())
 	}
-	for kind, results := range results {
-		if err := w.whenDone[kind](ctx, tx, results); err != nil {
+	for _, j := range divided {
+		if err := r.insertParts(ctx, tx, j); err != nil {
+			return false, errors.Join(err, tx.Rollback())
+		}
+	}
+	for kind, jobs := range withResult {
+		if err := r.whenDone[kind](ctx, tx, jobs); err != nil {
 			return false, errors.Join(err, tx.Rollback())
 		}
 	}
 	return true, tx.Commit()
-}
-
-// freed names the entries of one job to remove from the stream.
-type freed struct {
-	job       int64
-	entries   []string
-	successor string // the entry of the successor, which stays; "" if there is none
-	err       error
-}
-
-// release removes the entries of a job from the stream, so that the job can be pushed again. It
-// shares the round trip with concurrent calls.
-func (w *worker) release(ctx context.Context, f *freed) error {
-	w.frees.Do(f, maxEnds, func(batch []*freed) {
-		err := w.releaseAll(ctx, w.pool, batch)
-		for _, f := range batch {
-			f.err = err
-		}
-	})
-	return f.err
 }

@@ -50,27 +50,6 @@ func afterCommit(tx *ent.Tx, do func(ctx context.Context)) {
 	})
 }
 
-// Divide replaces j by one job per payload, with the kind, pool and creation time of j. Call it
-// from StoreResults, with the tx that deletes j: either j exists, or all of its parts. The commit
-// pushes the parts.
-//
-// Cost: one insert, and one round trip to Redis per 100 jobs with the commit.
-func (q *Queue) Divide(ctx context.Context, tx *ent.Tx, j *Job, payloads []json.RawMessage) error {
-	at, due := j.CreatedAt.UTC(), q.now().Add(q.cfg.Lease)
-	rows, err := tx.Job.MapCreateBulk(payloads, func(row *ent.JobCreate, i int) {
-		row.SetKind(j.Kind).SetPool(string(j.Pool)).SetPayload(payloads[i]).SetCreatedAt(at).SetDueAt(due)
-	}).Save(ctx)
-	if err != nil {
-		return fmt.Errorf("divide job %d: %w", j.ID, err)
-	}
-	entries := make([]entry, len(rows))
-	for i, row := range rows {
-		entries[i] = entry{job: row.ID, kind: j.Kind, payload: payloads[i], at: at.UnixMicro()}
-	}
-	afterCommit(tx, func(ctx context.Context) { _ = q.pushCommitted(ctx, j.Pool, entries...) })
-	return nil
-}
-
 // Insertion is a job that the caller inserts with its own statement, together with the change that
 // causes the job. It needs PostgreSQL, where one such statement replaces a transaction.
 type Insertion struct {
@@ -129,7 +108,7 @@ func (i *Insertion) push(ctx context.Context, pool Pool, id int64) {
 func (q *Queue) pushCommitted(ctx context.Context, pool Pool, entries ...entry) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), q.cfg.PushTimeout)
 	defer cancel()
-	_, err := q.push(ctx, pool, entries...)
+	_, err := q.streamOf(pool).push(ctx, entries...)
 	if err != nil {
 		q.log.WarnContext(ctx, "jobs are left to the sweeper", "job", entries[0].job, "jobs", len(entries), "kind", entries[0].kind, "error", err)
 	}

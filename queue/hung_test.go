@@ -81,13 +81,13 @@ func TestDeafHandlerLosesItsClaim(t *testing.T) {
 // renewed.
 func TestSignsOfLifeStandForProgress(t *testing.T) {
 	t.Parallel()
-	w := newWorker(newQueue(t, storagetest.Embedded(t), Config{}), Small, 3)
+	w := newWorker(newQueue(t, storagetest.Embedded(t), Config{}), Small, 3).held
 	now := time.Now()
 	r := w.adopt(entry{job: 1, id: "1-0"})
 	require.NotNil(t, r)
 	require.Nil(t, w.adopt(entry{job: 1, id: "1-1"}))
 	ctx, stop := context.WithCancelCause(t.Context())
-	limit := w.cfg.StepLimit
+	limit := w.stepLimit
 	alive := func(after time.Duration) []string { return w.alive(t.Context(), now.Add(after)) }
 
 	assert.Len(t, alive(2*limit), 2, "what the queue does by itself has limits of its own")
@@ -102,8 +102,8 @@ func TestSignsOfLifeStandForProgress(t *testing.T) {
 	assert.Len(t, alive(2*limit), 2, "it gets until the next heartbeat to end")
 	require.ErrorIs(t, context.Cause(ctx), errStepLimit)
 	assert.Empty(t, alive(2*limit+1))
-	assert.Empty(t, w.running)
+	assert.Empty(t, w.jobs)
 	require.NotNil(t, w.adopt(entry{job: 1, id: "1-2"}), "it may begin here again")
 	w.free(t.Context(), r)
-	assert.Len(t, w.running, 1, "the end of the old attempt is not that of the new one")
+	assert.Len(t, w.jobs, 1, "the end of the old attempt is not that of the new one")
 }

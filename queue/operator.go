@@ -130,21 +130,26 @@ func (q *Queue) List(ctx context.Context, o ListOptions) ([]*ent.Job, error) {
 		query.Where(job.Kind(o.Kind))
 	}
 	if o.Post != 0 {
-		query.Where(func(s *sql.Selector) {
-			s.Where(sql.P(func(b *sql.Builder) {
-				if b.Dialect() == dialect.Postgres {
-					b.WriteString("payload @> ").Arg(fmt.Sprintf(`{"post":%d}`, o.Post))
-				} else {
-					b.WriteString("json_extract(payload, '$.post') = ").Arg(o.Post)
-				}
-			}))
-		})
+		query.Where(payloadHas("post", o.Post))
 	}
 	rows, err := query.All(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("list jobs: %w", err)
 	}
 	return rows, nil
+}
+
+// payloadHas matches jobs whose payload has this number in this field.
+func payloadHas(field string, number int64) predicate.Job {
+	return func(s *sql.Selector) {
+		s.Where(sql.P(func(b *sql.Builder) {
+			if b.Dialect() == dialect.Postgres {
+				b.WriteString("payload @> ").Arg(fmt.Sprintf(`{"%s":%d}`, field, number))
+			} else {
+				b.WriteString("json_extract(payload, '$." + field + "') = ").Arg(number)
+			}
+		}))
+	}
 }
 
 // DeadIDs returns the ids of all dead jobs, in ascending order.

@@ -87,7 +87,7 @@ func TestJobThatComesDuringAPauseIsHandedBack(t *testing.T) {
 		q.Pause()
 		w.begin(t.Context(), t.Context(), entries)
 		assert.Zero(t, q.UnderWay())
-		assert.Empty(t, w.running)
+		assert.Empty(t, w.held.jobs)
 		pending, err := s.Redis.XPending(t.Context(), Small.stream(), group).Result()
 		require.NoError(t, err)
 		assert.Zero(t, pending.Count)

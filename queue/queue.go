@@ -199,9 +199,8 @@ type Job struct {
 	Again          bool            // an earlier attempt may have begun; Attempt does not count a first attempt that was killed
 	CreatedAt      time.Time
 
-	// The handler may set Result. The function set by WhenDone stores it when the job ends; nil
-	// stores nothing.
-	Result any
+	result any               // what HandleResult stores when the job ends; nil stores nothing
+	parts  []json.RawMessage // the payloads of the jobs that replace this one when it ends
 
 	claim    *claim
 	steps    *steps
@@ -265,9 +264,9 @@ type Queue struct {
 	cfg      Config
 	log      *slog.Logger
 	handlers map[string]Handler
-	givenUp  map[string]string // kind of a job that is given up → kind of the job enqueued then
-	whenDone map[string]StoreResults
-	consumer string // names this process in the consumer groups
+	givenUp  map[string]string                                                   // kind of a job that is given up → kind of the job enqueued then
+	whenDone map[string]func(ctx context.Context, tx *ent.Tx, jobs []*Job) error // stores the results of jobs of a kind
+	consumer string                                                              // names this process in the consumer groups
 	running  atomic.Bool
 	priority priority
 	gate     gate
@@ -289,7 +288,7 @@ func New(db *ent.Client, rdb redis.UniversalClient, cfg Config) (*Queue, error) 
 		db: db, rdb: rdb, cfg: cfg, log: cfg.Logger,
 		handlers:  map[string]Handler{},
 		givenUp:   map[string]string{},
-		whenDone:  map[string]StoreResults{},
+		whenDone:  map[string]func(context.Context, *ent.Tx, []*Job) error{},
 		consumer:  rand.Text(),
 		retryBase: time.Second,
 	}
@@ -309,6 +308,28 @@ func (q *Queue) Handle(kind string, h Handler) {
 	q.handlers[kind] = h
 }
 
+// HandleResult is Handle for a handler that returns a result. store stores the results of one or
+// more jobs in the transaction that deletes their rows. Storing a result together with others must
+// not fail where storing it alone succeeds: after an error, the jobs end one by one, again and
+// again. A nil result is not stored, and neither is the result of an attempt that has lost its
+// claim.
+func HandleResult[R any](q *Queue, kind string, h func(context.Context, *Job) (*R, error), store func(context.Context, *ent.Tx, []*R) error) {
+	q.Handle(kind, func(ctx context.Context, j *Job) error {
+		result, err := h(ctx, j)
+		if result != nil {
+			j.result = result
+		}
+		return err
+	})
+	q.whenDone[kind] = func(ctx context.Context, tx *ent.Tx, jobs []*Job) error {
+		results := make([]*R, len(jobs))
+		for i, j := range jobs {
+			results[i] = j.result.(*R)
+		}
+		return store(ctx, tx, results)
+	}
+}
+
 // WhenGivenUp registers a follow-up: when a job of this kind is given up, a job of kind then with
 // the same payload is enqueued in the same transaction. It must be called before Run, and panics
 // while Run runs.
@@ -317,21 +338,6 @@ func (q *Queue) WhenGivenUp(kind, then string) {
 		panic("queue: WhenGivenUp after Run")
 	}
 	q.givenUp[kind] = then
-}
-
-// StoreResults stores the results of jobs in the transaction that ends the jobs.
-type StoreResults func(ctx context.Context, tx *ent.Tx, results []any) error
-
-// WhenDone registers store for the results that handlers of this kind set. The results of several
-// jobs may be stored in one transaction. Storing a result together with others must not fail where
-// storing it alone succeeds: after an error, the jobs end one by one, again and again. If an
-// attempt has lost its claim, its result is dropped. WhenDone must be called before Run, and panics
-// while Run runs.
-func (q *Queue) WhenDone(kind string, store StoreResults) {
-	if q.running.Load() {
-		panic("queue: WhenDone after Run")
-	}
-	q.whenDone[kind] = store
 }
 
 // Run does jobs until ctx ends, then returns nil. When ctx ends, Run starts no more jobs and gives

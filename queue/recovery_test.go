@@ -198,20 +198,20 @@ func TestConsumersOfDeadProcessesAreForgotten(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
 		q := newQueue(t, s, pushOnly())
-		require.NoError(t, q.createGroup(t.Context(), Small))
-		require.NoError(t, q.createGroup(t.Context(), Small), "twice is harmless")
+		require.NoError(t, q.streamOf(Small).create(t.Context()))
+		require.NoError(t, q.streamOf(Small).create(t.Context()), "twice is harmless")
 		enqueue(t, q, Small, "k", nil)
-		entries, err := q.readNew(t.Context(), Small, 1, readBlock)
+		entries, err := q.streamOf(Small).readNew(t.Context(), 1, readBlock)
 		require.NoError(t, err)
 		require.Len(t, entries, 1)
 		consumers := func() int { return len(s.Redis.XInfoConsumers(t.Context(), Small.stream(), group).Val()) }
 
-		require.NoError(t, q.forget(t.Context(), Small, -time.Hour))
+		require.NoError(t, q.streamOf(Small).forget(t.Context(), -time.Hour))
 		assert.Equal(t, 1, consumers(), "it holds a job")
-		require.NoError(t, q.releaseAll(t.Context(), Small, []*freed{{job: entries[0].job, entries: []string{entries[0].id}}}))
-		require.NoError(t, q.forget(t.Context(), Small, time.Hour))
+		require.NoError(t, q.streamOf(Small).release(t.Context(), []*freed{{job: entries[0].job, entries: []string{entries[0].id}}}))
+		require.NoError(t, q.streamOf(Small).forget(t.Context(), time.Hour))
 		assert.Equal(t, 1, consumers(), "it was there just now")
-		require.NoError(t, q.forget(t.Context(), Small, -time.Hour))
+		require.NoError(t, q.streamOf(Small).forget(t.Context(), -time.Hour))
 		assert.Zero(t, consumers())
 	})
 }

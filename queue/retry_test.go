@@ -155,9 +155,9 @@ func TestPoisonIsGivenUp(t *testing.T) {
 		})
 		enqueue(t, q, Small, "k", nil)
 		// The job killed two workers: its entry is delivered and two attempts are counted.
-		require.NoError(t, q.createGroup(t.Context(), Small))
+		require.NoError(t, q.streamOf(Small).create(t.Context()))
 		dead := newQueue(t, s, cfg)
-		entries, err := dead.readNew(t.Context(), Small, 1, readBlock)
+		entries, err := dead.streamOf(Small).readNew(t.Context(), 1, readBlock)
 		require.NoError(t, err)
 		require.Len(t, entries, 1)
 		require.NoError(t, s.DB.Job.Update().SetAttempts(2).Exec(t.Context()))
@@ -187,12 +187,12 @@ func TestCheckpointOfAJobThatIsGone(t *testing.T) {
 }
 
 func TestBackoff(t *testing.T) {
-	w := &worker{Queue: &Queue{retryBase: time.Second}}
+	r := &jobRows{Queue: &Queue{retryBase: time.Second}}
 	for attempts, want := range map[int]time.Duration{
 		1: time.Second, 2: 2 * time.Second, 4: 8 * time.Second, 10: maxBackoff, 1000: maxBackoff,
 	} {
 		for range 100 {
-			got := w.backoff(attempts)
+			got := r.backoff(attempts)
 			assert.GreaterOrEqual(t, got, want*3/4)
 			assert.Less(t, got, want*5/4)
 		}
@@ -239,8 +239,8 @@ func TestWhenGivenUp(t *testing.T) {
 		q.Handle("follows", func(_ context.Context, j *Job) error { followed <- string(j.Payload); return nil })
 		enqueue(t, q, Small, "kills", "died of it")
 		s.DB.Job.Update().SetAttempts(2).SetClaim(7).ExecX(t.Context()) // the workers of two attempts died
-		require.NoError(t, q.createGroup(t.Context(), Small))
-		_, err := newQueue(t, s, cfg).readNew(t.Context(), Small, 1, readBlock)
+		require.NoError(t, q.streamOf(Small).create(t.Context()))
+		_, err := newQueue(t, s, cfg).streamOf(Small).readNew(t.Context(), 1, readBlock)
 		require.NoError(t, err)
 		start(t, q)
 		enqueue(t, q, Large, "fails", "failed")

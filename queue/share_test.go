@@ -122,14 +122,14 @@ func TestJobThatWaitedTooLongIsLeft(t *testing.T) {
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
 		w := newWorker(newOwned(s).queue(t, 1), Small, 1)
 		e := entry{job: 1, kind: "k", payload: json.RawMessage("1"), id: "1-1"}
-		w.count(1, 1)
+		w.slots.take(1)
 		w.begin(t.Context(), t.Context(), []entry{e})
 		require.Len(t, w.parked, 1)
-		w.beats.beat(time.Now().Add(-time.Hour))
-		w.beats.beat(time.Now())
+		w.held.beats.beat(time.Now().Add(-time.Hour))
+		w.held.beats.beat(time.Now())
 		w.unpark(t.Context(), t.Context(), true)
 		require.Empty(t, w.parked)
-		require.Empty(t, w.running)
+		require.Empty(t, w.held.jobs)
 		require.Zero(t, w.UnderWay())
 	})
 }

@@ -35,6 +35,16 @@ var (
 	releaseScript = redis.NewScript(releaseSource)
 )
 
+// stream is the Redis stream of one pool. It is safe for concurrent use.
+type stream struct {
+	rdb      redis.UniversalClient
+	pool     Pool
+	consumer string // names this process in the consumer group
+}
+
+// streamOf returns the stream of a pool.
+func (q *Queue) streamOf(p Pool) stream { return stream{q.rdb, p, q.consumer} }
+
 // entry is a job in the stream. An entry that a commit pushed has all fields. An entry pushed later
 // has only the id of the job, because the row has the current attempts and state.
 type entry struct {
@@ -45,29 +55,28 @@ type entry struct {
 	id      string // of the stream entry
 }
 
-// push adds the entries whose jobs are not in the stream of the pool yet, and returns how many it
-// added.
-func (q *Queue) push(ctx context.Context, p Pool, entries ...entry) (added int, err error) {
+// push adds the entries whose jobs are not in the stream yet, and returns how many it added.
+func (s stream) push(ctx context.Context, entries ...entry) (added int, err error) {
 	// In small parts: Redis does nothing else while a script runs.
 	for part := range slices.Chunk(entries, 100) {
 		args := make([]any, 0, 4*len(part))
 		for _, e := range part {
 			args = append(args, e.job, e.kind, []byte(e.payload), e.at)
 		}
-		n, err := pushScript.Run(ctx, q.rdb, []string{p.stream(), p.known()}, args...).Int()
+		n, err := pushScript.Run(ctx, s.rdb, []string{s.pool.stream(), s.pool.known()}, args...).Int()
 		if err != nil {
-			return added, fmt.Errorf("push to pool %s: %w", p, err)
+			return added, fmt.Errorf("push to pool %s: %w", s.pool, err)
 		}
 		added += n
 	}
 	return added, nil
 }
 
-// releaseAll removes the entries of jobs from the stream, so that the jobs can be pushed again. If
+// release removes the entries of jobs from the stream, so that the jobs can be pushed again. If
 // the entry of a successor exists, the job stays known, because it is still in the stream. If the
 // entries of a job are gone already, the job may be in the stream under another entry, so the known
 // set stays as it is.
-func (q *Queue) releaseAll(ctx context.Context, p Pool, batch []*freed) error {
+func (s stream) release(ctx context.Context, batch []*freed) error {
 	args := []any{group}
 	for _, f := range batch {
 		args = append(args, f.job, f.successor, len(f.entries))
@@ -75,17 +84,17 @@ func (q *Queue) releaseAll(ctx context.Context, p Pool, batch []*freed) error {
 			args = append(args, e)
 		}
 	}
-	if err := releaseScript.Run(ctx, q.rdb, []string{p.stream(), p.known()}, args...).Err(); err != nil {
-		return fmt.Errorf("release %d jobs of pool %s: %w", len(batch), p, err)
+	if err := releaseScript.Run(ctx, s.rdb, []string{s.pool.stream(), s.pool.known()}, args...).Err(); err != nil {
+		return fmt.Errorf("release %d jobs of pool %s: %w", len(batch), s.pool, err)
 	}
 	return nil
 }
 
-// createGroup creates the stream and its group, unless they exist.
-func (q *Queue) createGroup(ctx context.Context, p Pool) error {
-	err := groupScript.Run(ctx, q.rdb, []string{p.stream(), p.known()}, group).Err()
+// create creates the stream and its group, unless they exist.
+func (s stream) create(ctx context.Context) error {
+	err := groupScript.Run(ctx, s.rdb, []string{s.pool.stream(), s.pool.known()}, group).Err()
 	if err != nil && !strings.Contains(err.Error(), "BUSYGROUP") {
-		return fmt.Errorf("create group of pool %s: %w", p, err)
+		return fmt.Errorf("create group of pool %s: %w", s.pool, err)
 	}
 	return nil
 }
@@ -94,17 +103,17 @@ func (q *Queue) createGroup(ctx context.Context, p Pool) error {
 // a second, so an idle consumer belongs to a dead process or a paused one; the next read of a
 // paused process creates its consumer again. A consumer with pending entries stays, because
 // removing it would remove them too.
-func (q *Queue) forget(ctx context.Context, p Pool, silent time.Duration) error {
-	consumers, err := q.rdb.XInfoConsumers(ctx, p.stream(), group).Result()
+func (s stream) forget(ctx context.Context, silent time.Duration) error {
+	consumers, err := s.rdb.XInfoConsumers(ctx, s.pool.stream(), group).Result()
 	if err != nil {
-		return fmt.Errorf("list consumers of pool %s: %w", p, err)
+		return fmt.Errorf("list consumers of pool %s: %w", s.pool, err)
 	}
 	for _, c := range consumers {
 		if c.Pending > 0 || c.Idle < silent {
 			continue
 		}
-		if err := q.rdb.XGroupDelConsumer(ctx, p.stream(), group, c.Name).Err(); err != nil {
-			return fmt.Errorf("remove consumer of pool %s: %w", p, err)
+		if err := s.rdb.XGroupDelConsumer(ctx, s.pool.stream(), group, c.Name).Err(); err != nil {
+			return fmt.Errorf("remove consumer of pool %s: %w", s.pool, err)
 		}
 	}
 	return nil
@@ -112,37 +121,37 @@ func (q *Queue) forget(ctx context.Context, p Pool, silent time.Duration) error 
 
 // readNew waits up to block for new entries, and returns at most n. If block is negative, it does
 // not wait.
-func (q *Queue) readNew(ctx context.Context, p Pool, n int, block time.Duration) ([]entry, error) {
-	streams, err := q.rdb.XReadGroup(ctx, &redis.XReadGroupArgs{
-		Group: group, Consumer: q.consumer, Streams: []string{p.stream(), ">"},
+func (s stream) readNew(ctx context.Context, n int, block time.Duration) ([]entry, error) {
+	streams, err := s.rdb.XReadGroup(ctx, &redis.XReadGroupArgs{
+		Group: group, Consumer: s.consumer, Streams: []string{s.pool.stream(), ">"},
 		Count: int64(n), Block: block,
 	}).Result()
 	if errors.Is(err, redis.Nil) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read pool %s: %w", p, err)
+		return nil, fmt.Errorf("read pool %s: %w", s.pool, err)
 	}
 	var entries []entry
-	for _, s := range streams {
-		for _, m := range s.Messages {
+	for _, found := range streams {
+		for _, m := range found.Messages {
 			entries = append(entries, parse(m))
 		}
 	}
 	return entries, nil
 }
 
-// claimIdle takes over up to n entries that have had no heartbeat for ClaimIdle.
-func (q *Queue) claimIdle(ctx context.Context, p Pool, n int) ([]entry, error) {
+// claimIdle takes over up to n entries that have had no heartbeat for the duration idle.
+func (s stream) claimIdle(ctx context.Context, idle time.Duration, n int) ([]entry, error) {
 	// Each call examines only some of the pending entries and returns a cursor to the next. After
 	// the last entry the cursor is "0-0" again.
 	for cursor := "0-0"; ; {
-		msgs, next, err := q.rdb.XAutoClaim(ctx, &redis.XAutoClaimArgs{
-			Stream: p.stream(), Group: group, Consumer: q.consumer,
-			MinIdle: q.cfg.ClaimIdle, Start: cursor, Count: int64(n),
+		msgs, next, err := s.rdb.XAutoClaim(ctx, &redis.XAutoClaimArgs{
+			Stream: s.pool.stream(), Group: group, Consumer: s.consumer,
+			MinIdle: idle, Start: cursor, Count: int64(n),
 		}).Result()
 		if err != nil {
-			return nil, fmt.Errorf("claim in pool %s: %w", p, err)
+			return nil, fmt.Errorf("claim in pool %s: %w", s.pool, err)
 		}
 		if len(msgs) > 0 || next == "0-0" {
 			entries := make([]entry, len(msgs))
@@ -157,12 +166,12 @@ func (q *Queue) claimIdle(ctx context.Context, p Pool, n int) ([]entry, error) {
 }
 
 // beat renews the claims of this process to the entries.
-func (q *Queue) beat(ctx context.Context, p Pool, ids []string) error {
-	err := q.rdb.XClaimJustID(ctx, &redis.XClaimArgs{
-		Stream: p.stream(), Group: group, Consumer: q.consumer, Messages: ids,
+func (s stream) beat(ctx context.Context, ids []string) error {
+	err := s.rdb.XClaimJustID(ctx, &redis.XClaimArgs{
+		Stream: s.pool.stream(), Group: group, Consumer: s.consumer, Messages: ids,
 	}).Err()
 	if err != nil {
-		return fmt.Errorf("heartbeat of pool %s: %w", p, err)
+		return fmt.Errorf("heartbeat of pool %s: %w", s.pool, err)
 	}
 	return nil
 }

@@ -76,7 +76,7 @@ func (q *Queue) pushRows(ctx context.Context, rows []*ent.Job) (added int, err e
 		byPool[Pool(r.Pool)] = append(byPool[Pool(r.Pool)], entry{job: r.ID})
 	}
 	for p, entries := range byPool {
-		n, err := q.push(ctx, p, entries...)
+		n, err := q.streamOf(p).push(ctx, entries...)
 		if err != nil {
 			return added, err
 		}

@@ -2,11 +2,8 @@ package workers
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 
 	"tideline/feed/job"
-	"tideline/internal/trace"
 )
 
 // DefaultPartSize is the default of Config.PartSize. Dividing takes about as long as pushing to
@@ -15,8 +12,7 @@ const DefaultPartSize = 100_000
 
 // partOfPost is the payload of a fan-out or of one of its parts. Each part is a fan-out to its own
 // followers, with its own claim, rounds, last look and retries. Only the author's own feeds and
-// devices are updated before the parts exist. A process of the previous version does not know parts
-// and runs each of them for all followers. The JSON names must not change.
+// devices are updated before the parts exist. The JSON names must not change.
 type partOfPost struct {
 	job.Post
 	Part followerPart `json:"part,omitzero"`
@@ -71,17 +67,4 @@ func (f *fanOut) countRecentLater() {
 		p.Pulled -= p.RecentLeft
 	}
 	p.RecentLeft = 0
-}
-
-// payloads returns the payloads of the jobs for the parts.
-func (f *fanOut) payloads(ctx context.Context) ([]json.RawMessage, error) {
-	var list []json.RawMessage
-	for _, part := range f.parts {
-		raw, err := json.Marshal(partOfPost{f.args, part})
-		if err != nil {
-			return nil, fmt.Errorf("divide post %d: %w", f.args.Post, err)
-		}
-		list = append(list, trace.Carry(ctx, raw))
-	}
-	return list, nil
 }

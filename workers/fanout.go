@@ -57,6 +57,7 @@ type fanOut struct {
 	change    visibility.PostChange
 	divisible bool           // nothing was written before this round
 	parts     []followerPart // the parts that become jobs
+	finished  *finished      // the result; nil until the fan-out is done
 
 	progress progress
 	storedAt time.Time      // when the progress was last stored, or the round began
@@ -81,22 +82,22 @@ type progress struct {
 }
 
 // postCreated pushes a new post to those who may see it.
-func (w *Workers) postCreated(ctx context.Context, j *queue.Job) error {
+func (w *Workers) postCreated(ctx context.Context, j *queue.Job) (*finished, error) {
 	return w.distribute(ctx, j, false)
 }
 
 // postChanged puts a post into the inboxes to which it now belongs and takes it out of all others.
-func (w *Workers) postChanged(ctx context.Context, j *queue.Job) error {
+func (w *Workers) postChanged(ctx context.Context, j *queue.Job) (*finished, error) {
 	return w.distribute(ctx, j, true)
 }
 
 // distribute makes one attempt to fan out a post. With withdraw, followers who may not see the post
-// lose it.
-func (w *Workers) distribute(ctx context.Context, j *queue.Job, withdraw bool) (err error) {
+// lose it. The result is nil if the author is gone.
+func (w *Workers) distribute(ctx context.Context, j *queue.Job, withdraw bool) (_ *finished, err error) {
 	f := &fanOut{w: w, job: j, started: w.Now()}
 	var of partOfPost
 	if err := decode(j, &of, &f.progress); err != nil {
-		return err
+		return nil, err
 	}
 	if f.args, f.part = of.Post, of.Part; j.State == nil {
 		f.progress.scanPosition = f.part.Start
@@ -111,7 +112,8 @@ func (w *Workers) distribute(ctx context.Context, j *queue.Job, withdraw bool) (
 		f.wasVisible(f.args.From)
 	}
 	f.telling.SetLimit(1)
-	return f.run(ctx)
+	err = f.run(ctx)
+	return f.finished, err
 }
 
 // wasVisible records that the post had visibility v before.

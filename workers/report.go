@@ -3,7 +3,6 @@ package workers
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,7 +10,6 @@ import (
 
 	"tideline/ent"
 	"tideline/ent/delivery"
-	entjob "tideline/ent/job"
 	"tideline/feed/job"
 	"tideline/queue"
 )
@@ -72,8 +70,8 @@ func receiptOf(receipts *ent.DeliveryClient, r FanOutReport, post int64, done bo
 		SetLastLag(r.LastLag.Milliseconds()).SetDone(done)
 }
 
-// finish ends a fan-out that is done. It sets the report as the result of the job, and deletes the
-// receipt of a post that is gone.
+// finish ends a fan-out that is done. It sets finished, divides the job if there are parts, and
+// deletes the receipt of a post that is gone.
 func (f *fanOut) finish(ctx context.Context, post *ent.Post) error {
 	// A watch that is left ends by itself.
 	err := f.w.Timelines.Masters().WithinLimit(ctx, func(ctx context.Context) error { return f.w.Timelines.Unwatch(ctx, f.args.Author, f.job.ID) })
@@ -91,9 +89,15 @@ func (f *fanOut) finish(ctx context.Context, post *ent.Post) error {
 		}
 	}
 	r.Parts, r.Part = len(f.parts), f.part.Number
-	parts, err := f.payloads(ctx)
-	f.job.Result = finished{r, post != nil && f.hasReceipt(), f.job, parts, f.part.Of}
-	return err
+	f.finished = &finished{report: r, receipt: post != nil && f.hasReceipt(), job: f.job, of: f.part.Of}
+	if f.parts == nil {
+		return nil
+	}
+	payloads := make([]partOfPost, len(f.parts))
+	for i, part := range f.parts {
+		payloads[i] = partOfPost{f.args, part}
+	}
+	return queue.Divide(ctx, f.job, payloads)
 }
 
 // finished is the result of a fan-out's job.
@@ -101,28 +105,21 @@ type finished struct {
 	report  FanOutReport
 	receipt bool // whether to write a receipt
 	job     *queue.Job
-	parts   []json.RawMessage // payloads of the jobs for the parts
-	of      int               // number of parts, if this is one of them; 0: it is the whole
+	of      int // number of parts, if this is one of them; 0: it is the whole
 }
 
-// storeFinished writes the receipts of finished fan-outs and enqueues their parts. After the commit
-// it reports them in the log and the metrics.
-func (w *Workers) storeFinished(ctx context.Context, tx *ent.Tx, results []any) error {
+// storeFinished writes the receipts of finished fan-outs. After the commit it reports them in the
+// log and the metrics.
+func (w *Workers) storeFinished(ctx context.Context, tx *ent.Tx, results []*finished) error {
 	receipts := map[int64]*ent.DeliveryCreate{} // if a post has two fan-outs, the later one
-	var parts []finished
-	for _, result := range results {
-		f := result.(finished)
-		if len(f.parts) > 0 {
-			if err := w.Queue.Divide(ctx, tx, f.job, f.parts); err != nil {
-				return err
-			}
-		}
+	var parts []*finished
+	for _, f := range results {
 		switch {
 		case !f.receipt:
 		case f.of > 0:
 			parts = append(parts, f)
 		default:
-			receipts[f.report.Post] = receiptOf(tx.Delivery, f.report, f.report.Post, len(f.parts) == 0)
+			receipts[f.report.Post] = receiptOf(tx.Delivery, f.report, f.report.Post, f.report.Parts == 0)
 		}
 	}
 	if len(receipts) > 0 {
@@ -136,9 +133,9 @@ func (w *Workers) storeFinished(ctx context.Context, tx *ent.Tx, results []any) 
 			return fmt.Errorf("write receipts: %w", err)
 		}
 	}
-	slices.SortFunc(parts, func(a, b finished) int { return cmp.Compare(a.report.Post, b.report.Post) })
+	slices.SortFunc(parts, func(a, b *finished) int { return cmp.Compare(a.report.Post, b.report.Post) })
 	for _, part := range parts {
-		if err := addToReceipt(ctx, tx, part); err != nil {
+		if err := w.addToReceipt(ctx, tx, part); err != nil {
 			return fmt.Errorf("add a part to a receipt: %w", err)
 		}
 	}
@@ -147,8 +144,8 @@ func (w *Workers) storeFinished(ctx context.Context, tx *ent.Tx, results []any) 
 			if err := next.Commit(ctx, tx); err != nil {
 				return err
 			}
-			for _, result := range results {
-				w.report(ctx, result.(finished).report)
+			for _, f := range results {
+				w.report(ctx, f.report)
 			}
 			return nil
 		})
@@ -157,14 +154,14 @@ func (w *Workers) storeFinished(ctx context.Context, tx *ent.Tx, results []any) 
 }
 
 // addToReceipt adds the counts of a part to the receipt. The last part marks the receipt done.
-func addToReceipt(ctx context.Context, tx *ent.Tx, part finished) error {
+func (w *Workers) addToReceipt(ctx context.Context, tx *ent.Tx, part *finished) error {
 	r, lag := part.report, part.report.LastLag.Milliseconds()
 	// The update locks the row, so other parts wait and the last one finds no other.
 	n, err := tx.Delivery.Update().Where(delivery.ID(r.Post)).AddPushed(r.Pushed).AddPulled(r.Pulled).Save(ctx)
 	if err != nil || n == 0 { // the post is gone
 		return err
 	}
-	left, err := partsLeft(ctx, tx, part)
+	left, err := w.Queue.PartsLeft(ctx, tx, part.job)
 	if err != nil {
 		return err
 	}
@@ -177,21 +174,6 @@ func addToReceipt(ctx context.Context, tx *ent.Tx, part finished) error {
 		update.SetMedianLag(lag)
 	}
 	return update.Exec(ctx)
-}
-
-// partsLeft counts the other parts of the fan-out that are not done, including those given up. The
-// query names both values of dead because the index begins with that column.
-func partsLeft(ctx context.Context, tx *ent.Tx, part finished) (left int, err error) {
-	j := part.job
-	payloads, err := tx.Job.Query().Where(entjob.Or(entjob.Dead(false), entjob.Dead(true)), entjob.Pool(string(j.Pool)), entjob.CreatedAt(j.CreatedAt.UTC()), entjob.Kind(j.Kind)).
-		Select(entjob.FieldPayload).All(ctx)
-	for _, other := range payloads {
-		var p job.Post
-		if json.Unmarshal(other.Payload, &p) == nil && p.Post == part.report.Post {
-			left++
-		}
-	}
-	return left, err
 }
 
 func (w *Workers) report(ctx context.Context, r FanOutReport) {

@@ -188,10 +188,8 @@ func New(cfg Config) (*Workers, error) {
 	}
 	w := &Workers{Config: cfg, audit: audit.New(cfg.Home), batch: newFanOutBatch(cfg.Visibility),
 		scans: newFollowerScans(cfg.DB, cfg.Visibility, cfg.Timelines, cfg.PageSize), coalescer: newCoalescer(cfg.DB, cfg.Now)}
-	cfg.Queue.Handle(job.PostCreated, w.postCreated)
-	cfg.Queue.Handle(job.PostChanged, w.postChanged)
-	cfg.Queue.WhenDone(job.PostCreated, w.storeFinished)
-	cfg.Queue.WhenDone(job.PostChanged, w.storeFinished)
+	queue.HandleResult(cfg.Queue, job.PostCreated, w.postCreated, w.storeFinished)
+	queue.HandleResult(cfg.Queue, job.PostChanged, w.postChanged, w.storeFinished)
 	cfg.Queue.Handle(job.RelationChanged, w.relationChanged)
 	cfg.Queue.Handle(job.AuthorReturns, w.authorReturns)
 	cfg.Queue.Handle(job.PostGivenUp, w.postGivenUp)
