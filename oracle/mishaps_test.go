@@ -49,7 +49,7 @@ func (r *run) mishap(s step, a, p int) error {
 		return r.lose(s.n, a)
 	case "dead builder":
 		r.say("a builder of %s's inbox dies", r.name(a))
-		_, _, err := r.tl.Begin(r.ctx, timeline.Inbox(r.users[a].id))
+		_, _, err := r.tl.Feeds.Begin(r.ctx, timeline.Inbox(r.users[a].id))
 		return err
 	case "balance":
 		i := s.n % len(thresholds)

@@ -150,7 +150,7 @@ func (s *Stream) Shared() (event Event, ok bool) {
 	e, ok := live.Found[*sharedEvent](ev.Batch)
 	switch post := ev.Post; {
 	case !ok || e == nil || !e.verdict.Sees(s.viewer.ID) || e.added == nil,
-		s.client.MayHave(post) || s.streams.home.MayBeLate(post):
+		s.client.MayHave(post) || s.streams.home.Arrivals.MayBeLate(post):
 		return nil, false
 	}
 	return e.added, true
