@@ -219,7 +219,7 @@ func wipe(ctx context.Context, rdb redis.UniversalClient) error {
 
 // rebalance moves all authors with a threshold that differs from the one of the fan-outs.
 func (r *run) rebalance(h *home.Home) error {
-	if err := h.Rebalance(r.ctx); err != nil {
+	if err := h.FanOutModes.Rebalance(r.ctx); err != nil {
 		return err
 	}
 	authors, err := r.s.DB.User.Query().All(r.ctx)
@@ -227,7 +227,7 @@ func (r *run) rebalance(h *home.Home) error {
 		return err
 	}
 	for _, author := range authors {
-		if err := h.CrossThreshold(r.ctx, author); err != nil {
+		if err := h.FanOutModes.CrossThreshold(r.ctx, author); err != nil {
 			return err
 		}
 	}

@@ -347,12 +347,12 @@ func BenchmarkUnread(b *testing.B) {
 					anew := t.process(b, home.Policy{}, nil)
 					for _, how := range []string{"", "counted", "kept"} { // the first reads the list of merged authors
 						start := time.Now()
-						n, err := anew.UnreadCount(ctx, t.reader)
+						n, err := anew.Unread.Count(ctx, t.reader)
 						spent[how] += time.Since(start)
 						require.NoError(b, err)
 						require.Greater(b, n, 380)
 						if how == "" {
-							anew.ForgetUnread(t.reader.ID)
+							anew.Unread.Forget(t.reader.ID)
 						}
 					}
 				}
