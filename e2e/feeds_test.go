@@ -104,7 +104,7 @@ func TestFeeds(t *testing.T) {
 		var user int64
 		_, err = fmt.Sscan(id, &user)
 		require.NoError(t, err)
-		require.NoError(t, tl.Add(t.Context(), timeline.Inbox(user), 7))
+		require.NoError(t, tl.Feeds.Add(t.Context(), timeline.Inbox(user), 7))
 	}
 	spoil()
 	code, out := tell("verify", "--all")
@@ -163,11 +163,11 @@ func emptyOutbox(t *testing.T, stores *storage.Stores, id string) {
 	author, err := strconv.ParseInt(id, 10, 64)
 	require.NoError(t, err)
 	outbox := timeline.Outbox(author)
-	require.NoError(t, tl.Drop(t.Context(), outbox))
-	build, started, err := tl.Begin(t.Context(), outbox)
+	require.NoError(t, tl.Feeds.Drop(t.Context(), outbox))
+	build, started, err := tl.Feeds.Begin(t.Context(), outbox)
 	require.NoError(t, err)
 	require.True(t, started)
-	done, err := tl.Finish(t.Context(), &build, nil, 0)
+	done, err := tl.Feeds.Finish(t.Context(), &build, nil, 0)
 	require.NoError(t, err)
 	require.True(t, done)
 }

@@ -60,7 +60,7 @@ func deliver(t *testing.T, stores *storage.Stores, author, follower user, made t
 	require.NoError(t, stores.DB.Post.Create().SetID(post).SetAuthorID(from).SetText(text).SetVisibility(schema.Public).Exec(t.Context()))
 	tl, err := timeline.New(stores.Redis, timeline.Config{})
 	require.NoError(t, err)
-	reached, err := tl.Deliver(t.Context(), post, []int64{to})
+	reached, err := tl.Inboxes.Deliver(t.Context(), post, []int64{to})
 	require.NoError(t, err)
 	require.Equal(t, []int64{to}, reached)
 	_, err = live.NewPublisher(stores.Redis, stores.Sharded).Publish(t.Context(), live.Event{Kind: live.Added, Post: post, Author: from}, reached)

@@ -86,7 +86,7 @@ func New(cfg Config) (*Feed, error) {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	return &Feed{
-		finder: &finder{cfg, cfg.DB, cfg.Visibility, cfg.Home}, mutedWords: &mutedWords{cfg, cfg.DB, cfg.Visibility, cfg.Home},
+		finder: &finder{cfg, cfg.DB, cfg.Visibility, cfg.Home.Reader}, mutedWords: &mutedWords{cfg, cfg.DB, cfg.Visibility, cfg.Home.Sync},
 		cfg: cfg, db: cfg.DB, posts: cfg.Visibility, home: cfg.Home,
 	}, nil
 }

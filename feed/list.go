@@ -27,19 +27,19 @@ type finder struct {
 	cfg   Config
 	db    *ent.Client
 	posts *visibility.Reader
-	home  *home.Home
+	feeds *home.Reader
 }
 
 // UserPosts returns a page of the author's posts that the viewer may see, newest first. Error:
 // BadInput.
 //
-// Cost: as home.PostsBy.
+// Cost: as home.Reader.PostsBy.
 func (f *finder) UserPosts(ctx context.Context, v account.Viewer, author int64, p paging.Page) (*paging.Connection[ent.Post], error) {
 	w, err := paging.Open(p, paging.Posts, author, f.cfg.MaxPage)
 	if err != nil {
 		return nil, err
 	}
-	posts, err := f.home.PostsBy(ctx, v.ID, author, w.Range())
+	posts, err := f.feeds.PostsBy(ctx, v.ID, author, w.Range())
 	if err != nil {
 		return nil, err
 	}

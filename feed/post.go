@@ -79,7 +79,7 @@ func (f *Feed) CreatePost(ctx context.Context, v account.Viewer, d Draft) (*ent.
 	}
 	// Also for a post that already existed: the process of the first call may have died right
 	// after its commit.
-	f.home.AddOwn(ctx, p.AuthorID, p.ID)
+	f.home.Own.Add(ctx, p.AuthorID, p.ID)
 	return p, nil
 }
 
@@ -250,7 +250,7 @@ func (f *Feed) DeletePost(ctx context.Context, v account.Viewer, id int64) error
 	if err != nil {
 		return err
 	}
-	f.home.RemoveOwn(ctx, v.ID, id)
+	f.home.Own.Remove(ctx, v.ID, id)
 	return nil
 }
 

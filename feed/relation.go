@@ -62,7 +62,7 @@ type relationChange struct {
 // counter depends on it and its row is unique.
 //
 // Cost of every operation that changes a relation: two short queries if nothing changes.
-// Otherwise one short transaction, a job, and home.SyncInbox for the viewer.
+// Otherwise one short transaction, a job, and home.Sync.Inbox for the viewer.
 func (f *Feed) change(ctx context.Context, v account.Viewer, other int64, c relationChange) (*ent.User, error) {
 	if v.ID == 0 {
 		return nil, refusal.ErrSignIn
@@ -110,10 +110,10 @@ func (f *Feed) change(ctx context.Context, v account.Viewer, other int64, c rela
 		return nil, err
 	}
 	for _, target := range requests {
-		f.home.TellRequests(ctx, target)
+		f.home.Sync.TellRequests(ctx, target)
 	}
 	if changed {
-		f.home.SyncOwnInbox(ctx, v.ID, other, j.Change)
+		f.home.Own.SyncInbox(ctx, v.ID, other, j.Change)
 	}
 	return f.otherUser(ctx, other, c.givesAccess)
 }

@@ -114,7 +114,7 @@ func (w *world) busyDay() {
 	for _, v := range u {
 		do(w.Home.Timeline(w.Ctx, v, paging.Page{}, home.Latest))
 		do(w.Home.Timeline(w.Ctx, v, paging.Page{}, home.Ranked))
-		do(w.Home.UnreadCount(w.Ctx, v))
+		do(w.Home.Unread.Count(w.Ctx, v))
 		do(w.Feed.UserPosts(w.Ctx, v, ann.ID, paging.Page{}))
 		do(w.Directory.Search(w.Ctx, "nobody has this name", paging.Page{}))
 		do(w.Feed.TaggedPosts(w.Ctx, v, "tide", paging.Page{}))

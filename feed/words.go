@@ -34,7 +34,7 @@ type mutedWords struct {
 	cfg   Config
 	db    *ent.Client
 	posts *visibility.Reader
-	home  *home.Home
+	sync  *home.Sync
 }
 
 // MuteWord removes posts of others that contain the word or phrase from the viewer's timeline.
@@ -102,7 +102,7 @@ func (m *mutedWords) changeWords(ctx context.Context, v account.Viewer, word str
 	if err != nil || !changed {
 		return word, u, err
 	}
-	if err := m.home.WordsChanged(ctx, v.ID, j.Change); err != nil {
+	if err := m.sync.WordsChanged(ctx, v.ID, j.Change); err != nil {
 		m.cfg.Logger.WarnContext(ctx, "clients not told of muted words; a job will", "error", err)
 	}
 	return word, u, nil

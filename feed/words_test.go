@@ -55,10 +55,10 @@ func TestMutedWords(t *testing.T) {
 		ranked, err := w.Home.Timeline(w.Ctx, ann, paging.Page{First: &ten}, home.Ranked)
 		require.NoError(w, err)
 		require.ElementsMatch(w, without, feedtest.PostIDs(ranked))
-		unread, err := w.Home.UnreadCount(w.Ctx, ann)
+		unread, err := w.Home.Unread.Count(w.Ctx, ann)
 		require.NoError(w, err)
 		require.Equal(w, 1, unread)
-		many, err := w.Home.UnreadCounts(w.Ctx, []int64{ann.ID, bob.ID})
+		many, err := w.Home.Unread.Counts(w.Ctx, []int64{ann.ID, bob.ID})
 		require.NoError(w, err)
 		require.Equal(w, 1, many[ann.ID])
 

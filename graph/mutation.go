@@ -174,7 +174,7 @@ func (r relationshipPayload) Relationship(ctx context.Context, in *model.Relatio
 }
 
 func (r mutation) MarkTimelineRead(ctx context.Context, in model.MarkTimelineReadInput) (*model.MarkTimelineReadPayload, error) {
-	n, err := r.Home.MarkRead(ctx, Viewer(ctx), in.UpTo)
+	n, err := r.Home.Unread.MarkRead(ctx, Viewer(ctx), in.UpTo)
 	return &model.MarkTimelineReadPayload{UnreadCount: n}, err
 }
 

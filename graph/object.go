@@ -103,7 +103,7 @@ func (r user) UnreadCount(ctx context.Context, u *ent.User) (*int, error) {
 	if v.ID != u.ID {
 		return nil, nil
 	}
-	n, err := unreadOnce(ctx, func() (int, error) { return r.Home.UnreadCount(ctx, v) })
+	n, err := unreadOnce(ctx, func() (int, error) { return r.Home.Unread.Count(ctx, v) })
 	return &n, err
 }
 
@@ -188,7 +188,7 @@ func (r post) Delivery(ctx context.Context, p *ent.Post) (*ent.Delivery, error) 
 
 func (r timelineConnection) UnreadCount(ctx context.Context, _ *paging.Connection[ent.Post]) (int, error) {
 	v := Viewer(ctx)
-	return unreadOnce(ctx, func() (int, error) { return r.Home.UnreadCount(ctx, v) })
+	return unreadOnce(ctx, func() (int, error) { return r.Home.Unread.Count(ctx, v) })
 }
 
 func idsOf[T any](objects []*T, id func(*T) int64) []int64 {

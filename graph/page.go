@@ -259,7 +259,7 @@ func (a api) showPage(ctx context.Context, c *compiler, arguments map[string]any
 		}
 	}
 	if c.unread {
-		p.unread, err = a.Home.UnreadCount(ctx, viewer)
+		p.unread, err = a.Home.Unread.Count(ctx, viewer)
 	}
 	return p, err
 }

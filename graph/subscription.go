@@ -58,5 +58,5 @@ func (r heartbeat) Viewer(ctx context.Context, _ *stream.Heartbeat) (*ent.User, 
 
 func (r heartbeat) UnreadCount(ctx context.Context, _ *stream.Heartbeat) (int, error) {
 	v := Viewer(ctx)
-	return unreadOnce(ctx, func() (int, error) { return r.Home.UnreadCount(ctx, v) })
+	return unreadOnce(ctx, func() (int, error) { return r.Home.Unread.Count(ctx, v) })
 }

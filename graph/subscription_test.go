@@ -134,7 +134,7 @@ func TestEventForMany(t *testing.T) {
 				resumed := c.subscribe(v, common, map[string]any{"text": true, "after": e["position"]})
 				_, more := resumed.Next(graph.WithViewer(c.ctx, v))
 				require.False(c.t, more, "the position is the reader's")
-				unread, err := c.Home.UnreadCount(c.ctx, v)
+				unread, err := c.Home.Unread.Count(c.ctx, v)
 				require.NoError(c.t, err)
 				require.EqualValues(c.t, unread, e["unread"])
 			}

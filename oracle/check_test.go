@@ -296,7 +296,7 @@ func (r *run) countsUnread(v int) error {
 			fewest++
 		}
 	}
-	got, err := r.front().Home.UnreadCount(r.ctx, r.viewer(v))
+	got, err := r.front().Home.Unread.Count(r.ctx, r.viewer(v))
 	fewest = max(min(fewest+own, feedtest.InboxCap)-own, 0) // own posts are among the newest but are not counted
 	if err == nil && (got < fewest || got > most) {
 		err = fmt.Errorf("%s has %d unread, not %d to %d", r.name(v), got, fewest, most)
@@ -356,7 +356,7 @@ func (r *run) exact(v int) error {
 	for _, p := range want {
 		r.certain[v][p] = true
 	}
-	ids, covered, err := r.tl.Page(r.ctx, timeline.Inbox(r.users[v].id), timeline.Range{Limit: 10 * feedtest.InboxCap})
+	ids, covered, err := r.tl.Feeds.Page(r.ctx, timeline.Inbox(r.users[v].id), timeline.Range{Limit: 10 * feedtest.InboxCap})
 	if err != nil {
 		return err
 	}
@@ -368,7 +368,7 @@ func (r *run) exact(v int) error {
 	if found, err := r.front().Audit.Verify(r.ctx, r.users[v].id, 0); err != nil || len(found.Missing)+len(found.Extra) > 0 {
 		return errors.Join(err, fmt.Errorf("%s's timeline does not verify: %+v", r.name(v), found))
 	}
-	unread, err := r.front().Home.UnreadCount(r.ctx, r.viewer(v))
+	unread, err := r.front().Home.Unread.Count(r.ctx, r.viewer(v))
 	if err == nil && unread != r.unread(v) {
 		err = fmt.Errorf("%s has %d unread, not %d", r.name(v), unread, r.unread(v))
 	}
@@ -387,7 +387,7 @@ func (r *run) built(v int) error {
 		if _, err := r.front().Home.Timeline(r.ctx, r.viewer(v), paging.Page{First: &one}, home.Latest); err != nil {
 			return err
 		}
-		_, covered, err := r.tl.Page(r.ctx, timeline.Inbox(r.users[v].id), timeline.Range{})
+		_, covered, err := r.tl.Feeds.Page(r.ctx, timeline.Inbox(r.users[v].id), timeline.Range{})
 		if err != nil || covered.State == timeline.Ready {
 			return err
 		}

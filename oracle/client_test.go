@@ -28,7 +28,7 @@ type entrance struct {
 func (e *engine) enter(w *feedtest.World) {
 	rdb, net := storagetest.Through(e.t, e.s.Redis)
 	hub := live.NewHub(rdb, live.HubConfig{
-		Sharded: e.s.Sharded, Buffer: 8, Heartbeat: 100 * time.Millisecond, Silence: 1500 * time.Millisecond, Mark: w.Home.ArrivedID,
+		Sharded: e.s.Sharded, Buffer: 8, Heartbeat: 100 * time.Millisecond, Silence: 1500 * time.Millisecond, Mark: w.Home.Arrivals.ArrivedID,
 	})
 	streams, err := stream.New(stream.Config{
 		DB: e.db, Visibility: w.Visibility, Home: w.Home, Sessions: w.Sessions, Hub: hub, Now: e.now,

@@ -49,7 +49,7 @@ func (r *run) mishap(s step, a, p int) error {
 		return r.lose(s.n, a)
 	case "dead builder":
 		r.say("a builder of %s's inbox dies", r.name(a))
-		_, _, err := r.tl.Begin(r.ctx, timeline.Inbox(r.users[a].id))
+		_, _, err := r.tl.Feeds.Begin(r.ctx, timeline.Inbox(r.users[a].id))
 		return err
 	case "balance":
 		i := s.n % len(thresholds)
@@ -219,7 +219,7 @@ func wipe(ctx context.Context, rdb redis.UniversalClient) error {
 
 // rebalance moves all authors with a threshold that differs from the one of the fan-outs.
 func (r *run) rebalance(h *home.Home) error {
-	if err := h.Rebalance(r.ctx); err != nil {
+	if err := h.FanOutModes.Rebalance(r.ctx); err != nil {
 		return err
 	}
 	authors, err := r.s.DB.User.Query().All(r.ctx)
@@ -227,7 +227,7 @@ func (r *run) rebalance(h *home.Home) error {
 		return err
 	}
 	for _, author := range authors {
-		if err := h.CrossThreshold(r.ctx, author); err != nil {
+		if err := h.FanOutModes.CrossThreshold(r.ctx, author); err != nil {
 			return err
 		}
 	}

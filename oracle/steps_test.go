@@ -365,7 +365,7 @@ func (r *run) markRead(a, n int) error {
 	at := page.Edges[n%len(page.Edges)]
 	r.say("%s marks #%d as read", r.name(a), r.numbers[at.Node.ID])
 	r.users[a].marker = max(r.users[a].marker, at.Node.ID)
-	_, err = r.front().Home.MarkRead(r.ctx, r.viewer(a), at.Cursor)
+	_, err = r.front().Home.Unread.MarkRead(r.ctx, r.viewer(a), at.Cursor)
 	return err
 }
 

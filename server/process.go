@@ -72,7 +72,7 @@ func newProcess(ctx context.Context, c Config, role Role, stores *storage.Stores
 	p.base = append(p.base, b.home.Run)
 	var hub *live.Hub
 	if role.server {
-		hub = live.NewHub(stores.Redis, live.HubConfig{Sharded: stores.Sharded, Tracer: tracer, Logger: log, Mark: b.home.ArrivedID})
+		hub = live.NewHub(stores.Redis, live.HubConfig{Sharded: stores.Sharded, Tracer: tracer, Logger: log, Mark: b.home.Arrivals.ArrivedID})
 		p.health.checks = append(p.health.checks, check{name: "live", ask: hub.Ready, spare: true, means: "subscribers of this server are told of posts when it is connected again"})
 		p.base = append(p.base, hub.Run, func(ctx context.Context) error { return b.sessions.Run(ctx, hub) }, b.keys.Run, b.outbox.Run)
 		p.metrics.CountHub(hub.Stats)

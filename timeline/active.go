@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"sync"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
@@ -27,22 +26,23 @@ func shardOf(id int64) int { return int(uint64(id) * 0x9E3779B97F4A7C15 >> 60) }
 // activeKey returns the key of a shard.
 func activeKey(shard int) string { return "tl:{a" + strconv.Itoa(shard) + "}" }
 
-// activeUsers reads which users are active, that is, to which users posts are pushed. Each active
+// ActiveUsers reads which users are active, that is, to which users posts are pushed. Each active
 // user has a deadline in one of 16 sorted sets. A visit moves it up. The masters of a cluster share
 // the look-ups of a fan-out. It is safe for concurrent use.
-type activeUsers struct {
+type ActiveUsers struct {
 	scripts
+	cfg     Config
 	masters *Masters
-	now     func() time.Time
+
+	mu           sync.Mutex           // guards the field below
+	incarnations [activeShards]string // the last known one of each shard
 }
 
-func (u *activeUsers) nowMillis() int64 { return u.now().UnixMilli() }
-
-// Active reports for each user whether posts are pushed to them.
+// Check reports for each user whether posts are pushed to them.
 //
 // Cost: a round trip of at most 16 ZMSCORE per 1,000 users, O(users). The 16 keys are spread over
 // the nodes of a cluster.
-func (u *activeUsers) Active(ctx context.Context, users []int64) ([]bool, error) {
+func (u *ActiveUsers) Check(ctx context.Context, users []int64) ([]bool, error) {
 	deadlines, err := u.deadlines(ctx, users)
 	if err != nil {
 		return nil, err
@@ -56,7 +56,7 @@ func (u *activeUsers) Active(ctx context.Context, users []int64) ([]bool, error)
 
 // deadlines returns until when each user is active, 0 for users who are not. With an Unreached it
 // returns 0 for the users that were not reached.
-func (u *activeUsers) deadlines(ctx context.Context, users []int64) ([]int64, error) {
+func (u *ActiveUsers) deadlines(ctx context.Context, users []int64) ([]int64, error) {
 	var left unreachedUsers
 	until := make([]int64, 0, len(users))
 	for chunk := range slices.Chunk(users, batch) {
@@ -95,13 +95,13 @@ func (u *activeUsers) deadlines(ctx context.Context, users []int64) ([]int64, er
 func shardKey(user int64) string { return activeKey(shardOf(user)) }
 
 // deadlinesOf is deadlines in one pipeline. It fails if any of the masters does not answer.
-func (u *activeUsers) deadlinesOf(ctx context.Context, users []int64) ([]int64, error) {
+func (u *ActiveUsers) deadlinesOf(ctx context.Context, users []int64) ([]int64, error) {
 	var members [activeShards][]string
 	for _, user := range users {
 		n := shardOf(user)
 		members[n] = append(members[n], strconv.FormatInt(user, 10))
 	}
-	now := float64(u.nowMillis())
+	now := float64(u.cfg.nowMillis())
 	var found [activeShards]*redis.FloatSliceCmd
 	_, err := u.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for n := range activeShards {
@@ -126,10 +126,10 @@ func (u *activeUsers) deadlinesOf(ctx context.Context, users []int64) ([]int64, 
 	return until, nil
 }
 
-// ActiveCount returns how many users are active, or were at the last sweep.
+// Count returns how many users are active, or were at the last sweep.
 //
 // Cost: one round trip of 16 ZCARD.
-func (u *activeUsers) ActiveCount(ctx context.Context) (int, error) {
+func (u *ActiveUsers) Count(ctx context.Context) (int, error) {
 	var counts [activeShards]*redis.IntCmd
 	_, err := u.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for n := range activeShards {
@@ -153,12 +153,12 @@ func byRecency(a, b Activity) int {
 	return cmp.Or(cmp.Compare(b.Until, a.Until), cmp.Compare(a.User, b.User))
 }
 
-// ActiveOf returns the active ones among the users, most recently active first. If masters of a
+// Of returns the active ones among the users, most recently active first. If masters of a
 // cluster do not answer, it leaves out the users whose activity is unknown and returns an Unreached
 // with them.
 //
-// Cost: as Active.
-func (u *activeUsers) ActiveOf(ctx context.Context, users []int64) ([]int64, error) {
+// Cost: as Check.
+func (u *ActiveUsers) Of(ctx context.Context, users []int64) ([]int64, error) {
 	until, err := u.deadlines(ctx, users)
 	if until == nil {
 		return nil, err
@@ -177,11 +177,11 @@ func (u *activeUsers) ActiveOf(ctx context.Context, users []int64) ([]int64, err
 	return of, err
 }
 
-// RecentlyActive returns about n of the most recently active users, the most recent first.
+// Recent returns about n of the most recently active users, the most recent first.
 //
 // Cost: one round trip, O(n).
-func (u *activeUsers) RecentlyActive(ctx context.Context, n int) ([]Activity, error) {
-	now := strconv.FormatInt(u.nowMillis(), 10)
+func (u *ActiveUsers) Recent(ctx context.Context, n int) ([]Activity, error) {
+	now := strconv.FormatInt(u.cfg.nowMillis(), 10)
 	var found [activeShards]*redis.ZSliceCmd
 	_, err := u.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for shard := range activeShards {
@@ -204,12 +204,12 @@ func (u *activeUsers) RecentlyActive(ctx context.Context, n int) ([]Activity, er
 	return list[:min(n, len(list))], nil
 }
 
-// ActiveUsers returns all users who are active now. A user who becomes active later reads SQL
+// All returns all users who are active now. A user who becomes active later reads SQL
 // later, and so misses no post that was committed before the call.
 //
 // Cost: one round trip per 1,000 active users, O(active users) in time and memory.
-func (u *activeUsers) ActiveUsers(ctx context.Context) (map[int64]struct{}, error) {
-	count, err := u.ActiveCount(ctx)
+func (u *ActiveUsers) All(ctx context.Context) (map[int64]struct{}, error) {
+	count, err := u.Count(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -227,10 +227,10 @@ func (u *activeUsers) ActiveUsers(ctx context.Context) (map[int64]struct{}, erro
 	return users, wrap(err, "list active users")
 }
 
-// ActiveByRecency returns all active users, most recently active first.
+// ByRecency returns all active users, most recently active first.
 //
-// Cost: three times as much as ActiveUsers.
-func (u *activeUsers) ActiveByRecency(ctx context.Context) ([]Activity, error) {
+// Cost: three times as much as All.
+func (u *ActiveUsers) ByRecency(ctx context.Context) ([]Activity, error) {
 	var list []Activity
 	err := eachSlice(ctx, u, redis.Cmdable.ZRangeByScoreWithScores, func(found []redis.Z) (err error) {
 		list, err = appendActivity(list, found)
@@ -270,14 +270,14 @@ type rangeByScore[R any, C interface{ Result() (R, error) }] func(redis.Cmdable,
 //
 // A deadline only moves up, and a shard is read upwards, so a user who visits meanwhile is not
 // missed.
-func eachSlice[R any, C interface{ Result() (R, error) }](ctx context.Context, u *activeUsers, read rangeByScore[R, C], visit func(R) error) error {
+func eachSlice[R any, C interface{ Result() (R, error) }](ctx context.Context, u *ActiveUsers, read rangeByScore[R, C], visit func(R) error) error {
 	var visiting sync.Mutex
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(pipelines)
 	for shard := range activeShards {
 		g.Go(func() error {
 			key := activeKey(shard)
-			now := u.nowMillis()
+			now := u.cfg.nowMillis()
 			ends, err := u.sliceEnds(ctx, key, now)
 			if err != nil {
 				return err
@@ -304,7 +304,7 @@ func eachSlice[R any, C interface{ Result() (R, error) }](ctx context.Context, u
 
 // sliceEnds returns deadlines in ascending order that divide a shard into slices of about 1,000
 // users. Users with the same deadline stay in one slice. Users who are not active are left out.
-func (u *activeUsers) sliceEnds(ctx context.Context, key string, now int64) ([]string, error) {
+func (u *ActiveUsers) sliceEnds(ctx context.Context, key string, now int64) ([]string, error) {
 	count, err := u.rdb.ZCard(ctx, key).Result()
 	if err != nil || count <= batch {
 		return nil, err
@@ -328,7 +328,7 @@ func (u *activeUsers) sliceEnds(ctx context.Context, key string, now int64) ([]s
 // Sample returns n random active users, or all of them if there are fewer.
 //
 // Cost: one round trip of 16 ZRANDMEMBER, O(n).
-func (u *activeUsers) Sample(ctx context.Context, n int) ([]int64, error) {
+func (u *ActiveUsers) Sample(ctx context.Context, n int) ([]int64, error) {
 	var found [activeShards]*redis.StringSliceCmd
 	_, err := u.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i := range activeShards {
@@ -351,4 +351,51 @@ func (u *activeUsers) Sample(ctx context.Context, n int) ([]int64, error) {
 	}
 	rand.Shuffle(len(users), func(i, j int) { users[i], users[j] = users[j], users[i] })
 	return users[:min(n, len(users))], nil
+}
+
+// activity decodes the reply of the activate script and records the incarnation.
+func (u *ActiveUsers) activity(user int64, cmd *redis.Cmd) (wasActive bool, incarnation string, err error) {
+	reply, err := cmd.Slice()
+	if err != nil {
+		return false, "", err
+	}
+	if len(reply) != 2 {
+		return false, "", fmt.Errorf("redis answered %d parts", len(reply))
+	}
+	incarnation, _ = reply[1].(string)
+	u.note(shardOf(user), incarnation)
+	return reply[0] == int64(1), incarnation, nil
+}
+
+// incarnation returns the last known incarnation of the user's shard. If it is outdated, a Visit
+// drops the inboxes that were begun in it.
+//
+// Cost: none, except one round trip the first time.
+func (u *ActiveUsers) incarnation(ctx context.Context, user int64) (string, error) {
+	shard := shardOf(user)
+	u.mu.Lock()
+	known := u.incarnations[shard]
+	u.mu.Unlock()
+	if known != "" {
+		return known, nil
+	}
+	now := u.cfg.nowMillis()
+	done, err := u.run(ctx, call{activateScript, []string{activeKey(shard)}, []any{formatID(user), now, now}})
+	if err != nil {
+		return "", err
+	}
+	_, incarnation, err := u.activity(user, done[0])
+	return incarnation, err
+}
+
+// note records the incarnation of a shard. It calls Reborn if the shard had another incarnation
+// before and no other shard is known in this one.
+func (u *ActiveUsers) note(shard int, incarnation string) {
+	u.mu.Lock()
+	before, known := u.incarnations[shard], slices.Contains(u.incarnations[:], incarnation)
+	u.incarnations[shard] = incarnation
+	u.mu.Unlock()
+	if before != "" && !known {
+		u.cfg.Reborn()
+	}
 }

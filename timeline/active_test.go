@@ -23,18 +23,18 @@ func TestDeliverReachesTheActiveOnly(t *testing.T) {
 			active = append(active, user%3 == 0)
 			if user%3 == 0 {
 				want = append(want, user)
-				require.NoError(t, s.Touch(ctx, user))
+				require.NoError(t, s.Visits.Touch(ctx, user))
 				build(t, s, timeline.Inbox(user), nil, 0)
 			}
 		}
-		got, err := s.Active(ctx, users)
+		got, err := s.Active.Check(ctx, users)
 		require.NoError(t, err)
 		require.Equal(t, active, got)
 
-		pushed, err := s.Deliver(ctx, 77, users)
+		pushed, err := s.Inboxes.Deliver(ctx, 77, users)
 		require.NoError(t, err)
 		require.Equal(t, want, pushed)
-		pushed, err = s.Deliver(ctx, 77, users)
+		pushed, err = s.Inboxes.Deliver(ctx, 77, users)
 		require.NoError(t, err)
 		require.Equal(t, want, pushed, "delivering again changes nothing")
 		for _, user := range want {
@@ -44,19 +44,19 @@ func TestDeliverReachesTheActiveOnly(t *testing.T) {
 		require.NoError(t, err)
 		require.Zero(t, exist, "an inactive user has no inbox")
 
-		require.NoError(t, s.Withdraw(ctx, []int64{77, 78}, users))
+		require.NoError(t, s.Inboxes.Withdraw(ctx, []int64{77, 78}, users))
 		require.Empty(t, page(t, s, timeline.Inbox(3), timeline.Range{Limit: 9}))
 
 		c.advance(72*time.Hour - time.Second)
-		pushed, err = s.Deliver(ctx, 79, users)
+		pushed, err = s.Inboxes.Deliver(ctx, 79, users)
 		require.NoError(t, err)
 		require.Equal(t, want, pushed)
 		c.advance(time.Hour + 2*time.Second)
-		pushed, err = s.Deliver(ctx, 80, users)
+		pushed, err = s.Inboxes.Deliver(ctx, 80, users)
 		require.NoError(t, err)
 		require.Empty(t, pushed)
 
-		pushed, err = s.Deliver(ctx, 80, nil)
+		pushed, err = s.Inboxes.Deliver(ctx, 80, nil)
 		require.NoError(t, err)
 		require.Empty(t, pushed)
 	})
@@ -68,7 +68,7 @@ func TestSampleFindsTheActive(t *testing.T) {
 		s, _ := newStore(t, rdb)
 		ctx := t.Context()
 		for user := range int64(6) {
-			got, err := s.Sample(ctx, 4)
+			got, err := s.Active.Sample(ctx, 4)
 			require.NoError(t, err)
 			require.Len(t, got, int(min(user, 4)))
 			seen := make(map[int64]bool)
@@ -77,7 +77,7 @@ func TestSampleFindsTheActive(t *testing.T) {
 				seen[id] = true
 			}
 			require.Len(t, seen, len(got), "nobody twice")
-			require.NoError(t, s.Touch(ctx, user+1))
+			require.NoError(t, s.Visits.Touch(ctx, user+1))
 		}
 	})
 }
@@ -92,21 +92,21 @@ func TestVisitDropsAnInboxThatMayHaveAHole(t *testing.T) {
 			"redis lost the active users": func() { require.NoError(t, rdb.Del(ctx, activeKey(1)).Err()) },
 			"swept after time has passed": func() {
 				c.advance(74 * time.Hour)
-				_, err := s.Sweep(ctx)
+				_, err := s.Sweeper.Sweep(ctx)
 				require.NoError(t, err)
 			},
 		}
 		for why, happens := range skip {
-			require.NoError(t, s.Touch(ctx, 1))
+			require.NoError(t, s.Visits.Touch(ctx, 1))
 			build(t, s, k, []int64{1}, 0)
-			require.NoError(t, s.Touch(ctx, 1))
+			require.NoError(t, s.Visits.Touch(ctx, 1))
 			require.Equal(t, timeline.Ready, coverage(t, s, k).State)
 
 			happens()
-			pushed, err := s.Deliver(ctx, 2, []int64{1})
+			pushed, err := s.Inboxes.Deliver(ctx, 2, []int64{1})
 			require.NoError(t, err)
 			require.Empty(t, pushed, why)
-			require.NoError(t, s.Touch(ctx, 1))
+			require.NoError(t, s.Visits.Touch(ctx, 1))
 			require.Equal(t, timeline.Missing, coverage(t, s, k).State, why)
 		}
 	})
@@ -127,11 +127,11 @@ func TestCoverageEndsBeforeActivityAndActivityBeforeTheSet(t *testing.T) {
 			require.InDelta(t, keeps, life(meta), float64(time.Minute))
 			require.InDelta(t, keeps+2*time.Hour, life(set), float64(time.Minute))
 		}
-		require.NoError(t, s.Touch(ctx, 1))
-		b, _, err := s.Begin(ctx, timeline.Inbox(1))
+		require.NoError(t, s.Visits.Touch(ctx, 1))
+		b, _, err := s.Feeds.Begin(ctx, timeline.Inbox(1))
 		require.NoError(t, err)
 		check("tl:{i1}:m", "tl:{i1}:z", 72*time.Hour)
-		_, err = s.Finish(ctx, &b, nil, 0)
+		_, err = s.Feeds.Finish(ctx, &b, nil, 0)
 		require.NoError(t, err)
 		check("tl:{i1}:m", "tl:{i1}:z", 72*time.Hour)
 
@@ -141,18 +141,18 @@ func TestCoverageEndsBeforeActivityAndActivityBeforeTheSet(t *testing.T) {
 			}
 		}
 		shorten("tl:{i1}:m", "tl:{i1}:z")
-		require.NoError(t, s.Add(ctx, timeline.Inbox(1), 1))
+		require.NoError(t, s.Feeds.Add(ctx, timeline.Inbox(1), 1))
 		require.LessOrEqual(t, life("tl:{i1}:m"), time.Hour, "only reading keeps an inbox")
-		require.NoError(t, s.Touch(ctx, 1))
+		require.NoError(t, s.Visits.Touch(ctx, 1))
 		check("tl:{i1}:m", "tl:{i1}:z", 72*time.Hour)
 
 		build(t, s, timeline.Outbox(1), nil, 0)
 		shorten("tl:{o1}:m", "tl:{o1}:z")
-		require.NoError(t, s.Add(ctx, timeline.Outbox(1), 1))
+		require.NoError(t, s.Feeds.Add(ctx, timeline.Outbox(1), 1))
 		check("tl:{o1}:m", "tl:{o1}:z", 7*24*time.Hour)
 
 		c.advance(72*time.Hour + 59*time.Minute)
-		active, err := s.Active(ctx, []int64{1})
+		active, err := s.Active.Check(ctx, []int64{1})
 		require.NoError(t, err)
 		require.Equal(t, []bool{true}, active)
 	})
@@ -164,19 +164,19 @@ func TestFences(t *testing.T) {
 		s, c := newStore(t, rdb)
 		ctx := t.Context()
 		fenced := func() []int64 {
-			viewers, _, err := s.Fenced(ctx, 9, 1, time.Time{})
+			viewers, _, err := s.Fences.Fenced(ctx, 9, 1, time.Time{})
 			require.NoError(t, err)
 			return viewers
 		}
 		require.Empty(t, fenced())
-		require.NoError(t, s.Fence(ctx, 9, 1))
+		require.NoError(t, s.Fences.Fence(ctx, 9, 1))
 		c.advance(30 * time.Minute)
-		require.NoError(t, s.Fence(ctx, 9, 2))
-		require.NoError(t, s.Fence(ctx, 8, 3))
+		require.NoError(t, s.Fences.Fence(ctx, 9, 2))
+		require.NoError(t, s.Fences.Fence(ctx, 8, 3))
 		require.Equal(t, []int64{1, 2}, fenced())
 		c.advance(31 * time.Minute)
 		require.Equal(t, []int64{2}, fenced())
-		require.NoError(t, s.Fence(ctx, 9, 4))
+		require.NoError(t, s.Fences.Fence(ctx, 9, 4))
 		require.Equal(t, []int64{2, 4}, fenced())
 		kept, err := rdb.ZCard(ctx, "tl:{o9}:f").Result()
 		require.NoError(t, err)
@@ -186,17 +186,17 @@ func TestFences(t *testing.T) {
 		require.Positive(t, ttl)
 
 		whole := func(job int64) bool {
-			_, whole, err := s.Fenced(ctx, 9, job, time.Time{})
+			_, whole, err := s.Fences.Fenced(ctx, 9, job, time.Time{})
 			require.NoError(t, err)
 			return whole
 		}
 		require.False(t, whole(1), "nobody watches")
-		require.NoError(t, s.Watch(ctx, 9, 1))
+		require.NoError(t, s.Fences.Watch(ctx, 9, 1))
 		require.Equal(t, []int64{2, 4}, fenced())
 		require.True(t, whole(1))
 		require.False(t, whole(2))
 		require.NoError(t, rdb.Del(ctx, "tl:{o9}:f").Err())
-		require.NoError(t, s.Fence(ctx, 9, 5))
+		require.NoError(t, s.Fences.Fence(ctx, 9, 5))
 		require.False(t, whole(1), "fences were lost")
 	})
 }
@@ -231,11 +231,11 @@ func TestSweepGoesRoundAllActiveUsers(t *testing.T) {
 		// A push between a wipe and the next Begin.
 		require.NoError(t, rdb.ZAdd(ctx, "tl:{i1000}:z", redis.Z{Score: -1, Member: 1}).Err())
 
-		first, err := s.Sweep(ctx)
+		first, err := s.Sweeper.Sweep(ctx)
 		require.NoError(t, err)
 		require.Equal(t, 1000, first.Visited)
 		require.False(t, first.Complete)
-		second, err := s.Sweep(ctx)
+		second, err := s.Sweeper.Sweep(ctx)
 		require.NoError(t, err)
 		require.Equal(t, 500, second.Visited)
 		require.True(t, second.Complete)
@@ -249,7 +249,7 @@ func TestSweepGoesRoundAllActiveUsers(t *testing.T) {
 		}
 
 		c.advance(time.Hour + 600*time.Millisecond)
-		third, err := s.Sweep(ctx)
+		third, err := s.Sweeper.Sweep(ctx)
 		require.NoError(t, err)
 		require.Equal(t, timeline.SweepResult{Expired: 600, Visited: 900, Complete: true}, third)
 	})

@@ -26,7 +26,7 @@ func BenchmarkDeliver(b *testing.B) {
 			for user := int64(1); user <= followers; user++ {
 				users = append(users, user)
 				keys = append(keys, inboxSet(user))
-				require.NoError(b, s.Touch(ctx, user))
+				require.NoError(b, s.Visits.Touch(ctx, user))
 				build(b, s, timeline.Inbox(user), down(1000+inboxCap, 1001), 0)
 				ascending = append(ascending, "ascending:"+itoa(user))
 			}
@@ -53,13 +53,13 @@ func BenchmarkDeliver(b *testing.B) {
 			for b.Loop() {
 				post++
 				start := time.Now()
-				pushed, err := s.Deliver(ctx, post, users)
+				pushed, err := s.Inboxes.Deliver(ctx, post, users)
 				deliver += time.Since(start)
 				require.NoError(b, err)
 				require.Len(b, pushed, followers)
 
 				start = time.Now()
-				_, err = s.Active(ctx, users)
+				_, err = s.Active.Check(ctx, users)
 				look += time.Since(start)
 				require.NoError(b, err)
 
@@ -88,7 +88,7 @@ func BenchmarkPage(b *testing.B) {
 			var paged, floor time.Duration
 			for b.Loop() {
 				start := time.Now()
-				ids, _, err := s.Page(ctx, timeline.Inbox(1), timeline.Range{Before: 1200, Limit: 20})
+				ids, _, err := s.Feeds.Page(ctx, timeline.Inbox(1), timeline.Range{Before: 1200, Limit: 20})
 				paged += time.Since(start)
 				require.NoError(b, err)
 				require.Len(b, ids, 20)

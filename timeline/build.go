@@ -21,7 +21,7 @@ type Build struct {
 }
 
 // Begin starts a build. It returns started=false if there is nothing to do: the feed is Ready, or
-// another builder has called Begin or Finish within the last 10 s. If the builder has been silent
+// another builder has called Begin or Finish within the last 10 f. If the builder has been silent
 // for longer, the caller continues its build. The epoch, the positions in its journal and the ids
 // pushed meanwhile stay valid. The first of the two builders that finishes makes the feed Ready.
 // The ids that either of them read are complete together with the pushes since, unless something
@@ -32,17 +32,17 @@ type Build struct {
 // reaches the inboxes of active users only, so call Visit before.
 //
 // Cost: one round trip.
-func (s *Store) Begin(ctx context.Context, k Key) (b Build, started bool, err error) {
-	now := s.cfg.nowMillis()
+func (f *Feeds) Begin(ctx context.Context, k Key) (b Build, started bool, err error) {
+	now := f.cfg.nowMillis()
 	b = Build{key: k, epoch: 1 + rand.Int64N(idMax), heard: now}
 	activity := ""
 	if k.kind == inbox {
-		if activity, err = s.incarnation(ctx, k.id); err != nil {
+		if activity, err = f.active.incarnation(ctx, k.id); err != nil {
 			return Build{}, false, fmt.Errorf("begin build of %s: %w", k, err)
 		}
 	}
-	cmd, err := s.runOne(ctx, beginScript, k,
-		formatID(b.epoch), now, now-staleAfter.Milliseconds(), s.cfg.life(k), s.cfg.setLife(k), activity)
+	cmd, err := f.runOne(ctx, beginScript, k,
+		formatID(b.epoch), now, now-staleAfter.Milliseconds(), f.cfg.life(k), f.cfg.setLife(k), activity)
 	if err != nil {
 		return Build{}, false, fmt.Errorf("begin build of %s: %w", k, err)
 	}
@@ -64,20 +64,20 @@ func (s *Store) Begin(ctx context.Context, k Key) (b Build, started bool, err er
 //
 // Finish returns false and adds nothing if an id was removed from the feed since Begin, or since
 // the last Finish of this build. Then read SQL again, and call Finish again with the same b, which
-// Finish has updated. The build stays open for another 10 s. The error is ErrBuildLost if the build
+// Finish has updated. The build stays open for another 10 f. The error is ErrBuildLost if the build
 // no longer belongs to the caller.
 //
 // Cost: one round trip, O(n log size).
-func (s *Store) Finish(ctx context.Context, b *Build, ids []int64, floor int64) (ok bool, err error) {
+func (f *Feeds) Finish(ctx context.Context, b *Build, ids []int64, floor int64) (ok bool, err error) {
 	if err := checkIDs(ids...); err != nil {
 		return false, fmt.Errorf("finish build of %s: %w", b.key, err)
 	}
-	limit := s.cfg.cap(b.key)
+	limit := f.cfg.cap(b.key)
 	ids, floor = keepNewest(ids, limit, floor)
-	now := s.cfg.nowMillis()
+	now := f.cfg.nowMillis()
 	args := []any{formatID(b.epoch), formatID(b.generation), formatID(floor), limit,
-		s.cfg.life(b.key), s.cfg.setLife(b.key), now}
-	done, err := s.run(ctx, withLatestRaised(b.key, ids, call{finishScript, b.key.keys(), appendIDs(args, ids)})...)
+		f.cfg.life(b.key), f.cfg.setLife(b.key), now}
+	done, err := f.run(ctx, withLatestRaised(b.key, ids, call{finishScript, b.key.keys(), appendIDs(args, ids)})...)
 	if err != nil {
 		return false, fmt.Errorf("finish build of %s: %w", b.key, err)
 	}
@@ -98,8 +98,8 @@ func (s *Store) Finish(ctx context.Context, b *Build, ids []int64, floor int64) 
 
 // Overdue reports whether the builder has been silent for so long that another one may have taken
 // over.
-func (s *Store) Overdue(b Build) bool {
-	return s.cfg.nowMillis()-b.heard >= staleAfter.Milliseconds()
+func (f *Feeds) Overdue(b Build) bool {
+	return f.cfg.nowMillis()-b.heard >= staleAfter.Milliseconds()
 }
 
 // Coverage returns the coverage of the feed at the beginning of the build.

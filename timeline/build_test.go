@@ -20,20 +20,20 @@ func TestWhatComesDuringABuildStays(t *testing.T) {
 	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, _ bool) {
 		s, _ := newStore(t, rdb)
 		ctx, k := t.Context(), timeline.Inbox(1)
-		require.NoError(t, s.Touch(ctx, 1))
-		b, started, err := s.Begin(ctx, k)
+		require.NoError(t, s.Visits.Touch(ctx, 1))
+		b, started, err := s.Feeds.Begin(ctx, k)
 		require.NoError(t, err)
 		require.True(t, started)
-		_, err = s.Deliver(ctx, 30, []int64{1})
+		_, err = s.Inboxes.Deliver(ctx, 30, []int64{1})
 		require.NoError(t, err)
-		require.NoError(t, s.Add(ctx, k, 29, 5))
-		ok, err := s.Finish(ctx, &b, []int64{10, 9}, 0)
+		require.NoError(t, s.Feeds.Add(ctx, k, 29, 5))
+		ok, err := s.Feeds.Finish(ctx, &b, []int64{10, 9}, 0)
 		require.NoError(t, err)
 		require.True(t, ok)
 		require.Equal(t, []int64{30, 29, 10, 9, 5}, page(t, s, k, timeline.Range{Limit: 9}))
 
 		// A repeated Finish, whose first answer was lost, succeeds.
-		ok, err = s.Finish(ctx, &b, []int64{10, 9}, 0)
+		ok, err = s.Feeds.Finish(ctx, &b, []int64{10, 9}, 0)
 		require.NoError(t, err)
 		require.True(t, ok)
 	})
@@ -46,7 +46,7 @@ func TestReturningAtOnceBuildsOnce(t *testing.T) {
 	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, cluster bool) {
 		s, c := newStore(t, rdb)
 		ctx, k := t.Context(), timeline.Inbox(1)
-		require.NoError(t, s.Touch(ctx, 1))
+		require.NoError(t, s.Visits.Touch(ctx, 1))
 		build(t, s, k, []int64{1}, 0)
 		for range 20 {
 			c.advance(74 * time.Hour)
@@ -54,16 +54,16 @@ func TestReturningAtOnceBuildsOnce(t *testing.T) {
 			var readers sync.WaitGroup
 			for range 12 {
 				readers.Go(func() {
-					at, err := s.Visit(ctx, 1)
+					at, err := s.Visits.Visit(ctx, 1)
 					if assert.NoError(t, err); at != (timeline.Position{}) {
 						return
 					}
-					b, started, err := s.Begin(ctx, k)
+					b, started, err := s.Feeds.Begin(ctx, k)
 					if assert.NoError(t, err); !started {
 						return
 					}
 					begun.Add(1)
-					_, _ = s.Finish(ctx, &b, []int64{1}, 0)
+					_, _ = s.Feeds.Finish(ctx, &b, []int64{1}, 0)
 				})
 			}
 			readers.Wait()
@@ -81,30 +81,30 @@ func TestRemovalMakesTheBuilderReadAgain(t *testing.T) {
 	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, _ bool) {
 		s, c := newStore(t, rdb)
 		ctx, k := t.Context(), timeline.Inbox(1)
-		require.NoError(t, s.Touch(ctx, 1))
-		b, _, err := s.Begin(ctx, k)
+		require.NoError(t, s.Visits.Touch(ctx, 1))
+		b, _, err := s.Feeds.Begin(ctx, k)
 		require.NoError(t, err)
 		stale := []int64{3, 2, 1}
 
 		// Removed from SQL and from the feed, before the builder adds it.
-		require.NoError(t, s.Remove(ctx, k, 2))
-		ok, err := s.Finish(ctx, &b, stale, 0)
+		require.NoError(t, s.Feeds.Remove(ctx, k, 2))
+		ok, err := s.Feeds.Finish(ctx, &b, stale, 0)
 		require.NoError(t, err)
 		require.False(t, ok)
 		require.Equal(t, timeline.Building, coverage(t, s, k).State)
 
 		// Redis has heard of the builder: it is not replaced while it reads again.
 		c.advance(8 * time.Second)
-		require.NoError(t, s.Withdraw(ctx, []int64{3}, []int64{1}))
-		ok, err = s.Finish(ctx, &b, []int64{3, 1}, 0)
+		require.NoError(t, s.Inboxes.Withdraw(ctx, []int64{3}, []int64{1}))
+		ok, err = s.Feeds.Finish(ctx, &b, []int64{3, 1}, 0)
 		require.NoError(t, err)
 		require.False(t, ok)
 		c.advance(8 * time.Second)
-		_, started, err := s.Begin(ctx, k)
+		_, started, err := s.Feeds.Begin(ctx, k)
 		require.NoError(t, err)
 		require.False(t, started)
 
-		ok, err = s.Finish(ctx, &b, []int64{1}, 0)
+		ok, err = s.Feeds.Finish(ctx, &b, []int64{1}, 0)
 		require.NoError(t, err)
 		require.True(t, ok)
 		require.Equal(t, []int64{1}, page(t, s, k, timeline.Range{Limit: 9}))
@@ -120,13 +120,13 @@ func TestConcurrentBeginsBuildOnce(t *testing.T) {
 		var all sync.WaitGroup
 		for range 20 {
 			all.Go(func() {
-				b, started, err := s.Begin(ctx, timeline.Inbox(1))
+				b, started, err := s.Feeds.Begin(ctx, timeline.Inbox(1))
 				assert.NoError(t, err)
 				if !started {
 					return
 				}
 				begun.Add(1)
-				ok, err := s.Finish(ctx, &b, []int64{1}, 0)
+				ok, err := s.Feeds.Finish(ctx, &b, []int64{1}, 0)
 				assert.NoError(t, err)
 				assert.True(t, ok)
 			})
@@ -141,36 +141,36 @@ func TestStaleBuildIsTakenOver(t *testing.T) {
 	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, _ bool) {
 		s, c := newStore(t, rdb)
 		ctx, k := t.Context(), timeline.Inbox(1)
-		first, _, err := s.Begin(ctx, k)
+		first, _, err := s.Feeds.Begin(ctx, k)
 		require.NoError(t, err)
 		c.advance(9 * time.Second)
-		_, started, err := s.Begin(ctx, k)
+		_, started, err := s.Feeds.Begin(ctx, k)
 		require.NoError(t, err)
 		require.False(t, started)
 		c.advance(time.Second)
-		second, started, err := s.Begin(ctx, k)
+		second, started, err := s.Feeds.Begin(ctx, k)
 		require.NoError(t, err)
 		require.True(t, started)
 
 		require.Equal(t, first.Position(), second.Position(), "what a reader knows of the journal stays good")
 		require.Equal(t, first.Coverage(), second.Coverage())
 
-		require.NoError(t, s.Remove(ctx, k, 1))
-		ok, err := s.Finish(ctx, &first, []int64{1}, 0)
+		require.NoError(t, s.Feeds.Remove(ctx, k, 1))
+		ok, err := s.Feeds.Finish(ctx, &first, []int64{1}, 0)
 		require.NoError(t, err)
 		require.False(t, ok, "it has read what was removed since")
-		ok, err = s.Finish(ctx, &second, []int64{1, 2}, 0)
+		ok, err = s.Feeds.Finish(ctx, &second, []int64{1, 2}, 0)
 		require.NoError(t, err)
 		require.False(t, ok)
 		c.advance(10 * time.Second)
-		third, started, err := s.Begin(ctx, k)
+		third, started, err := s.Feeds.Begin(ctx, k)
 		require.NoError(t, err)
 		require.True(t, started)
 		require.Equal(t, timeline.Position{Epoch: first.Position().Epoch, Offset: 1}, third.Position())
-		ok, err = s.Finish(ctx, &third, []int64{2}, 0)
+		ok, err = s.Feeds.Finish(ctx, &third, []int64{2}, 0)
 		require.NoError(t, err)
 		require.True(t, ok)
-		ok, err = s.Finish(ctx, &second, []int64{3}, 0)
+		ok, err = s.Feeds.Finish(ctx, &second, []int64{3}, 0)
 		require.NoError(t, err)
 		require.True(t, ok, "the other one was first")
 		require.Equal(t, []int64{2}, page(t, s, k, timeline.Range{Limit: 9}))
@@ -209,11 +209,11 @@ func (tr *truth) read() []int64 {
 // heal makes the feed Ready in the same steps as a reader; the package comment has them.
 func heal(t testing.TB, s *timeline.Store, user int64, tr *truth) {
 	k := timeline.Inbox(user)
-	require.NoError(t, s.Touch(t.Context(), user))
-	b, started, err := s.Begin(t.Context(), k)
+	require.NoError(t, s.Visits.Touch(t.Context(), user))
+	b, started, err := s.Feeds.Begin(t.Context(), k)
 	require.NoError(t, err)
 	for started {
-		ok, err := s.Finish(t.Context(), &b, tr.read(), 0)
+		ok, err := s.Feeds.Finish(t.Context(), &b, tr.read(), 0)
 		require.NoError(t, err)
 		started = !ok
 	}
@@ -225,28 +225,28 @@ func TestBuildAmongWritersEndsWithTheTruth(t *testing.T) {
 		s, _ := newStore(t, rdb)
 		ctx, k := t.Context(), timeline.Inbox(1)
 		tr := &truth{ids: map[int64]bool{}}
-		require.NoError(t, s.Touch(ctx, 1))
+		require.NoError(t, s.Visits.Touch(ctx, 1))
 		var writers sync.WaitGroup
 		for w := range int64(4) {
 			writers.Go(func() {
 				for i := range int64(40) {
 					id := 1 + w + 4*i
 					tr.set(id, true)
-					_, err := s.Deliver(ctx, id, []int64{1})
+					_, err := s.Inboxes.Deliver(ctx, id, []int64{1})
 					assert.NoError(t, err)
 					switch i % 4 {
 					case 1:
 						tr.set(id, false)
-						assert.NoError(t, s.Remove(ctx, k, id))
+						assert.NoError(t, s.Feeds.Remove(ctx, k, id))
 					case 3:
 						tr.set(id, false)
-						assert.NoError(t, s.Withdraw(ctx, []int64{id}, []int64{1}))
+						assert.NoError(t, s.Inboxes.Withdraw(ctx, []int64{id}, []int64{1}))
 					}
 				}
 			})
 		}
 		for range 10 {
-			require.NoError(t, s.Drop(ctx, k))
+			require.NoError(t, s.Feeds.Drop(ctx, k))
 			heal(t, s, 1, tr)
 		}
 		writers.Wait()
@@ -262,17 +262,17 @@ func TestWipeBetweenAnyTwoStepsHeals(t *testing.T) {
 		var b timeline.Build
 		var tr *truth
 		steps := []func() error{
-			func() error { return s.Touch(ctx, 1) },
-			func() (err error) { tr.set(1, true); b, _, err = s.Begin(ctx, k); return },
-			func() (err error) { tr.set(2, true); _, err = s.Deliver(ctx, 2, []int64{1}); return },
-			func() error { tr.set(3, true); return s.Add(ctx, k, 3) },
-			func() error { tr.set(1, false); return s.Remove(ctx, k, 1) },
-			func() (err error) { _, err = s.Finish(ctx, &b, tr.read(), 0); return },
-			func() (err error) { _, err = s.Finish(ctx, &b, tr.read(), 0); return },
-			func() (err error) { tr.set(4, true); _, err = s.Deliver(ctx, 4, []int64{1}); return },
-			func() error { tr.set(2, false); return s.Withdraw(ctx, []int64{2}, []int64{1}) },
-			func() (err error) { _, err = s.Sweep(ctx); return },
-			func() error { return s.Touch(ctx, 1) },
+			func() error { return s.Visits.Touch(ctx, 1) },
+			func() (err error) { tr.set(1, true); b, _, err = s.Feeds.Begin(ctx, k); return },
+			func() (err error) { tr.set(2, true); _, err = s.Inboxes.Deliver(ctx, 2, []int64{1}); return },
+			func() error { tr.set(3, true); return s.Feeds.Add(ctx, k, 3) },
+			func() error { tr.set(1, false); return s.Feeds.Remove(ctx, k, 1) },
+			func() (err error) { _, err = s.Feeds.Finish(ctx, &b, tr.read(), 0); return },
+			func() (err error) { _, err = s.Feeds.Finish(ctx, &b, tr.read(), 0); return },
+			func() (err error) { tr.set(4, true); _, err = s.Inboxes.Deliver(ctx, 4, []int64{1}); return },
+			func() error { tr.set(2, false); return s.Inboxes.Withdraw(ctx, []int64{2}, []int64{1}) },
+			func() (err error) { _, err = s.Sweeper.Sweep(ctx); return },
+			func() error { return s.Visits.Touch(ctx, 1) },
 		}
 		for wiped := range len(steps) + 1 {
 			wipe(t, rdb)
@@ -290,7 +290,7 @@ func TestWipeBetweenAnyTwoStepsHeals(t *testing.T) {
 			}
 			heal(t, s, 1, tr)
 			require.Equal(t, []int64{4, 3}, page(t, s, k, timeline.Range{Limit: 9}), "wiped before step %d", wiped)
-			_, err := s.Deliver(ctx, 5, []int64{1})
+			_, err := s.Inboxes.Deliver(ctx, 5, []int64{1})
 			require.NoError(t, err)
 			require.Equal(t, []int64{5, 4, 3}, page(t, s, k, timeline.Range{Limit: 9}))
 		}

@@ -10,6 +10,15 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
+// Inboxes changes the inboxes of many users at once. On a cluster it goes on if some masters do not
+// answer. It is safe for concurrent use.
+type Inboxes struct {
+	scripts
+	cfg     Config
+	active  *ActiveUsers
+	masters *Masters
+}
+
 // Deliver pushes one post into the inboxes of the active ones among the users, and returns them,
 // most recently active first. After an error some inboxes may have the post, and it is harmless to
 // call Deliver again. On a cluster, users whose masters cannot be reached are left out, and the
@@ -21,29 +30,29 @@ import (
 // all inboxes of the round trip are checked, so that sets that pushes created in a wiped Redis
 // expire. If only a single inbox was lost, Sweep gives it an expiry.
 //
-// Cost: as Active, then a round trip per 250 active users: a plain ZADD each, O(log size).
-// There is no Lua, because an inbox without coverage is not read.
-func (s *Store) Deliver(ctx context.Context, post int64, users []int64) (pushed []int64, err error) {
+// Cost: as [ActiveUsers.Check], then a round trip per 250 active users: a plain ZADD each, O(log
+// size). There is no Lua, because an inbox without coverage is not read.
+func (in *Inboxes) Deliver(ctx context.Context, post int64, users []int64) (pushed []int64, err error) {
 	if err := checkIDs(post); err != nil {
 		return nil, fmt.Errorf("deliver: %w", err)
 	}
 	var left unreachedUsers
-	targets, err := s.ActiveOf(ctx, users)
+	targets, err := in.active.Of(ctx, users)
 	if err := left.add(err); err != nil {
 		return nil, fmt.Errorf("deliver post %d: %w", post, err)
 	}
-	if err := left.add(s.Push(ctx, post, targets, func() {})); err != nil {
+	if err := left.add(in.Push(ctx, post, targets, func() {})); err != nil {
 		return targets, err
 	}
 	return targets, left.all()
 }
 
 // Push pushes a post to users who are known to be active, from a look-up after the commit of the
-// post, such as ActiveByRecency. The inbox of a user who is no longer active gets an entry that no
-// read returns. Push calls pace before each pipeline. It returns errors as Deliver does.
+// post, such as [ActiveUsers.ByRecency]. The inbox of a user who is no longer active gets an entry
+// that no read returns. Push calls pace before each pipeline. It returns errors as Deliver does.
 //
 // Cost: a round trip per 250 users: a plain ZADD each, O(log size).
-func (s *Store) Push(ctx context.Context, post int64, targets []int64, pace func()) error {
+func (in *Inboxes) Push(ctx context.Context, post int64, targets []int64, pace func()) error {
 	if err := checkIDs(post); err != nil {
 		return fmt.Errorf("deliver: %w", err)
 	}
@@ -57,8 +66,8 @@ func (s *Store) Push(ctx context.Context, post int64, targets []int64, pace func
 	for chunk := range slices.Chunk(targets, pushes) {
 		pace()
 		g.Go(func() error {
-			return left.add(s.masters.forUsers(ctx, chunk, inboxSet, func(ctx context.Context, chunk []int64) error {
-				return s.pushTo(ctx, chunk, post, score, member)
+			return left.add(in.masters.forUsers(ctx, chunk, inboxSet, func(ctx context.Context, chunk []int64) error {
+				return in.pushTo(ctx, chunk, post, score, member)
 			}))
 		})
 	}
@@ -69,10 +78,10 @@ func (s *Store) Push(ctx context.Context, post int64, targets []int64, pace func
 }
 
 // pushTo is Push in one pipeline.
-func (s *Store) pushTo(ctx context.Context, users []int64, post int64, score, member any) error {
+func (in *Inboxes) pushTo(ctx context.Context, users []int64, post int64, score, member any) error {
 	sizes := map[int64]*redis.IntCmd{}
 	var lives []*redis.DurationCmd
-	_, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+	_, err := in.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i, user := range users {
 			set := Inbox(user).set()
 			if err := p.Process(ctx, redis.NewIntCmd(ctx, "zadd", set, score, member)); err != nil {
@@ -82,7 +91,7 @@ func (s *Store) pushTo(ctx context.Context, users []int64, post int64, score, me
 			if due {
 				sizes[user] = p.ZCard(ctx, set)
 			}
-			if i == len(users)-1 || due && s.masters.sharded() {
+			if i == len(users)-1 || due && in.masters.sharded() {
 				lives = append(lives, p.PTTL(ctx, set))
 			}
 		}
@@ -94,14 +103,47 @@ func (s *Store) pushTo(ctx context.Context, users []int64, post int64, score, me
 	// Redis has lost inboxes since the users were looked up. These pushes have created sets without
 	// an expiry that may never be read.
 	if slices.ContainsFunc(lives, func(life *redis.DurationCmd) bool { return life.Val() < 0 }) {
-		_, err = s.trim(ctx, users)
+		_, err = in.trim(ctx, users)
 		return err
 	}
 	maps.DeleteFunc(sizes, func(_ int64, size *redis.IntCmd) bool {
-		return size.Val()-1 <= int64(s.cfg.InboxCap+slack(s.cfg.InboxCap)) // minus the end mark
+		return size.Val()-1 <= int64(in.cfg.InboxCap+slack(in.cfg.InboxCap)) // minus the end mark
 	})
-	_, err = s.trim(ctx, slices.Collect(maps.Keys(sizes)))
+	_, err = in.trim(ctx, slices.Collect(maps.Keys(sizes)))
 	return err
+}
+
+// Arrival is a post that arrives late.
+type Arrival struct {
+	Post int64
+	// Pulled says that the post is not pushed: readers find it in its author's outbox.
+	Pulled bool
+	// Again says that an earlier attempt may have pushed the post without an event.
+	Again bool
+	// Had says that the users had the post before. It then arrives only in inboxes from which it
+	// has been removed since, whatever Again says.
+	Had bool
+}
+
+// DeliverLate pushes a late post into the inboxes of the users that have coverage, and adds it to
+// their journals unless it has arrived before. Call Deliver or Push as well, afterwards. It
+// returns errors as Deliver does.
+//
+// Cost: one round trip per 1,000 users: a script each, O(log size).
+func (in *Inboxes) DeliverLate(ctx context.Context, a Arrival, users []int64) error {
+	if err := checkIDs(a.Post); err != nil {
+		return fmt.Errorf("deliver late: %w", err)
+	}
+	err := in.onInboxes(ctx, users, deliverLateScript, formatID(a.Post), flag(!a.Pulled), a.told(), journalCap)
+	return wrap(err, "late arrival of post %d", a.Post)
+}
+
+// told encodes for the script whether the users may know of the post.
+func (a Arrival) told() string {
+	if a.Had {
+		return "2"
+	}
+	return flag(a.Again)
 }
 
 // inboxSet returns the key of the user's inbox.
@@ -110,10 +152,10 @@ func inboxSet(user int64) string { return Inbox(user).set() }
 // Withdraw takes posts out of the inboxes of the active ones among the users. Like Remove, it makes
 // current builders read SQL again. The inboxes of users who are not active are never read again.
 //
-// Cost: one round trip for Active, then one per 1,000 active users: a script each, O(posts log
+// Cost: as [ActiveUsers.Check], then a round trip per 1,000 active users: a script each, O(posts log
 // size).
-func (s *Store) Withdraw(ctx context.Context, posts []int64, users []int64) error {
-	return s.withdraw(ctx, journalCap, posts, users)
+func (in *Inboxes) Withdraw(ctx context.Context, posts []int64, users []int64) error {
+	return in.withdraw(ctx, journalCap, posts, users)
 }
 
 // RemoveUnjournaled is Withdraw for users who may never have been shown the posts, so their
@@ -121,16 +163,16 @@ func (s *Store) Withdraw(ctx context.Context, posts []int64, users []int64) erro
 // like InvalidatePositions.
 //
 // Cost: as Withdraw.
-func (s *Store) RemoveUnjournaled(ctx context.Context, posts []int64, users []int64) error {
-	return s.withdraw(ctx, -1, posts, users)
+func (in *Inboxes) RemoveUnjournaled(ctx context.Context, posts []int64, users []int64) error {
+	return in.withdraw(ctx, -1, posts, users)
 }
 
 // Erase is Withdraw for users whose journals already record the removal, or who were never shown
 // the posts. It does not change the journals.
 //
 // Cost: as Withdraw.
-func (s *Store) Erase(ctx context.Context, posts []int64, users []int64) error {
-	return s.withdraw(ctx, 0, posts, users)
+func (in *Inboxes) Erase(ctx context.Context, posts []int64, users []int64) error {
+	return in.withdraw(ctx, 0, posts, users)
 }
 
 // Reread raises the generation of the users' inboxes, as a removal does, and changes nothing else.
@@ -138,31 +180,31 @@ func (s *Store) Erase(ctx context.Context, posts []int64, users []int64) error {
 // Deliver does.
 //
 // Cost: one round trip per 1,000 users: a script each, O(1).
-func (s *Store) Reread(ctx context.Context, users []int64) error {
-	return wrap(s.onInboxes(ctx, users, removeScript, 0, wasRemoved), "have %d inboxes read again", len(users))
+func (in *Inboxes) Reread(ctx context.Context, users []int64) error {
+	return wrap(in.onInboxes(ctx, users, removeScript, 0, wasRemoved), "have %d inboxes read again", len(users))
 }
 
-func (s *Store) withdraw(ctx context.Context, journal int, posts []int64, users []int64) error {
+func (in *Inboxes) withdraw(ctx context.Context, journal int, posts []int64, users []int64) error {
 	if err := checkIDs(posts...); err != nil {
 		return fmt.Errorf("withdraw: %w", err)
 	}
 	var left unreachedUsers
-	targets, err := s.ActiveOf(ctx, users)
+	targets, err := in.active.Of(ctx, users)
 	if err := left.add(err); err != nil {
 		return fmt.Errorf("withdraw %d posts: %w", len(posts), err)
 	}
-	if err := left.add(s.onInboxes(ctx, targets, removeScript, appendIDs([]any{journal, wasRemoved}, posts)...)); err != nil {
+	if err := left.add(in.onInboxes(ctx, targets, removeScript, appendIDs([]any{journal, wasRemoved}, posts)...)); err != nil {
 		return fmt.Errorf("withdraw %d posts: %w", len(posts), err)
 	}
 	return left.all()
 }
 
 // onInboxes runs a script on the inbox of each user. It returns errors as Deliver does.
-func (s *Store) onInboxes(ctx context.Context, users []int64, script *redis.Script, args ...any) error {
+func (in *Inboxes) onInboxes(ctx context.Context, users []int64, script *redis.Script, args ...any) error {
 	var left unreachedUsers
 	for chunk := range slices.Chunk(users, batch) {
-		err := left.add(s.masters.forUsers(ctx, chunk, inboxSet, func(ctx context.Context, chunk []int64) error {
-			_, err := s.run(ctx, onFeeds(script, inboxes(chunk), args...)...)
+		err := left.add(in.masters.forUsers(ctx, chunk, inboxSet, func(ctx context.Context, chunk []int64) error {
+			_, err := in.run(ctx, onFeeds(script, inboxes(chunk), args...)...)
 			return err
 		}))
 		if err != nil {
@@ -175,11 +217,11 @@ func (s *Store) onInboxes(ctx context.Context, users []int64, script *redis.Scri
 // Forget makes the inboxes of the users Missing, as Drop does. It returns errors as Deliver does.
 //
 // Cost: one round trip per 1,000 users, O(size) each.
-func (s *Store) Forget(ctx context.Context, users []int64) error {
+func (in *Inboxes) Forget(ctx context.Context, users []int64) error {
 	var left unreachedUsers
 	for chunk := range slices.Chunk(users, batch) {
-		err := left.add(s.masters.forUsers(ctx, chunk, inboxSet, func(ctx context.Context, chunk []int64) error {
-			_, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		err := left.add(in.masters.forUsers(ctx, chunk, inboxSet, func(ctx context.Context, chunk []int64) error {
+			_, err := in.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 				for _, user := range chunk {
 					p.Del(ctx, Inbox(user).keys()...)
 				}
@@ -199,9 +241,9 @@ type trimmed struct{ feeds, ids, lost int }
 
 // trim trims inboxes that are past cap and slack, and gives sets without coverage an expiry. It
 // takes one round trip.
-func (s *Store) trim(ctx context.Context, users []int64) (t trimmed, err error) {
-	limit := s.cfg.InboxCap
-	done, err := s.run(ctx, onFeeds(trimScript, inboxes(users), limit, slack(limit), remainsLife.Milliseconds())...)
+func (in *Inboxes) trim(ctx context.Context, users []int64) (t trimmed, err error) {
+	limit := in.cfg.InboxCap
+	done, err := in.run(ctx, onFeeds(trimScript, inboxes(users), limit, slack(limit), remainsLife.Milliseconds())...)
 	if err != nil {
 		return t, fmt.Errorf("trim: %w", err)
 	}

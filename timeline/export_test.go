@@ -3,7 +3,7 @@ package timeline
 import "context"
 
 // Touch is Visit for tests that do not need the position.
-func (s *Store) Touch(ctx context.Context, user int64) error {
-	_, err := s.Visit(ctx, user)
+func (v *Visits) Touch(ctx context.Context, user int64) error {
+	_, err := v.Visit(ctx, user)
 	return err
 }

@@ -10,6 +10,19 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
+// Feeds reads, builds and changes single feeds. It is safe for concurrent use.
+type Feeds struct {
+	scripts
+	cfg    Config
+	active *ActiveUsers
+}
+
+// InboxCap returns how many ids an inbox keeps.
+func (f *Feeds) InboxCap() int { return f.cfg.InboxCap }
+
+// OutboxCap returns how many ids an outbox keeps.
+func (f *Feeds) OutboxCap() int { return f.cfg.OutboxCap }
+
 // State says whether a feed can be read.
 type State uint8
 
@@ -90,8 +103,8 @@ func (r Range) First(n int) Range {
 // push. If the feed is not Ready, call Begin.
 //
 // Cost: one round trip, O(log size + Limit).
-func (s *Store) Page(ctx context.Context, k Key, r Range) ([]int64, Coverage, error) {
-	parts, err := s.Pages(ctx, []Key{k}, r)
+func (f *Feeds) Page(ctx context.Context, k Key, r Range) ([]int64, Coverage, error) {
+	parts, err := f.Pages(ctx, []Key{k}, r)
 	if err != nil {
 		return nil, Coverage{}, err
 	}
@@ -138,7 +151,7 @@ type Part struct {
 // Pages is Page for several feeds in one round trip. It returns one part for each feed, in order.
 //
 // Cost: one round trip, O(log size + Limit) a feed.
-func (s *Store) Pages(ctx context.Context, feeds []Key, r Range) ([]Part, error) {
+func (f *Feeds) Pages(ctx context.Context, feeds []Key, r Range) ([]Part, error) {
 	if len(feeds) == 0 {
 		return nil, nil
 	}
@@ -146,7 +159,7 @@ func (s *Store) Pages(ctx context.Context, feeds []Key, r Range) ([]Part, error)
 	if err != nil {
 		return nil, fmt.Errorf("page of %s: %w", feeds[0], err)
 	}
-	done, err := s.run(ctx, onFeeds(pageScript, feeds, args...)...)
+	done, err := f.run(ctx, onFeeds(pageScript, feeds, args...)...)
 	if err != nil {
 		return nil, fmt.Errorf("page of %s: %w", feeds[0], err)
 	}
@@ -169,15 +182,15 @@ type Above struct {
 // from the newest down to the feed's own After.
 //
 // Cost: one round trip, O(log size + limit) a feed.
-func (s *Store) PagesAbove(ctx context.Context, feeds []Above, limit int) ([]Part, error) {
+func (f *Feeds) PagesAbove(ctx context.Context, feeds []Above, limit int) ([]Part, error) {
 	calls := make([]call, len(feeds))
-	for i, f := range feeds {
-		if f.After < 0 || limit < 0 {
-			return nil, fmt.Errorf("page of %s: negative bound", f.Key)
+	for i, above := range feeds {
+		if above.After < 0 || limit < 0 {
+			return nil, fmt.Errorf("page of %s: negative bound", above.Key)
 		}
-		calls[i] = call{pageScript, f.Key.keys(), []any{"-inf", formatID(f.After), limit, "0"}}
+		calls[i] = call{pageScript, above.Key.keys(), []any{"-inf", formatID(above.After), limit, "0"}}
 	}
-	done, err := s.run(ctx, calls...)
+	done, err := f.run(ctx, calls...)
 	if err != nil {
 		return nil, fmt.Errorf("pages of feeds: %w", err)
 	}
@@ -199,8 +212,8 @@ func (s *Store) PagesAbove(ctx context.Context, feeds []Above, limit int) ([]Par
 // a digest.
 //
 // Cost: one round trip, O(log size) a feed.
-func (s *Store) Digest(ctx context.Context, outboxes []Key, low, high int64, all bool) (digest uint64, err error) {
-	done, err := s.run(ctx, onFeeds(digestScript, outboxes, formatID(high), formatID(low))...)
+func (f *Feeds) Digest(ctx context.Context, outboxes []Key, low, high int64, all bool) (digest uint64, err error) {
+	done, err := f.run(ctx, onFeeds(digestScript, outboxes, formatID(high), formatID(low))...)
 	if err != nil {
 		return 0, fmt.Errorf("digest of %d feeds: %w", len(outboxes), err)
 	}
@@ -282,11 +295,11 @@ func coverage(cmd *redis.Cmd) (cov Coverage, rest []any, err error) {
 // Replace. Add renews the lifetime of an outbox.
 //
 // Cost: one round trip, O(n log size), and a trim if the feed is full.
-func (s *Store) Add(ctx context.Context, k Key, ids ...int64) error {
+func (f *Feeds) Add(ctx context.Context, k Key, ids ...int64) error {
 	if err := checkIDs(ids...); err != nil {
 		return fmt.Errorf("add to %s: %w", k, err)
 	}
-	_, err := s.run(ctx, s.cfg.addition(k, ids...)...)
+	_, err := f.run(ctx, f.cfg.addition(k, ids...)...)
 	return wrap(err, "add to %s", k)
 }
 
@@ -317,11 +330,11 @@ func keepNewest(ids []int64, limit int, floor int64) ([]int64, int64) {
 // Deliver may put an id back, and the caller's visibility check must hide it.
 //
 // Cost: one round trip, O(n log size).
-func (s *Store) Remove(ctx context.Context, k Key, ids ...int64) error {
+func (f *Feeds) Remove(ctx context.Context, k Key, ids ...int64) error {
 	if err := checkIDs(ids...); err != nil {
 		return fmt.Errorf("remove from %s: %w", k, err)
 	}
-	_, err := s.run(ctx, removal(k, wasRemoved, ids...))
+	_, err := f.run(ctx, removal(k, wasRemoved, ids...))
 	return wrap(err, "remove from %s", k)
 }
 
@@ -329,11 +342,11 @@ func (s *Store) Remove(ctx context.Context, k Key, ids ...int64) error {
 // journal records that they were deleted.
 //
 // Cost: as Remove.
-func (s *Store) RemoveDeleted(ctx context.Context, k Key, ids ...int64) error {
+func (f *Feeds) RemoveDeleted(ctx context.Context, k Key, ids ...int64) error {
 	if err := checkIDs(ids...); err != nil {
 		return fmt.Errorf("remove from %s: %w", k, err)
 	}
-	_, err := s.run(ctx, removal(k, wasDeleted, ids...))
+	_, err := f.run(ctx, removal(k, wasDeleted, ids...))
 	return wrap(err, "remove from %s", k)
 }
 
@@ -342,12 +355,30 @@ func removal(k Key, entry string, ids ...int64) call {
 	return call{removeScript, k.keys(), appendIDs([]any{k.journal(), entry}, ids)}
 }
 
+// Replace takes the ids gone out of the user's inbox, as Remove does, and adds ids, as Add does, in
+// one step. ids are complete only down to floor, such as the newest posts of an author with many
+// more, so the floor of the inbox rises to it. If invalidate is set and the inbox changes, Replace
+// also invalidates earlier positions in the same step. So a process that dies afterwards leaves no
+// unannounced change.
+//
+// Cost: one round trip, O(n log size).
+func (f *Feeds) Replace(ctx context.Context, user int64, gone, ids []int64, floor int64, invalidate bool) error {
+	if err := checkIDs(slices.Concat(gone, ids)...); err != nil {
+		return fmt.Errorf("replace in the inbox of %d: %w", user, err)
+	}
+	limit := f.cfg.InboxCap
+	ids, floor = keepNewest(ids, limit, floor)
+	args := []any{formatID(floor), limit, slack(limit), journalCap, flag(invalidate), len(gone)}
+	_, err := f.runOne(ctx, replaceScript, Inbox(user), appendIDs(appendIDs(args, gone), ids)...)
+	return wrap(err, "replace in the inbox of %d", user)
+}
+
 // Drop makes the feed Missing. A current build is lost. To rebuild a Ready feed, call Drop and then
 // Begin.
 //
 // Cost: one round trip, O(size).
-func (s *Store) Drop(ctx context.Context, k Key) error {
-	return wrap(s.rdb.Del(ctx, k.keys()...).Err(), "drop %s", k)
+func (f *Feeds) Drop(ctx context.Context, k Key) error {
+	return wrap(f.rdb.Del(ctx, k.keys()...).Err(), "drop %s", k)
 }
 
 // wrap adds context to err. It returns nil if err is nil.

@@ -44,65 +44,65 @@ func TestRolledBackFeedsAreMissing(t *testing.T) {
 		require.NoError(t, err)
 		ctx := t.Context()
 		feeds := []timeline.Key{timeline.Inbox(1), timeline.Outbox(1)}
-		require.NoError(t, s.Touch(ctx, 1))
+		require.NoError(t, s.Visits.Touch(ctx, 1))
 		for _, k := range feeds {
 			build(t, s, k, down(5, 1), 0)
 		}
-		known, err := s.LatestPostIDs(ctx, []int64{1})
+		known, err := s.Latest.IDs(ctx, []int64{1})
 		require.NoError(t, err)
-		require.NoError(t, s.StoreLatest(ctx, known, map[int64]int64{1: 5}))
-		require.NoError(t, s.Watch(ctx, 1, 7))
-		before, err := s.Visit(ctx, 1)
+		require.NoError(t, s.Latest.Store(ctx, known, map[int64]int64{1: 5}))
+		require.NoError(t, s.Fences.Watch(ctx, 1, 7))
+		before, err := s.Visits.Visit(ctx, 1)
 		require.NoError(t, err)
 		remember()
 
 		// Redis loses all of this.
-		pushed, err := s.Deliver(ctx, 6, []int64{1})
+		pushed, err := s.Inboxes.Deliver(ctx, 6, []int64{1})
 		require.NoError(t, err)
 		require.Equal(t, []int64{1}, pushed)
-		require.NoError(t, s.Add(ctx, timeline.Outbox(1), 6))
-		require.NoError(t, s.Remove(ctx, timeline.Inbox(1), 2))
-		require.NoError(t, s.Fence(ctx, 1, 9))
+		require.NoError(t, s.Feeds.Add(ctx, timeline.Outbox(1), 6))
+		require.NoError(t, s.Feeds.Remove(ctx, timeline.Inbox(1), 2))
+		require.NoError(t, s.Fences.Fence(ctx, 1, 9))
 		rollBack()
 
 		for _, k := range feeds {
 			require.Equal(t, timeline.Missing, coverage(t, s, k).State, k)
 		}
-		_, _, whole, err := s.Changes(ctx, 1, before)
+		_, _, whole, err := s.Journals.Changes(ctx, 1, before)
 		require.NoError(t, err)
 		require.False(t, whole, "the removal is not in the journal")
-		known, err = s.LatestPostIDs(ctx, []int64{1})
+		known, err = s.Latest.IDs(ctx, []int64{1})
 		require.NoError(t, err)
 		require.Equal(t, []int64{-1}, known.IDs)
-		_, whole, err = s.Fenced(ctx, 1, 7, c.Now())
+		_, whole, err = s.Fences.Fenced(ctx, 1, 7, c.Now())
 		require.NoError(t, err)
 		require.False(t, whole, "a fence is lost")
 
 		// Pushes into the remains do not make the feed readable.
-		require.NoError(t, s.Push(ctx, 7, []int64{1}, func() {}))
-		at, part, err := s.VisitPage(ctx, 1, timeline.Range{Limit: 9})
+		require.NoError(t, s.Inboxes.Push(ctx, 7, []int64{1}, func() {}))
+		at, part, err := s.Visits.VisitPage(ctx, 1, timeline.Range{Limit: 9})
 		require.NoError(t, err)
 		require.Zero(t, at)
 		require.Equal(t, timeline.Missing, part.State)
 		require.EqualValues(t, 1, reborn.Load())
 
 		for _, k := range feeds {
-			b, started, err := s.Begin(ctx, k)
+			b, started, err := s.Feeds.Begin(ctx, k)
 			require.NoError(t, err)
 			require.True(t, started)
-			require.NoError(t, s.Push(ctx, 8, []int64{1}, func() {}))
-			require.NoError(t, s.Add(ctx, timeline.Outbox(1), 8))
-			ok, err := s.Finish(ctx, &b, []int64{7, 6, 5, 4, 3, 1}, 0)
+			require.NoError(t, s.Inboxes.Push(ctx, 8, []int64{1}, func() {}))
+			require.NoError(t, s.Feeds.Add(ctx, timeline.Outbox(1), 8))
+			ok, err := s.Feeds.Finish(ctx, &b, []int64{7, 6, 5, 4, 3, 1}, 0)
 			require.NoError(t, err)
 			require.True(t, ok)
 			require.Equal(t, []int64{8, 7, 6, 5, 4, 3, 1}, page(t, s, k, timeline.Range{Limit: 9}))
 		}
-		at, err = s.Visit(ctx, 1)
+		at, err = s.Visits.Visit(ctx, 1)
 		require.NoError(t, err)
 		require.NotZero(t, at, "the new inbox is kept")
-		require.NoError(t, s.StoreLatest(ctx, known, map[int64]int64{1: 7}))
-		require.NoError(t, s.Add(ctx, timeline.Outbox(1), 9))
-		known, err = s.LatestPostIDs(ctx, []int64{1})
+		require.NoError(t, s.Latest.Store(ctx, known, map[int64]int64{1: 7}))
+		require.NoError(t, s.Feeds.Add(ctx, timeline.Outbox(1), 9))
+		known, err = s.Latest.IDs(ctx, []int64{1})
 		require.NoError(t, err)
 		require.Equal(t, []int64{9}, known.IDs)
 	})
@@ -113,18 +113,18 @@ func TestRolledBackFeedsAreMissing(t *testing.T) {
 func TestChangeOfARolledBackFeedEndsIt(t *testing.T) {
 	t.Parallel()
 	changes := map[string]func(s *timeline.Store, ctx context.Context, k timeline.Key) error{
-		"add":    func(s *timeline.Store, ctx context.Context, k timeline.Key) error { return s.Add(ctx, k, 9) },
-		"remove": func(s *timeline.Store, ctx context.Context, k timeline.Key) error { return s.Remove(ctx, k, 3) },
+		"add":    func(s *timeline.Store, ctx context.Context, k timeline.Key) error { return s.Feeds.Add(ctx, k, 9) },
+		"remove": func(s *timeline.Store, ctx context.Context, k timeline.Key) error { return s.Feeds.Remove(ctx, k, 3) },
 		"replace": func(s *timeline.Store, ctx context.Context, _ timeline.Key) error {
-			return s.Replace(ctx, 1, []int64{3}, nil, 0, true)
+			return s.Feeds.Replace(ctx, 1, []int64{3}, nil, 0, true)
 		},
 		"invalidate": func(s *timeline.Store, ctx context.Context, _ timeline.Key) error {
-			return s.InvalidatePositions(ctx, 1, 0)
+			return s.Journals.InvalidatePositions(ctx, 1, 0)
 		},
 		"arrive late": func(s *timeline.Store, ctx context.Context, _ timeline.Key) error {
-			return s.DeliverLate(ctx, timeline.Arrival{Post: 9}, []int64{1})
+			return s.Inboxes.DeliverLate(ctx, timeline.Arrival{Post: 9}, []int64{1})
 		},
-		"visit": func(s *timeline.Store, ctx context.Context, _ timeline.Key) error { return s.Touch(ctx, 1) },
+		"visit": func(s *timeline.Store, ctx context.Context, _ timeline.Key) error { return s.Visits.Touch(ctx, 1) },
 	}
 	s0 := storagetest.StartRedis(t)
 	rdb := storagetest.Open(t, storage.Config{DataDir: t.TempDir(), RedisURL: s0.URL()}).Redis
@@ -132,7 +132,7 @@ func TestChangeOfARolledBackFeedEndsIt(t *testing.T) {
 	ctx := t.Context()
 	for name, change := range changes {
 		require.NoError(t, rdb.FlushAll(ctx).Err())
-		require.NoError(t, s.Touch(ctx, 1))
+		require.NoError(t, s.Visits.Touch(ctx, 1))
 		build(t, s, timeline.Inbox(1), down(5, 1), 0)
 		begun, err := rdb.HGet(ctx, inboxMeta(1), "redis").Result()
 		require.NoError(t, err)
@@ -184,19 +184,19 @@ func TestOneMasterIsRolledBack(t *testing.T) {
 	user, inboxAt, activityAt := apart(t, rdb)
 	deliver := func(post int64) (reached bool) {
 		t.Helper()
-		pushed, err := s.Deliver(ctx, post, []int64{user})
+		pushed, err := s.Inboxes.Deliver(ctx, post, []int64{user})
 		require.NoError(t, err)
 		return len(pushed) > 0
 	}
 	missing := func(why string) {
 		t.Helper()
-		at, part, err := s.VisitPage(ctx, user, timeline.Range{Limit: 9})
+		at, part, err := s.Visits.VisitPage(ctx, user, timeline.Range{Limit: 9})
 		require.NoError(t, err)
 		require.Zero(t, at, why)
 		require.Equal(t, timeline.Missing, part.State, why)
 		require.Equal(t, timeline.Missing, coverage(t, s, timeline.Inbox(user)).State, why)
 	}
-	require.NoError(t, s.Touch(ctx, user))
+	require.NoError(t, s.Visits.Touch(ctx, user))
 	build(t, s, timeline.Inbox(user), []int64{1}, 0)
 	save(t, activityAt)
 	save(t, inboxAt)
@@ -216,7 +216,7 @@ func TestOneMasterIsRolledBack(t *testing.T) {
 	require.Equal(t, []int64{4, 2, 1}, page(t, s, timeline.Inbox(user), timeline.Range{Limit: 9}))
 	missing("the activity alone is rolled back")
 	build(t, s, timeline.Inbox(user), []int64{4, 3, 2, 1}, 0)
-	at, part, err := s.VisitPage(ctx, user, timeline.Range{Limit: 9})
+	at, part, err := s.Visits.VisitPage(ctx, user, timeline.Range{Limit: 9})
 	require.NoError(t, err)
 	require.NotZero(t, at)
 	require.Equal(t, []int64{4, 3, 2, 1}, part.IDs)
@@ -239,7 +239,7 @@ func TestGrowingClusterOmitsNothing(t *testing.T) {
 	read := func(user int64) (ready bool) {
 		t.Helper()
 		due := delivered.Load()
-		at, part, err := s.VisitPage(ctx, user, timeline.Range{Limit: inboxCap})
+		at, part, err := s.Visits.VisitPage(ctx, user, timeline.Range{Limit: inboxCap})
 		require.NoError(t, err)
 		if part.State == timeline.Ready {
 			// A full page does not show older ids: an inbox may hold more than its cap.
@@ -255,14 +255,14 @@ func TestGrowingClusterOmitsNothing(t *testing.T) {
 		if at.Epoch != 0 {
 			return false
 		}
-		b, started, err := s.Begin(ctx, timeline.Inbox(user))
+		b, started, err := s.Feeds.Begin(ctx, timeline.Inbox(user))
 		require.NoError(t, err)
 		if started {
 			ids, floor := down(committed.Load(), max(1, committed.Load()-inboxCap+1)), int64(0)
 			if len(ids) == inboxCap {
 				floor = ids[inboxCap-1]
 			}
-			if _, err = s.Finish(ctx, &b, ids, floor); err != nil {
+			if _, err = s.Feeds.Finish(ctx, &b, ids, floor); err != nil {
 				require.ErrorIs(t, err, timeline.ErrBuildLost)
 			}
 		}
@@ -287,7 +287,7 @@ func TestGrowingClusterOmitsNothing(t *testing.T) {
 			default:
 			}
 			id := committed.Add(1)
-			if _, err := s.Deliver(ctx, id, users); err != nil {
+			if _, err := s.Inboxes.Deliver(ctx, id, users); err != nil {
 				t.Errorf("deliver: %v", err)
 				return
 			}
@@ -336,23 +336,23 @@ func TestPushesAfterAWipeComeToAnEnd(t *testing.T) {
 			}
 		}
 		wipe(t, rdb)
-		require.NoError(t, s.Push(ctx, 1, users, func() {}))
+		require.NoError(t, s.Inboxes.Push(ctx, 1, users, func() {}))
 		ends(users)
-		require.NoError(t, s.Push(ctx, 2, users[:1], func() {}))
+		require.NoError(t, s.Inboxes.Push(ctx, 2, users[:1], func() {}))
 		ends(users)
 
 		// Redis may lose only the inbox of a user who is active. Sweep visits the user, and once
 		// more when the activity has expired.
-		require.NoError(t, s.Touch(ctx, 1))
+		require.NoError(t, s.Visits.Touch(ctx, 1))
 		orphan := redis.Z{Score: -1, Member: 1}
 		require.NoError(t, rdb.ZAdd(ctx, "tl:{i1}:z", orphan).Err())
 		require.NoError(t, rdb.Persist(ctx, inboxSet(1)).Err())
-		_, err := s.Sweep(ctx)
+		_, err := s.Sweeper.Sweep(ctx)
 		require.NoError(t, err)
 		ends(users[:1])
 		require.NoError(t, rdb.Persist(ctx, inboxSet(1)).Err())
 		c.advance(timeline.DefaultActiveFor + 2*time.Hour)
-		swept, err := s.Sweep(ctx)
+		swept, err := s.Sweeper.Sweep(ctx)
 		require.NoError(t, err)
 		require.Equal(t, timeline.SweepResult{Expired: 1, Lost: 1, Complete: true}, swept)
 		ends(users[:1])

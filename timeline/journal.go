@@ -3,7 +3,6 @@ package timeline
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -49,39 +48,6 @@ const (
 	wasDeleted = "="
 )
 
-// Arrival is a post that arrives late.
-type Arrival struct {
-	Post int64
-	// Pulled says that the post is not pushed: readers find it in its author's outbox.
-	Pulled bool
-	// Again says that an earlier attempt may have pushed the post without an event.
-	Again bool
-	// Had says that the users had the post before. It then arrives only in inboxes from which it
-	// has been removed since, whatever Again says.
-	Had bool
-}
-
-// DeliverLate pushes a late post into the inboxes of the users that have coverage, and adds it to
-// their journals unless it has arrived before. Call Deliver or Push as well, afterwards. It
-// returns errors as Deliver does.
-//
-// Cost: one round trip per 1,000 users: a script each, O(log size).
-func (s *Store) DeliverLate(ctx context.Context, a Arrival, users []int64) error {
-	if err := checkIDs(a.Post); err != nil {
-		return fmt.Errorf("deliver late: %w", err)
-	}
-	err := s.onInboxes(ctx, users, deliverLateScript, formatID(a.Post), flag(!a.Pulled), a.told(), journalCap)
-	return wrap(err, "late arrival of post %d", a.Post)
-}
-
-// told encodes for the script whether the users may know of the post.
-func (a Arrival) told() string {
-	if a.Had {
-		return "2"
-	}
-	return flag(a.Again)
-}
-
 // flag encodes a bool for the scripts.
 func flag(b bool) string {
 	if b {
@@ -103,24 +69,6 @@ const changesCap = 30 * 17
 func (j *Journals) InvalidatePositions(ctx context.Context, user, change int64) error {
 	_, err := j.runOne(ctx, invalidatePositionsScript, Inbox(user), change, changesCap)
 	return wrap(err, "invalidate positions in the inbox of %d", user)
-}
-
-// Replace takes the ids gone out of the user's inbox, as Remove does, and adds ids, as Add does, in
-// one step. ids are complete only down to floor, such as the newest posts of an author with many
-// more, so the floor of the inbox rises to it. If invalidate is set and the inbox changes, Replace
-// also invalidates earlier positions in the same step. So a process that dies afterwards leaves no
-// unannounced change.
-//
-// Cost: one round trip, O(n log size).
-func (s *Store) Replace(ctx context.Context, user int64, gone, ids []int64, floor int64, invalidate bool) error {
-	if err := checkIDs(slices.Concat(gone, ids)...); err != nil {
-		return fmt.Errorf("replace in the inbox of %d: %w", user, err)
-	}
-	limit := s.cfg.InboxCap
-	ids, floor = keepNewest(ids, limit, floor)
-	args := []any{formatID(floor), limit, slack(limit), journalCap, flag(invalidate), len(gone)}
-	_, err := s.runOne(ctx, replaceScript, Inbox(user), appendIDs(appendIDs(args, gone), ids)...)
-	return wrap(err, "replace in the inbox of %d", user)
 }
 
 // Tell records for an hour that the user's clients were told about changes, and that the inbox

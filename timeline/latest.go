@@ -45,12 +45,12 @@ type LatestPosts struct {
 	epochs [activeShards]string
 }
 
-// LatestPostIDs returns what is known about the latest posts of the authors. The caller reads
-// unknown ids from SQL, after this call, and passes them to StoreLatest.
+// IDs returns what is known about the latest posts of the authors. The caller reads
+// unknown ids from SQL, after this call, and passes them to Store.
 //
 // Cost: one round trip of at most 16 HMGET for each 1,000 authors of a shard, O(authors), and 16
 // scripts.
-func (l *Latest) LatestPostIDs(ctx context.Context, authors []int64) (LatestPosts, error) {
+func (l *Latest) IDs(ctx context.Context, authors []int64) (LatestPosts, error) {
 	n := LatestPosts{IDs: make([]int64, len(authors))}
 	var at [activeShards][]int // position in authors
 	for i, author := range authors {
@@ -112,12 +112,12 @@ func (l *Latest) LatestPostIDs(ctx context.Context, authors []int64) (LatestPost
 	return n, nil
 }
 
-// StoreLatest stores the ids that LatestPostIDs did not know, as read from SQL after that call; 0
+// Store stores the ids that IDs did not know, as read from SQL after that call; 0
 // means that the author has no posts. It keeps ids that were added since, and stores nothing in a
 // hash that was lost since.
 //
 // Cost: one round trip of at most 16 scripts for each 500 authors of a shard.
-func (l *Latest) StoreLatest(ctx context.Context, n LatestPosts, ids map[int64]int64) error {
+func (l *Latest) Store(ctx context.Context, n LatestPosts, ids map[int64]int64) error {
 	var args [activeShards][]any
 	for author, id := range ids {
 		shard := shardOf(author)
@@ -151,19 +151,19 @@ func raiseLatest(author, id int64) call {
 	return call{raiseLatestScript, []string{latestKey(shardOf(author))}, []any{formatID(author), formatID(id)}}
 }
 
-// RaiseLatest raises the author's latest post id, unless a newer one is known. If its hash does not
+// Raise raises the author's latest post id, unless a newer one is known. If its hash does not
 // exist, nothing is stored, and readers use SQL.
 //
 // Cost: one round trip, O(1).
-func (l *Latest) RaiseLatest(ctx context.Context, author, id int64) error {
+func (l *Latest) Raise(ctx context.Context, author, id int64) error {
 	_, err := l.run(ctx, raiseLatest(author, id))
 	return wrap(err, "raise the latest post of author %d", author)
 }
 
-// ForgetLatest deletes the latest post ids of all authors. Readers take them from SQL again.
+// Forget deletes the latest post ids of all authors. Readers take them from SQL again.
 //
 // Cost: one round trip, O(authors who are known).
-func (l *Latest) ForgetLatest(ctx context.Context) error {
+func (l *Latest) Forget(ctx context.Context) error {
 	_, err := l.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for shard := range activeShards {
 			p.Unlink(ctx, latestKey(shard))

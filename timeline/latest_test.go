@@ -15,7 +15,7 @@ func latestKey(author int64) string { return "tl:{n" + activeKey(author)[len("tl
 // requireLatest requires the ids that are known for the authors.
 func requireLatest(t testing.TB, s *timeline.Store, authors []int64, want ...int64) timeline.LatestPosts {
 	t.Helper()
-	n, err := s.LatestPostIDs(t.Context(), authors)
+	n, err := s.Latest.IDs(t.Context(), authors)
 	require.NoError(t, err)
 	require.Equal(t, want, n.IDs)
 	return n
@@ -26,27 +26,27 @@ func TestLatestIsNeverBelowTheOutbox(t *testing.T) {
 	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, _ bool) {
 		s, _ := newStore(t, rdb)
 		ctx := t.Context()
-		require.NoError(t, s.Add(ctx, timeline.Outbox(1), 5))
+		require.NoError(t, s.Feeds.Add(ctx, timeline.Outbox(1), 5))
 		exist, err := rdb.Exists(ctx, latestKey(1)).Result()
 		require.NoError(t, err)
 		require.Zero(t, exist, "nobody has asked")
 
 		authors := []int64{1, 2, 3, 1 << 40}
 		n := requireLatest(t, s, authors, -1, -1, -1, -1)
-		require.NoError(t, s.Add(ctx, timeline.Outbox(2), 7))
+		require.NoError(t, s.Feeds.Add(ctx, timeline.Outbox(2), 7))
 		requireLatest(t, s, authors, -1, -1, -1, -1) // 7 may be an old post that arrives late
-		require.NoError(t, s.StoreLatest(ctx, n, map[int64]int64{1: 5, 2: 6, 3: 0}))
+		require.NoError(t, s.Latest.Store(ctx, n, map[int64]int64{1: 5, 2: 6, 3: 0}))
 		requireLatest(t, s, authors, 5, 7, 0, -1) // 7 arrived after SQL was read
 
-		require.NoError(t, s.Add(ctx, timeline.Outbox(1), 8))
-		require.NoError(t, s.Add(ctx, timeline.Outbox(1), 4))
-		require.NoError(t, s.Add(ctx, timeline.Inbox(2), 99))
+		require.NoError(t, s.Feeds.Add(ctx, timeline.Outbox(1), 8))
+		require.NoError(t, s.Feeds.Add(ctx, timeline.Outbox(1), 4))
+		require.NoError(t, s.Feeds.Add(ctx, timeline.Inbox(2), 99))
 		build(t, s, timeline.Outbox(3), []int64{2, 9, 3}, 0)
 		requireLatest(t, s, authors, 8, 7, 9, -1)
-		require.NoError(t, s.Remove(ctx, timeline.Outbox(1), 8))
-		require.NoError(t, s.Drop(ctx, timeline.Outbox(3)))
+		require.NoError(t, s.Feeds.Remove(ctx, timeline.Outbox(1), 8))
+		require.NoError(t, s.Feeds.Drop(ctx, timeline.Outbox(3)))
 		requireLatest(t, s, authors, 8, 7, 9, -1)
-		require.NoError(t, s.StoreLatest(ctx, n, map[int64]int64{1: 3}))
+		require.NoError(t, s.Latest.Store(ctx, n, map[int64]int64{1: 3}))
 		requireLatest(t, s, authors, 8, 7, 9, -1)
 		life, err := rdb.PTTL(ctx, latestKey(1)).Result()
 		require.NoError(t, err)
@@ -61,13 +61,13 @@ func TestLatestOfAnotherEpochIsNotStored(t *testing.T) {
 		s, _ := newStore(t, rdb)
 		ctx := t.Context()
 		late := requireLatest(t, s, []int64{1}, -1)
-		require.NoError(t, s.Add(ctx, timeline.Outbox(1), 6)) // SQL had 5
+		require.NoError(t, s.Feeds.Add(ctx, timeline.Outbox(1), 6)) // SQL had 5
 		wipe(t, rdb)
-		require.NoError(t, s.StoreLatest(ctx, late, map[int64]int64{1: 5}))
+		require.NoError(t, s.Latest.Store(ctx, late, map[int64]int64{1: 5}))
 		again := requireLatest(t, s, []int64{1}, -1)
-		require.NoError(t, s.StoreLatest(ctx, late, map[int64]int64{1: 5}))
+		require.NoError(t, s.Latest.Store(ctx, late, map[int64]int64{1: 5}))
 		requireLatest(t, s, []int64{1}, -1)
-		require.NoError(t, s.StoreLatest(ctx, again, map[int64]int64{1: 6}))
+		require.NoError(t, s.Latest.Store(ctx, again, map[int64]int64{1: 6}))
 		requireLatest(t, s, []int64{1}, 6)
 	})
 }
@@ -81,9 +81,9 @@ func TestLatestOfManyAuthors(t *testing.T) {
 			authors[i], want[i] = int64(i)*4096+1, int64(i)
 			stored[authors[i]] = want[i]
 		}
-		n, err := s.LatestPostIDs(t.Context(), authors)
+		n, err := s.Latest.IDs(t.Context(), authors)
 		require.NoError(t, err)
-		require.NoError(t, s.StoreLatest(t.Context(), n, stored))
+		require.NoError(t, s.Latest.Store(t.Context(), n, stored))
 		requireLatest(t, s, authors, want...)
 		requireLatest(t, s, nil, []int64{}...)
 	})

@@ -65,7 +65,7 @@ func (h *history) run(rt *rapid.T) {
 				slices.Reverse(late)
 			}
 			for _, id := range late[:min(len(late), rapid.IntRange(0, 130).Draw(rt, "how many"))] {
-				_, err := h.s.Deliver(ctx, id, users)
+				_, err := h.s.Inboxes.Deliver(ctx, id, users)
 				require.NoError(rt, err)
 				h.posts[id] = true
 			}
@@ -74,7 +74,7 @@ func (h *history) run(rt *rapid.T) {
 			id := h.next + 1
 			h.next = id
 			h.posts[id] = true
-			require.NoError(rt, h.s.Add(ctx, k, id))
+			require.NoError(rt, h.s.Feeds.Add(ctx, k, id))
 		},
 		"follow": func(rt *rapid.T) {
 			// The newest posts of an author with older ones are added.
@@ -93,7 +93,7 @@ func (h *history) run(rt *rapid.T) {
 					floor = older[0]
 				}
 			}
-			require.NoError(rt, h.s.Replace(ctx, h.user, nil, older, floor, rapid.Bool().Draw(rt, "invalidate")))
+			require.NoError(rt, h.s.Feeds.Replace(ctx, h.user, nil, older, floor, rapid.Bool().Draw(rt, "invalidate")))
 		},
 		"remove": func(rt *rapid.T) {
 			ids := h.ids()
@@ -103,14 +103,14 @@ func (h *history) run(rt *rapid.T) {
 			id := rapid.SampledFrom(ids).Draw(rt, "id")
 			delete(h.posts, id)
 			if rapid.Bool().Draw(rt, "by withdrawing") {
-				require.NoError(rt, h.s.Withdraw(ctx, []int64{id}, users))
+				require.NoError(rt, h.s.Inboxes.Withdraw(ctx, []int64{id}, users))
 			} else {
-				require.NoError(rt, h.s.Remove(ctx, k, id))
+				require.NoError(rt, h.s.Feeds.Remove(ctx, k, id))
 			}
 		},
 		"begin": func(rt *rapid.T) {
-			require.NoError(rt, h.s.Touch(ctx, h.user))
-			if b, started, err := h.s.Begin(ctx, k); started {
+			require.NoError(rt, h.s.Visits.Touch(ctx, h.user))
+			if b, started, err := h.s.Feeds.Begin(ctx, k); started {
 				require.NoError(rt, err)
 				h.build = &b
 				h.read(rt)
@@ -120,7 +120,7 @@ func (h *history) run(rt *rapid.T) {
 			if h.build == nil {
 				return
 			}
-			ok, err := h.s.Finish(ctx, h.build, h.reading, h.floor)
+			ok, err := h.s.Feeds.Finish(ctx, h.build, h.reading, h.floor)
 			switch {
 			case err != nil:
 				require.ErrorIs(rt, err, timeline.ErrBuildLost)
@@ -132,14 +132,14 @@ func (h *history) run(rt *rapid.T) {
 			}
 		},
 		"sweep": func(rt *rapid.T) {
-			_, err := h.s.Sweep(ctx)
+			_, err := h.s.Sweeper.Sweep(ctx)
 			require.NoError(rt, err)
 		},
 		"wait": func(rt *rapid.T) {
 			h.c.advance(rapid.SampledFrom([]time.Duration{time.Second, 11 * time.Second, 80 * time.Hour}).Draw(rt, "for"))
 		},
 		"drop": func(rt *rapid.T) {
-			require.NoError(rt, h.s.Drop(ctx, k))
+			require.NoError(rt, h.s.Feeds.Drop(ctx, k))
 		},
 		"lose a key": func(rt *rapid.T) {
 			require.NoError(rt, h.rdb.Del(ctx, rapid.SampledFrom([]string{
@@ -170,13 +170,13 @@ func (h *history) ids() []int64 {
 
 func (h *history) check(rt *rapid.T) {
 	ctx, k := h.t.Context(), timeline.Inbox(h.user)
-	require.NoError(rt, h.s.Touch(ctx, h.user))
+	require.NoError(rt, h.s.Visits.Touch(ctx, h.user))
 	ascending := rapid.Bool().Draw(rt, "ascending")
 	r := timeline.Range{Limit: rapid.SampledFrom([]int{150, 1000}).Draw(rt, "limit"), Ascending: ascending}
 	got := map[int64]bool{}
 	var cov timeline.Coverage
 	for {
-		ids, c, err := h.s.Page(ctx, k, r)
+		ids, c, err := h.s.Feeds.Page(ctx, k, r)
 		require.NoError(rt, err)
 		if c.State != timeline.Ready {
 			require.Empty(rt, ids)
@@ -204,7 +204,7 @@ func (h *history) check(rt *rapid.T) {
 			require.True(rt, got[id], "id %d is missing, floor %d", id, cov.Floor)
 		}
 	}
-	all, _, err := h.s.Page(ctx, k, timeline.Range{Limit: 1 << 20})
+	all, _, err := h.s.Feeds.Page(ctx, k, timeline.Range{Limit: 1 << 20})
 	require.NoError(rt, err)
 	require.Len(rt, all, len(got))
 }

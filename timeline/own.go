@@ -9,6 +9,15 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
+// OwnFeeds changes all that Redis has of a user as an author: the user's own inbox and outbox
+// together, the fences and the latest post. It is safe for concurrent use.
+type OwnFeeds struct {
+	scripts
+	cfg     Config
+	fences  *Fences
+	inboxes *Inboxes
+}
+
 // OwnChange is a change of the author's own inbox and outbox. They gain the post, or lose it if
 // Gone is set. Watch is the job for which to watch the author's fences, or 0.
 type OwnChange struct {
@@ -21,10 +30,10 @@ type OwnChange struct {
 // parts may be on different masters.
 type OwnChanged struct{ Inbox, Outbox, Watch error }
 
-// ChangeOwn does Add or RemoveDeleted on both feeds, and Watch.
+// Change does Add or RemoveDeleted on both feeds, and Watch.
 //
 // Cost: one round trip, with the work of all three.
-func (s *Store) ChangeOwn(ctx context.Context, c OwnChange) OwnChanged {
+func (o *OwnFeeds) Change(ctx context.Context, c OwnChange) OwnChanged {
 	inbox, outbox := Inbox(c.Author), Outbox(c.Author)
 	if err := checkIDs(c.Post); err != nil {
 		err = fmt.Errorf("own feeds of author %d: %w", c.Author, err)
@@ -34,13 +43,13 @@ func (s *Store) ChangeOwn(ctx context.Context, c OwnChange) OwnChanged {
 		if c.Gone {
 			return []call{removal(k, wasDeleted, c.Post)}
 		}
-		return s.cfg.addition(k, c.Post)
+		return o.cfg.addition(k, c.Post)
 	}
 	parts := [][]call{change(inbox), change(outbox)}
 	if c.Watch != 0 {
-		parts = append(parts, []call{s.marking(c.Author, watch(c.Watch), true)})
+		parts = append(parts, []call{o.fences.marking(c.Author, watch(c.Watch), true)})
 	}
-	errs := s.runParts(ctx, parts...)
+	errs := o.runParts(ctx, parts...)
 	done := OwnChanged{Inbox: wrap(errs[0], "change %s", inbox), Outbox: wrap(errs[1], "change %s", outbox)}
 	if c.Watch != 0 {
 		done.Watch = wrap(errs[2], "watch the fences of author %d", c.Author)
@@ -49,8 +58,8 @@ func (s *Store) ChangeOwn(ctx context.Context, c OwnChange) OwnChanged {
 }
 
 // runParts executes the calls as run does, and returns an error for each part.
-func (s *Store) runParts(ctx context.Context, parts ...[]call) []error {
-	pipe, done := s.rdb.Pipeline(), make([][]*redis.Cmd, len(parts))
+func (o *OwnFeeds) runParts(ctx context.Context, parts ...[]call) []error {
+	pipe, done := o.rdb.Pipeline(), make([][]*redis.Cmd, len(parts))
 	for i, calls := range parts {
 		for _, c := range calls {
 			done[i] = append(done[i], c.script.EvalSha(ctx, pipe, c.keys, c.args...))
@@ -65,40 +74,40 @@ func (s *Store) runParts(ctx context.Context, parts ...[]call) []error {
 			unknown = unknown || redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT")
 		}
 		if unknown { // run the part again: each of its calls may run twice
-			_, errs[i] = s.run(ctx, parts[i]...)
+			_, errs[i] = o.run(ctx, parts[i]...)
 		}
 	}
 	return errs
 }
 
-// ForgetOwn makes both feeds of the authors Missing, because the authors gained posts with old
-// times. latest has the newest of these posts for each author. ForgetOwn first raises the author's
+// Forget makes both feeds of the authors Missing, because the authors gained posts with old
+// times. latest has the newest of these posts for each author. Forget first raises the author's
 // latest post id to it.
 //
 // Cost: three round trips per 1,000 authors, O(size) each.
-func (s *Store) ForgetOwn(ctx context.Context, authors, latest []int64) error {
+func (o *OwnFeeds) Forget(ctx context.Context, authors, latest []int64) error {
 	for from := 0; from < len(authors); from += batch {
 		to := min(from+batch, len(authors))
 		var raise []call
 		for i := from; i < to; i++ {
 			raise = append(raise, raiseLatest(authors[i], latest[i]))
 		}
-		if _, err := s.run(ctx, raise...); err != nil {
+		if _, err := o.run(ctx, raise...); err != nil {
 			return wrap(err, "raise the latest posts of %d authors", to-from)
 		}
-		if err := s.ForgetOutboxes(ctx, authors[from:to]); err != nil {
+		if err := o.ForgetOutboxes(ctx, authors[from:to]); err != nil {
 			return err
 		}
 	}
-	return s.Forget(ctx, authors)
+	return o.inboxes.Forget(ctx, authors)
 }
 
 // ForgetOutboxes makes the outboxes of the authors Missing, as Drop does.
 //
 // Cost: one round trip per 1,000 authors, O(size) each.
-func (s *Store) ForgetOutboxes(ctx context.Context, authors []int64) error {
+func (o *OwnFeeds) ForgetOutboxes(ctx context.Context, authors []int64) error {
 	for chunk := range slices.Chunk(authors, batch) {
-		_, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		_, err := o.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 			for _, author := range chunk {
 				p.Del(ctx, Outbox(author).keys()...)
 			}
@@ -109,4 +118,21 @@ func (s *Store) ForgetOutboxes(ctx context.Context, authors []int64) error {
 		}
 	}
 	return nil
+}
+
+// ForgetUser deletes all data of a deleted user: feeds, fences, activity and the latest post. It
+// leaves the record of changes that the user was told about, and the fences of others, which expire
+// within two hours. The user's posts may be in other inboxes, which [Inboxes.Forget] makes Missing.
+//
+// Cost: one round trip, O(size).
+func (o *OwnFeeds) ForgetUser(ctx context.Context, user int64) error {
+	inbox, outbox, shard := Inbox(user), Outbox(user), shardOf(user)
+	_, err := o.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		p.ZRem(ctx, activeKey(shard), user)
+		p.HDel(ctx, latestKey(shard), formatID(user))
+		p.Del(ctx, inbox.keys()...)
+		p.Del(ctx, append(outbox.keys(), outbox.fences())...)
+		return nil
+	})
+	return wrap(err, "forget user %d", user)
 }

@@ -20,23 +20,23 @@ func TestChangeOwn(t *testing.T) {
 		ctx := t.Context()
 		build(t, s, timeline.Inbox(1), []int64{3}, 0)
 		build(t, s, timeline.Outbox(1), []int64{2}, 0)
-		_, err := s.LatestPostIDs(ctx, []int64{1})
+		_, err := s.Latest.IDs(ctx, []int64{1})
 		require.NoError(t, err)
 		requireOwn := func(inbox, outbox []int64) {
 			t.Helper()
 			for k, want := range map[timeline.Key][]int64{timeline.Inbox(1): inbox, timeline.Outbox(1): outbox} {
-				ids, cov, err := s.Page(ctx, k, timeline.Range{Limit: 10})
+				ids, cov, err := s.Feeds.Page(ctx, k, timeline.Range{Limit: 10})
 				require.NoError(t, err)
 				require.Equal(t, timeline.Ready, cov.State)
 				require.Equal(t, want, ids, k)
 			}
 		}
-		require.Zero(t, s.ChangeOwn(ctx, timeline.OwnChange{Author: 1, Post: 5, Watch: 77}))
+		require.Zero(t, s.Own.Change(ctx, timeline.OwnChange{Author: 1, Post: 5, Watch: 77}))
 		requireOwn([]int64{5, 3}, []int64{5, 2})
-		_, whole, err := s.Fenced(ctx, 1, 77, clock.Now())
+		_, whole, err := s.Fences.Fenced(ctx, 1, 77, clock.Now())
 		require.NoError(t, err)
 		require.True(t, whole)
-		require.Zero(t, s.ChangeOwn(ctx, timeline.OwnChange{Author: 1, Post: 5, Gone: true}))
+		require.Zero(t, s.Own.Change(ctx, timeline.OwnChange{Author: 1, Post: 5, Gone: true}))
 		requireOwn([]int64{3}, []int64{2})
 
 		// A part that fails does not stop the others.
@@ -44,15 +44,15 @@ func TestChangeOwn(t *testing.T) {
 			h := &refusal{key: refused}
 			rdb.AddHook(h)
 			id := int64(10)
-			done := s.ChangeOwn(ctx, timeline.OwnChange{Author: 1, Post: id, Watch: 78})
+			done := s.Own.Change(ctx, timeline.OwnChange{Author: 1, Post: id, Watch: 78})
 			h.key = "none"
 			require.Equal(t, refused == "tl:{i1}", done.Inbox != nil)
 			require.Equal(t, refused == "tl:{o1}:m", done.Outbox != nil)
 			require.Equal(t, refused == ":f", done.Watch != nil)
-			require.Zero(t, s.ChangeOwn(ctx, timeline.OwnChange{Author: 1, Post: id, Gone: true}))
+			require.Zero(t, s.Own.Change(ctx, timeline.OwnChange{Author: 1, Post: id, Gone: true}))
 			requireOwn([]int64{3}, []int64{2})
 		}
-		require.Error(t, s.ChangeOwn(ctx, timeline.OwnChange{Author: 1}).Inbox, "no post")
+		require.Error(t, s.Own.Change(ctx, timeline.OwnChange{Author: 1}).Inbox, "no post")
 	})
 }
 

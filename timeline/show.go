@@ -28,27 +28,27 @@ type Showing struct {
 // because its builder will read SQL after the caller did.
 //
 // Cost: one round trip with one script per feed, O(n log size), and another script per outbox.
-func (s *Store) Show(ctx context.Context, shown ...Showing) (again map[Key]Coverage, err error) {
+func (f *Feeds) Show(ctx context.Context, shown ...Showing) (again map[Key]Coverage, err error) {
 	var calls []call
 	var last []int // index of each feed's last call
-	for _, f := range shown {
-		if err := checkIDs(f.IDs...); err != nil {
-			return nil, fmt.Errorf("show in %s: %w", f.Key, err)
+	for _, showing := range shown {
+		if err := checkIDs(showing.IDs...); err != nil {
+			return nil, fmt.Errorf("show in %s: %w", showing.Key, err)
 		}
-		limit := s.cfg.cap(f.Key)
-		args := []any{formatID(f.Read.Epoch), formatID(f.Read.Generation), limit, slack(limit), earlyCap}
-		calls = append(calls, withLatestRaised(f.Key, f.IDs, call{showScript, f.Key.keys(), appendIDs(args, f.IDs)})...)
+		limit := f.cfg.cap(showing.Key)
+		args := []any{formatID(showing.Read.Epoch), formatID(showing.Read.Generation), limit, slack(limit), earlyCap}
+		calls = append(calls, withLatestRaised(showing.Key, showing.IDs, call{showScript, showing.Key.keys(), appendIDs(args, showing.IDs)})...)
 		last = append(last, len(calls)-1)
 	}
-	done, err := s.run(ctx, calls...)
+	done, err := f.run(ctx, calls...)
 	if err != nil {
 		return nil, fmt.Errorf("show in %d feeds: %w", len(shown), err)
 	}
-	for i, f := range shown {
+	for i, showing := range shown {
 		reply, err := done[last[i]].StringSlice()
 		if err != nil || len(reply) == 0 {
 			if err != nil {
-				return nil, fmt.Errorf("show in %s: %w", f.Key, err)
+				return nil, fmt.Errorf("show in %s: %w", showing.Key, err)
 			}
 			continue
 		}
@@ -57,12 +57,12 @@ func (s *Store) Show(ctx context.Context, shown ...Showing) (again map[Key]Cover
 			now.Generation, err = parseID(reply[1])
 		}
 		if err != nil {
-			return nil, fmt.Errorf("show in %s: %w", f.Key, err)
+			return nil, fmt.Errorf("show in %s: %w", showing.Key, err)
 		}
 		if again == nil {
 			again = map[Key]Coverage{}
 		}
-		again[f.Key] = now
+		again[showing.Key] = now
 	}
 	return again, nil
 }

@@ -49,10 +49,10 @@ func newStore(t testing.TB, rdb redis.UniversalClient) (*timeline.Store, *clock)
 func build(t testing.TB, s *timeline.Store, k timeline.Key, ids []int64, floor int64) {
 	t.Helper()
 	ctx := t.Context()
-	b, started, err := s.Begin(ctx, k)
+	b, started, err := s.Feeds.Begin(ctx, k)
 	require.NoError(t, err)
 	require.True(t, started)
-	ok, err := s.Finish(ctx, &b, ids, floor)
+	ok, err := s.Feeds.Finish(ctx, &b, ids, floor)
 	require.NoError(t, err)
 	require.True(t, ok)
 }
@@ -60,7 +60,7 @@ func build(t testing.TB, s *timeline.Store, k timeline.Key, ids []int64, floor i
 // page reads the feed and requires it to be Ready.
 func page(t testing.TB, s *timeline.Store, k timeline.Key, r timeline.Range) []int64 {
 	t.Helper()
-	ids, cov, err := s.Page(t.Context(), k, r)
+	ids, cov, err := s.Feeds.Page(t.Context(), k, r)
 	require.NoError(t, err)
 	require.Equal(t, timeline.Ready, cov.State)
 	return ids
@@ -68,7 +68,7 @@ func page(t testing.TB, s *timeline.Store, k timeline.Key, r timeline.Range) []i
 
 func coverage(t testing.TB, s *timeline.Store, k timeline.Key) timeline.Coverage {
 	t.Helper()
-	ids, cov, err := s.Page(t.Context(), k, timeline.Range{})
+	ids, cov, err := s.Feeds.Page(t.Context(), k, timeline.Range{})
 	require.NoError(t, err)
 	require.Empty(t, ids)
 	return cov
@@ -153,18 +153,18 @@ func TestBoundsAndIDsOutOfRangeAreRefused(t *testing.T) {
 	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, _ bool) {
 		s, _ := newStore(t, rdb)
 		ctx, k := t.Context(), timeline.Inbox(1)
-		_, _, err := s.Page(ctx, k, timeline.Range{Limit: -1})
+		_, _, err := s.Feeds.Page(ctx, k, timeline.Range{Limit: -1})
 		require.ErrorContains(t, err, "page of tl:{i1}: negative bound")
-		_, _, err = s.Page(ctx, k, timeline.Range{After: -1})
+		_, _, err = s.Feeds.Page(ctx, k, timeline.Range{After: -1})
 		require.ErrorContains(t, err, "negative bound")
-		require.ErrorContains(t, s.Add(ctx, k, 0), "add to tl:{i1}: post id 0 is not within 1 to 9007199254740991")
-		require.ErrorContains(t, s.Remove(ctx, k, -4), "post id -4")
-		require.ErrorContains(t, s.Withdraw(ctx, []int64{1 << 53}, []int64{1}), "post id 9007199254740992")
-		_, err = s.Deliver(ctx, 0, []int64{1})
+		require.ErrorContains(t, s.Feeds.Add(ctx, k, 0), "add to tl:{i1}: post id 0 is not within 1 to 9007199254740991")
+		require.ErrorContains(t, s.Feeds.Remove(ctx, k, -4), "post id -4")
+		require.ErrorContains(t, s.Inboxes.Withdraw(ctx, []int64{1 << 53}, []int64{1}), "post id 9007199254740992")
+		_, err = s.Inboxes.Deliver(ctx, 0, []int64{1})
 		require.ErrorContains(t, err, "post id 0")
-		b, _, err := s.Begin(ctx, k)
+		b, _, err := s.Feeds.Begin(ctx, k)
 		require.NoError(t, err)
-		_, err = s.Finish(ctx, &b, []int64{0}, 0)
+		_, err = s.Feeds.Finish(ctx, &b, []int64{0}, 0)
 		require.ErrorContains(t, err, "post id 0")
 	})
 }
@@ -174,30 +174,30 @@ func TestCoverage(t *testing.T) {
 	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, _ bool) {
 		s, _ := newStore(t, rdb)
 		ctx, k := t.Context(), timeline.Inbox(1)
-		require.NoError(t, s.Touch(ctx, 1))
+		require.NoError(t, s.Visits.Touch(ctx, 1))
 		require.Equal(t, timeline.Coverage{}, coverage(t, s, k))
 
 		// Writes to a missing feed leave it missing.
-		require.NoError(t, s.Add(ctx, k, 5))
-		require.NoError(t, s.Remove(ctx, k, 5))
-		pushed, err := s.Deliver(ctx, 6, []int64{1})
+		require.NoError(t, s.Feeds.Add(ctx, k, 5))
+		require.NoError(t, s.Feeds.Remove(ctx, k, 5))
+		pushed, err := s.Inboxes.Deliver(ctx, 6, []int64{1})
 		require.NoError(t, err)
 		require.Equal(t, []int64{1}, pushed)
-		ids, cov, err := s.Page(ctx, k, timeline.Range{Limit: 9})
+		ids, cov, err := s.Feeds.Page(ctx, k, timeline.Range{Limit: 9})
 		require.NoError(t, err)
 		require.Empty(t, ids)
 		require.Equal(t, timeline.Coverage{}, cov)
 
-		b, started, err := s.Begin(ctx, k)
+		b, started, err := s.Feeds.Begin(ctx, k)
 		require.NoError(t, err)
 		require.True(t, started)
-		require.NoError(t, s.Add(ctx, k, 20))
-		ids, cov, err = s.Page(ctx, k, timeline.Range{Limit: 9})
+		require.NoError(t, s.Feeds.Add(ctx, k, 20))
+		ids, cov, err = s.Feeds.Page(ctx, k, timeline.Range{Limit: 9})
 		require.NoError(t, err)
 		require.Empty(t, ids, "only a ready feed is read")
 		require.Equal(t, timeline.Building, cov.State)
 
-		ok, err := s.Finish(ctx, &b, []int64{12, 10, 11}, 10)
+		ok, err := s.Feeds.Finish(ctx, &b, []int64{12, 10, 11}, 10)
 		require.NoError(t, err)
 		require.True(t, ok)
 		first := coverage(t, s, k)
@@ -205,7 +205,7 @@ func TestCoverage(t *testing.T) {
 		require.EqualValues(t, 10, first.Floor)
 
 		// Ids below the floor are unknown, whatever the set holds.
-		_, err = s.Deliver(ctx, 9, []int64{1})
+		_, err = s.Inboxes.Deliver(ctx, 9, []int64{1})
 		require.NoError(t, err)
 		require.Equal(t, []int64{20, 12, 11, 10}, page(t, s, k, timeline.Range{Limit: 9}))
 		require.Equal(t, []int64{10}, page(t, s, k, timeline.Range{Limit: 1, Ascending: true}))
@@ -213,10 +213,10 @@ func TestCoverage(t *testing.T) {
 		require.Len(t, page(t, s, k, timeline.Range{After: 2, Limit: 9}), 4)
 
 		// A ready feed is not built twice; dropped, it has a new epoch.
-		_, started, err = s.Begin(ctx, k)
+		_, started, err = s.Feeds.Begin(ctx, k)
 		require.NoError(t, err)
 		require.False(t, started)
-		require.NoError(t, s.Drop(ctx, k))
+		require.NoError(t, s.Feeds.Drop(ctx, k))
 		require.Equal(t, timeline.Missing, coverage(t, s, k).State)
 		build(t, s, k, nil, 0)
 		require.NotEqual(t, first.Epoch, coverage(t, s, k).Epoch)
@@ -230,7 +230,7 @@ func TestFloorAboveAllIDs(t *testing.T) {
 		k := timeline.Outbox(1)
 		build(t, s, k, []int64{5}, 50)
 		require.Empty(t, page(t, s, k, timeline.Range{Limit: 9}))
-		require.NoError(t, s.Add(t.Context(), k, 50, 51))
+		require.NoError(t, s.Feeds.Add(t.Context(), k, 50, 51))
 		require.Equal(t, []int64{51, 50}, page(t, s, k, timeline.Range{Limit: 9}))
 	})
 }
@@ -240,20 +240,20 @@ func TestEmptyFeedIsRemembered(t *testing.T) {
 	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, _ bool) {
 		s, _ := newStore(t, rdb)
 		ctx, k := t.Context(), timeline.Inbox(1)
-		require.NoError(t, s.Touch(ctx, 1))
+		require.NoError(t, s.Visits.Touch(ctx, 1))
 		build(t, s, k, nil, 0)
-		require.NoError(t, s.Touch(ctx, 1))
+		require.NoError(t, s.Visits.Touch(ctx, 1))
 		require.Empty(t, page(t, s, k, timeline.Range{Limit: 9}))
 		require.Empty(t, page(t, s, k, timeline.Range{Limit: 9, Ascending: true}))
-		_, started, err := s.Begin(ctx, k)
+		_, started, err := s.Feeds.Begin(ctx, k)
 		require.NoError(t, err)
 		require.False(t, started)
 
 		// A feed that is emptied again is still known to be empty.
-		_, err = s.Deliver(ctx, 3, []int64{1})
+		_, err = s.Inboxes.Deliver(ctx, 3, []int64{1})
 		require.NoError(t, err)
 		require.Equal(t, []int64{3}, page(t, s, k, timeline.Range{Limit: 9}))
-		require.NoError(t, s.Remove(ctx, k, 3))
+		require.NoError(t, s.Feeds.Remove(ctx, k, 3))
 		require.Empty(t, page(t, s, k, timeline.Range{Limit: 9}))
 	})
 }
@@ -263,23 +263,23 @@ func TestLosingEitherKeyMakesTheFeedMissing(t *testing.T) {
 	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, _ bool) {
 		s, _ := newStore(t, rdb)
 		ctx, k := t.Context(), timeline.Inbox(1)
-		require.NoError(t, s.Touch(ctx, 1))
+		require.NoError(t, s.Visits.Touch(ctx, 1))
 		for _, key := range []string{"tl:{i1}:m", "tl:{i1}:z"} {
 			for _, during := range []bool{false, true} {
-				require.NoError(t, s.Drop(ctx, k))
-				b, started, err := s.Begin(ctx, k)
+				require.NoError(t, s.Feeds.Drop(ctx, k))
+				b, started, err := s.Feeds.Begin(ctx, k)
 				require.NoError(t, err)
 				require.True(t, started)
 				if !during {
-					_, err = s.Finish(ctx, &b, []int64{1, 2}, 0)
+					_, err = s.Feeds.Finish(ctx, &b, []int64{1, 2}, 0)
 					require.NoError(t, err)
 				}
 				require.NoError(t, rdb.Del(ctx, key).Err())
-				_, err = s.Deliver(ctx, 3, []int64{1})
+				_, err = s.Inboxes.Deliver(ctx, 3, []int64{1})
 				require.NoError(t, err)
-				require.NoError(t, s.Add(ctx, k, 4))
+				require.NoError(t, s.Feeds.Add(ctx, k, 4))
 				require.Equal(t, timeline.Missing, coverage(t, s, k).State)
-				_, err = s.Finish(ctx, &b, []int64{1, 2}, 0)
+				_, err = s.Feeds.Finish(ctx, &b, []int64{1, 2}, 0)
 				require.ErrorIs(t, err, timeline.ErrBuildLost)
 				build(t, s, k, []int64{1, 2, 3}, 0)
 				require.Equal(t, []int64{3, 2, 1}, page(t, s, k, timeline.Range{Limit: 9}))
@@ -296,10 +296,10 @@ func TestCapAndFloor(t *testing.T) {
 
 		t.Run("a build is cut to the cap", func(t *testing.T) {
 			k := timeline.Outbox(1)
-			b, _, err := s.Begin(ctx, k)
+			b, _, err := s.Feeds.Begin(ctx, k)
 			require.NoError(t, err)
-			require.NoError(t, s.Add(ctx, k, 151))
-			ok, err := s.Finish(ctx, &b, down(150, 1), 0)
+			require.NoError(t, s.Feeds.Add(ctx, k, 151))
+			ok, err := s.Feeds.Finish(ctx, &b, down(150, 1), 0)
 			require.NoError(t, err)
 			require.True(t, ok)
 			require.Equal(t, down(151, 52), page(t, s, k, timeline.Range{Limit: 200}))
@@ -315,35 +315,35 @@ func TestCapAndFloor(t *testing.T) {
 			k := timeline.Outbox(3)
 			build(t, s, k, down(100, 1), 0)
 			for id := int64(101); id <= 110; id++ {
-				require.NoError(t, s.Add(ctx, k, id))
+				require.NoError(t, s.Feeds.Add(ctx, k, id))
 			}
 			require.Equal(t, down(110, 1), page(t, s, k, timeline.Range{Limit: 200}))
-			require.NoError(t, s.Add(ctx, k, 111))
+			require.NoError(t, s.Feeds.Add(ctx, k, 111))
 			require.Equal(t, down(111, 12), page(t, s, k, timeline.Range{Limit: 200}))
 			require.EqualValues(t, 12, coverage(t, s, k).Floor)
 		})
 		t.Run("what lies below the floor does not lower it", func(t *testing.T) {
 			k := timeline.Outbox(4)
 			build(t, s, k, down(200, 120), 120)
-			require.NoError(t, s.Add(ctx, k, down(90, 1)...))
+			require.NoError(t, s.Feeds.Add(ctx, k, down(90, 1)...))
 			require.Equal(t, down(200, 120), page(t, s, k, timeline.Range{Limit: 200}))
 			require.EqualValues(t, 120, coverage(t, s, k).Floor)
 		})
 		t.Run("merging part of a list raises the floor", func(t *testing.T) {
 			k := timeline.Inbox(5)
 			build(t, s, k, []int64{90, 50, 3}, 0)
-			require.NoError(t, s.Replace(ctx, 5, nil, []int64{80, 70, 60}, 60, false))
+			require.NoError(t, s.Feeds.Replace(ctx, 5, nil, []int64{80, 70, 60}, 60, false))
 			require.Equal(t, []int64{90, 80, 70, 60}, page(t, s, k, timeline.Range{Limit: 9}))
 			require.EqualValues(t, 60, coverage(t, s, k).Floor)
-			require.NoError(t, s.Replace(ctx, 5, nil, []int64{40}, 40, false))
+			require.NoError(t, s.Feeds.Replace(ctx, 5, nil, []int64{40}, 40, false))
 			require.EqualValues(t, 60, coverage(t, s, k).Floor)
 		})
 		t.Run("merging during a build raises the floor", func(t *testing.T) {
 			k := timeline.Inbox(6)
-			b, _, err := s.Begin(ctx, k)
+			b, _, err := s.Feeds.Begin(ctx, k)
 			require.NoError(t, err)
-			require.NoError(t, s.Replace(ctx, 6, nil, []int64{80, 70}, 70, false))
-			ok, err := s.Finish(ctx, &b, []int64{75, 60}, 0)
+			require.NoError(t, s.Feeds.Replace(ctx, 6, nil, []int64{80, 70}, 70, false))
+			ok, err := s.Feeds.Finish(ctx, &b, []int64{75, 60}, 0)
 			require.NoError(t, err)
 			require.True(t, ok)
 			require.Equal(t, []int64{80, 75, 70}, page(t, s, k, timeline.Range{Limit: 9}))
@@ -351,17 +351,17 @@ func TestCapAndFloor(t *testing.T) {
 		t.Run("adding more than the cap keeps the newest", func(t *testing.T) {
 			k := timeline.Outbox(7)
 			build(t, s, k, []int64{1}, 0)
-			require.NoError(t, s.Add(ctx, k, down(500, 2)...))
+			require.NoError(t, s.Feeds.Add(ctx, k, down(500, 2)...))
 			require.Equal(t, down(500, 401), page(t, s, k, timeline.Range{Limit: 200}))
 			require.EqualValues(t, 401, coverage(t, s, k).Floor)
 		})
 		t.Run("deliveries are trimmed now and then", func(t *testing.T) {
 			const user = 8
 			k := timeline.Inbox(user)
-			require.NoError(t, s.Touch(ctx, user))
+			require.NoError(t, s.Visits.Touch(ctx, user))
 			build(t, s, k, nil, 0)
 			for id := int64(1); id <= 1000; id++ {
-				_, err := s.Deliver(ctx, id, []int64{user})
+				_, err := s.Inboxes.Deliver(ctx, id, []int64{user})
 				require.NoError(t, err)
 			}
 			floor := coverage(t, s, k).Floor
@@ -382,11 +382,11 @@ func TestScriptsHealAfterBeingForgotten(t *testing.T) {
 		var users []int64
 		for user := int64(1); user <= 50; user++ {
 			users = append(users, user)
-			require.NoError(t, s.Touch(ctx, user))
+			require.NoError(t, s.Visits.Touch(ctx, user))
 			build(t, s, timeline.Inbox(user), []int64{1, 2}, 0)
 		}
 		forgetScripts(t, rdb)
-		require.NoError(t, s.Withdraw(ctx, []int64{1}, users))
+		require.NoError(t, s.Inboxes.Withdraw(ctx, []int64{1}, users))
 		forgetScripts(t, rdb)
 		for _, user := range users {
 			require.Equal(t, []int64{2}, page(t, s, timeline.Inbox(user), timeline.Range{Limit: 9}))
@@ -400,11 +400,11 @@ func TestFailureSaysWhatFailed(t *testing.T) {
 	require.NoError(t, rdb.Close())
 	s, _ := newStore(t, rdb)
 	ctx := t.Context()
-	_, _, err := s.Page(ctx, timeline.Inbox(1), timeline.Range{Limit: 1})
+	_, _, err := s.Feeds.Page(ctx, timeline.Inbox(1), timeline.Range{Limit: 1})
 	require.ErrorContains(t, err, "page of tl:{i1}: ")
-	_, err = s.Deliver(ctx, 1, []int64{1})
+	_, err = s.Inboxes.Deliver(ctx, 1, []int64{1})
 	require.ErrorContains(t, err, "deliver post 1: ")
-	require.ErrorContains(t, s.Touch(ctx, 1), "visit of user 1: ")
-	_, err = s.Sweep(ctx)
+	require.ErrorContains(t, s.Visits.Touch(ctx, 1), "visit of user 1: ")
+	_, err = s.Sweeper.Sweep(ctx)
 	require.ErrorContains(t, err, "sweep: ")
 }

@@ -26,10 +26,15 @@ type SweepResult struct {
 	Complete bool
 }
 
-// sweeper is the position in the round of this process.
-type sweeper struct {
-	mu sync.Mutex
-	at sweepPosition
+// Sweeper removes users who are no longer active and trims the inboxes of the others. It is safe
+// for concurrent use.
+type Sweeper struct {
+	scripts
+	cfg     Config
+	inboxes *Inboxes
+
+	mu sync.Mutex    // guards the field below
+	at sweepPosition // in the round of this process
 }
 
 // sweepPosition is a position in a round. The users of the shard with a deadline later than after
@@ -49,34 +54,34 @@ type sweepPosition struct {
 // Cost: at most 18 round trips, and two for each shard where users are removed, O(log active users
 // + expired), a script per inbox visited or removed, O(1) if there is nothing to trim. Never KEYS
 // or SCAN.
-func (s *Store) Sweep(ctx context.Context) (SweepResult, error) {
-	s.sweep.mu.Lock()
-	defer s.sweep.mu.Unlock()
+func (s *Sweeper) Sweep(ctx context.Context) (SweepResult, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	var result SweepResult
 	var err error
 	if err = s.expire(ctx, &result); err != nil {
 		return result, fmt.Errorf("sweep: expire users: %w", err)
 	}
-	users, next, err := s.nextActive(ctx, s.sweep.at)
+	users, next, err := s.nextActive(ctx, s.at)
 	if err != nil {
 		return result, fmt.Errorf("sweep: active users: %w", err)
 	}
 	if len(users) > 0 {
-		t, err := s.trim(ctx, users)
+		t, err := s.inboxes.trim(ctx, users)
 		if err != nil {
 			return result, fmt.Errorf("sweep: %w", err)
 		}
 		result.Visited, result.Trimmed, result.Cut = len(users), t.feeds, t.ids
 		result.Lost += t.lost
 	}
-	s.sweep.at = next
+	s.at = next
 	result.Complete = next == sweepPosition{}
 	return result, nil
 }
 
 // expire removes users whose deadline has passed, at most 1,000 per shard. Their inboxes expire by
 // themselves. This is the last look at them, so it also gives an expiry to sets that have none.
-func (s *Store) expire(ctx context.Context, result *SweepResult) error {
+func (s *Sweeper) expire(ctx context.Context, result *SweepResult) error {
 	now := strconv.FormatInt(s.cfg.nowMillis(), 10)
 	var found [activeShards]*redis.ZSliceCmd
 	_, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
@@ -100,7 +105,7 @@ func (s *Store) expire(ctx context.Context, result *SweepResult) error {
 		for i, a := range over {
 			users[i] = a.User
 		}
-		t, err := s.trim(ctx, users)
+		t, err := s.inboxes.trim(ctx, users)
 		if err != nil {
 			return err
 		}
@@ -117,7 +122,7 @@ func (s *Store) expire(ctx context.Context, result *SweepResult) error {
 
 // nextActive returns the next users of the round and the position after them. The position is zero
 // if the round ends with them.
-func (s *Store) nextActive(ctx context.Context, at sweepPosition) (users []int64, next sweepPosition, err error) {
+func (s *Sweeper) nextActive(ctx context.Context, at sweepPosition) (users []int64, next sweepPosition, err error) {
 	for ; at.shard < activeShards; at = (sweepPosition{shard: at.shard + 1}) {
 		if at.until == 0 {
 			at.until = s.cfg.deadline(s.cfg.nowMillis())

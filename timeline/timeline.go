@@ -45,7 +45,7 @@
 //
 // # Many outboxes
 //
-// A page that merges thousands of authors has posts of only a few. LatestPostIDs returns for each
+// A page that merges thousands of authors has posts of only a few. [Latest.IDs] returns for each
 // author an upper bound of the ids in the outbox, so a reader asks only the outboxes that reach the
 // page. Every write that puts ids into an outbox raises this bound first.
 //
@@ -155,19 +155,20 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Store reads and writes feeds. It is safe for concurrent use, also by many processes. Its only own
-// state is the position of Sweep, the last known incarnations of Redis, and the masters of a
-// cluster that could not be reached lately.
+// Store is the feeds of one Redis, in parts. It is safe for concurrent use, also by many processes.
+// Its only own state is the position of the Sweeper, the last known incarnations of Redis, and the
+// masters of a cluster that could not be reached lately.
 type Store struct {
-	*activeUsers
-	*Fences
-	*Latest
-	*Journals
-	scripts
-	cfg     Config
-	sweep   sweeper
-	met     met
-	masters *Masters
+	Feeds    *Feeds       // reads, builds and changes single feeds
+	Visits   *Visits      // keeps users active while they read
+	Inboxes  *Inboxes     // changes the inboxes of many users at once
+	Own      *OwnFeeds    // changes what belongs to one author
+	Active   *ActiveUsers // tells to which users posts are pushed
+	Journals *Journals    // tells what changed in an inbox
+	Fences   *Fences      // tells which relations changed during a fan-out
+	Latest   *Latest      // tells which of many outboxes reach a page
+	Sweeper  *Sweeper
+	Masters  *Masters // of a cluster; bounds how long calls wait for them
 }
 
 // New returns a Store on rdb, which the caller closes. It fails only if cfg is out of bounds. It
@@ -177,10 +178,21 @@ func New(rdb redis.UniversalClient, cfg Config) (*Store, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	masters, run := newMasters(rdb), scripts{rdb}
+	run, masters := scripts{rdb}, newMasters(rdb)
+	active := &ActiveUsers{scripts: run, cfg: cfg, masters: masters}
+	fences := &Fences{run, cfg.Now}
+	inboxes := &Inboxes{run, cfg, active, masters}
 	return &Store{
-		activeUsers: &activeUsers{run, masters, cfg.Now}, Fences: &Fences{run, cfg.Now}, Latest: &Latest{run}, Journals: &Journals{run},
-		scripts: run, cfg: cfg, masters: masters,
+		Feeds:    &Feeds{run, cfg, active},
+		Visits:   &Visits{run, cfg, active},
+		Inboxes:  inboxes,
+		Own:      &OwnFeeds{run, cfg, fences, inboxes},
+		Active:   active,
+		Journals: &Journals{run},
+		Fences:   fences,
+		Latest:   &Latest{run},
+		Sweeper:  &Sweeper{scripts: run, cfg: cfg, inboxes: inboxes},
+		Masters:  masters,
 	}, nil
 }
 
@@ -189,15 +201,6 @@ func SomeUnreached(err error) bool {
 	var some *Unreached
 	return errors.As(err, &some)
 }
-
-// Masters returns the state of the masters, which bounds how long calls wait for them.
-func (s *Store) Masters() *Masters { return s.masters }
-
-// InboxCap returns how many ids an inbox keeps.
-func (s *Store) InboxCap() int { return s.cfg.InboxCap }
-
-// OutboxCap returns how many ids an outbox keeps.
-func (s *Store) OutboxCap() int { return s.cfg.OutboxCap }
 
 // cap returns how many ids a trim leaves in the feed.
 func (c Config) cap(k Key) int {

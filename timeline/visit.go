@@ -2,12 +2,17 @@ package timeline
 
 import (
 	"context"
-	"fmt"
-	"slices"
-	"sync"
 
 	"github.com/redis/go-redis/v9"
 )
+
+// Visits keeps users active, and reads their inboxes in the same round trip. It is safe for
+// concurrent use.
+type Visits struct {
+	scripts
+	cfg    Config
+	active *ActiveUsers
+}
 
 // Visit records that the user is reading. It returns the end of the inbox's journal, or the zero
 // Position if the inbox is Missing. For at least ActiveFor from now, Deliver pushes to the inbox
@@ -17,8 +22,8 @@ import (
 //
 // Cost: one round trip of two scripts, O(log active users / 16); two more for a user who was not
 // active.
-func (s *Store) Visit(ctx context.Context, user int64) (Position, error) {
-	at, _, err := s.visit(ctx, user)
+func (v *Visits) Visit(ctx context.Context, user int64) (Position, error) {
+	at, _, err := v.visit(ctx, user)
 	return at, err
 }
 
@@ -26,27 +31,27 @@ func (s *Store) Visit(ctx context.Context, user int64) (Position, error) {
 // of a Missing inbox.
 //
 // Cost: as Visit, and O(log size + Limit).
-func (s *Store) VisitPage(ctx context.Context, user int64, r Range) (at Position, p Part, err error) {
-	return s.visitPage(ctx, user, r)
+func (v *Visits) VisitPage(ctx context.Context, user int64, r Range) (at Position, p Part, err error) {
+	return v.visitPage(ctx, user, r)
 }
 
 // VisitSettled is VisitPage, and also settles the inbox in the same step.
 //
 // Cost: as VisitPage.
-func (s *Store) VisitSettled(ctx context.Context, user int64, r Range, by Settle) (at Position, p Part, err error) {
-	return s.visitPage(ctx, user, r, by.args()...)
+func (v *Visits) VisitSettled(ctx context.Context, user int64, r Range, by Settle) (at Position, p Part, err error) {
+	return v.visitPage(ctx, user, r, by.args()...)
 }
 
 // args returns the additional arguments of the page script.
 func (by Settle) args() []any { return []any{formatID(by.Above), by.Keep, formatID(by.At)} }
 
-func (s *Store) visitPage(ctx context.Context, user int64, r Range, more ...any) (at Position, p Part, err error) {
+func (v *Visits) visitPage(ctx context.Context, user int64, r Range, more ...any) (at Position, p Part, err error) {
 	args, err := r.args()
 	if err != nil {
 		return at, p, wrap(err, "page of %s", Inbox(user))
 	}
 	args = append(args, more...)
-	at, page, err := s.visit(ctx, user, call{pageScript, Inbox(user).keys(), args})
+	at, page, err := v.visit(ctx, user, call{pageScript, Inbox(user).keys(), args})
 	// The page may have been read before the user was found active. A user who is found active was
 	// active before, so the inbox has received every push.
 	if err == nil && at != (Position{}) {
@@ -76,13 +81,13 @@ type Since struct {
 // one.
 //
 // Cost: as Visit, and O(changes + log size + Limit).
-func (s *Store) VisitSince(ctx context.Context, user int64, since Position, r Range, by Settle) (found Since, whole bool, err error) {
+func (v *Visits) VisitSince(ctx context.Context, user int64, since Position, r Range, by Settle) (found Since, whole bool, err error) {
 	k := Inbox(user)
 	args, err := r.args()
 	if err != nil {
 		return found, false, wrap(err, "what %s has since", k)
 	}
-	at, done, err := s.visit(ctx, user,
+	at, done, err := v.visit(ctx, user,
 		call{changesScript, k.keys(), []any{formatID(since.Epoch), since.Offset, journalCap}},
 		call{pageScript, k.keys(), append(args, by.args()...)})
 	if err != nil || at == (Position{}) || at.Epoch != since.Epoch {
@@ -102,20 +107,20 @@ func (s *Store) VisitSince(ctx context.Context, user int64, since Position, r Ra
 // visit implements Visit. It also returns the replies of more scripts, which run after the end of
 // the journal is read. If there are more scripts, the last one checks whether the inbox is intact,
 // instead of Visit.
-func (s *Store) visit(ctx context.Context, user int64, more ...call) (at Position, answers []*redis.Cmd, err error) {
+func (v *Visits) visit(ctx context.Context, user int64, more ...call) (at Position, answers []*redis.Cmd, err error) {
 	k, shard, member := Inbox(user), activeKey(shardOf(user)), formatID(user)
-	now := s.cfg.nowMillis()
-	deadline := s.cfg.deadline(now)
+	now := v.cfg.nowMillis()
+	deadline := v.cfg.deadline(now)
 	// The order matters: a reader that finds an inbox that another reader has begun also finds the
 	// user active.
-	done, err := s.run(ctx, append([]call{
-		{extendScript, k.keys(), []any{s.cfg.life(k), s.cfg.setLife(k), flag(len(more) == 0)}},
+	done, err := v.run(ctx, append([]call{
+		{extendScript, k.keys(), []any{v.cfg.life(k), v.cfg.setLife(k), flag(len(more) == 0)}},
 		{activateScript, []string{shard}, []any{member, now, deadline}},
 	}, more...)...)
 	if err != nil {
 		return at, nil, wrap(err, "visit of user %d", user)
 	}
-	wasActive, incarnation, err := s.met.activity(user, done[1], s.cfg.Reborn)
+	wasActive, incarnation, err := v.active.activity(user, done[1])
 	if err != nil {
 		return at, nil, wrap(err, "visit of user %d", user)
 	}
@@ -130,66 +135,10 @@ func (s *Store) visit(ctx context.Context, user int64, more ...call) (at Positio
 	// hole would count as complete. The epoch protects an inbox that another reader has begun
 	// since.
 	if at.Epoch != 0 {
-		if _, err := s.runOne(ctx, dropScript, k, formatID(at.Epoch)); err != nil {
+		if _, err := v.runOne(ctx, dropScript, k, formatID(at.Epoch)); err != nil {
 			return Position{}, nil, wrap(err, "visit of user %d", user)
 		}
 	}
-	err = s.rdb.ZAdd(ctx, shard, redis.Z{Score: float64(deadline), Member: member}).Err()
+	err = v.rdb.ZAdd(ctx, shard, redis.Z{Score: float64(deadline), Member: member}).Err()
 	return Position{}, nil, wrap(err, "visit of user %d", user)
-}
-
-// activity decodes the reply of the activate script and records the incarnation.
-func (m *met) activity(user int64, cmd *redis.Cmd, reborn func()) (wasActive bool, incarnation string, err error) {
-	reply, err := cmd.Slice()
-	if err != nil {
-		return false, "", err
-	}
-	if len(reply) != 2 {
-		return false, "", fmt.Errorf("redis answered %d parts", len(reply))
-	}
-	incarnation, _ = reply[1].(string)
-	m.note(shardOf(user), incarnation, reborn)
-	return reply[0] == int64(1), incarnation, nil
-}
-
-// incarnation returns the last known incarnation of the user's shard of active users. If it is
-// outdated, a Visit drops the inboxes that were begun in it.
-//
-// Cost: none, except one round trip the first time.
-func (s *Store) incarnation(ctx context.Context, user int64) (string, error) {
-	shard := shardOf(user)
-	if known := s.met.last(shard); known != "" {
-		return known, nil
-	}
-	now := s.cfg.nowMillis()
-	done, err := s.run(ctx, call{activateScript, []string{activeKey(shard)}, []any{formatID(user), now, now}})
-	if err != nil {
-		return "", err
-	}
-	_, incarnation, err := s.met.activity(user, done[0], s.cfg.Reborn)
-	return incarnation, err
-}
-
-// met records the last known incarnation of each shard of active users.
-type met struct {
-	mu sync.Mutex
-	in [activeShards]string
-}
-
-func (m *met) last(shard int) string {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.in[shard]
-}
-
-// note records the incarnation of a shard. It calls reborn if the shard had another incarnation
-// before and no other shard is known in this one.
-func (m *met) note(shard int, incarnation string, reborn func()) {
-	m.mu.Lock()
-	before, known := m.in[shard], slices.Contains(m.in[:], incarnation)
-	m.in[shard] = incarnation
-	m.mu.Unlock()
-	if before != "" && !known {
-		reborn()
-	}
 }

@@ -24,7 +24,7 @@ func (w *Workers) postsBackdated(ctx context.Context, j *queue.Job) error {
 	if err := decode(j, &args, &p); err != nil {
 		return err
 	}
-	err := w.Timelines.ForgetOwn(ctx, args.Authors, args.Newest)
+	err := w.Timelines.Own.Forget(ctx, args.Authors, args.Newest)
 	for err == nil {
 		if err := j.Confirm(ctx); err != nil {
 			return err
@@ -34,7 +34,7 @@ func (w *Workers) postsBackdated(ctx context.Context, j *queue.Job) error {
 			break
 		}
 		slices.Sort(users)
-		if err = w.Timelines.Forget(ctx, slices.Compact(users)); err != nil {
+		if err = w.Timelines.Inboxes.Forget(ctx, slices.Compact(users)); err != nil {
 			break
 		}
 		if p.Before == 0 {

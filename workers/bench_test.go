@@ -117,7 +117,7 @@ func (c *crowd) fill(b *testing.B, followers int) {
 }
 
 // read makes some users active, one after the other over the last hours. It writes the same data as
-// timeline.Store.Visit, and the sets that a read begins.
+// timeline.Visits.Visit, and the sets that a read begins.
 func (c *crowd) read(b *testing.B) {
 	for i := range c.active {
 		c.active[i] = int64(i + 2)
@@ -139,7 +139,7 @@ func (c *crowd) read(b *testing.B) {
 	}
 	tl, err := timeline.New(c.Stores.Redis, timeline.Config{})
 	require.NoError(b, err)
-	active, err := tl.ActiveOf(b.Context(), c.active)
+	active, err := tl.Active.Of(b.Context(), c.active)
 	require.NoError(b, err)
 	require.Len(b, active, len(c.active))
 }

@@ -192,7 +192,7 @@ func TestLostClaimLeavesInboxesRight(t *testing.T) {
 					require.NoError(t, err)
 					loseClaim(a, stopped, p.ID, test.undo)
 					for _, user := range a.active {
-						ids, covered, err := a.Timelines.Page(a.Ctx, timeline.Inbox(user), timeline.Range{Limit: 10})
+						ids, covered, err := a.Timelines.Feeds.Page(a.Ctx, timeline.Inbox(user), timeline.Range{Limit: 10})
 						require.NoError(t, err)
 						require.Equal(t, timeline.Ready, covered.State)
 						require.NotContains(t, ids, p.ID)
@@ -235,9 +235,9 @@ func newFriends(t *testing.T, s *storage.Stores) *friends {
 	f := &friends{World: feedtest.New(t, s, feedtest.Options{})}
 	f.author, f.follower = f.User("author"), f.User("follower")
 	for _, v := range []account.Viewer{f.author, f.follower} {
-		_, err := f.Timelines.Visit(f.Ctx, v.ID)
+		_, err := f.Timelines.Visits.Visit(f.Ctx, v.ID)
 		require.NoError(t, err)
-		require.NoError(t, f.Home.BuildInbox(f.Ctx, v.ID))
+		require.NoError(t, f.Home.Reader.BuildInbox(f.Ctx, v.ID))
 	}
 	stop := f.Work()
 	f.Befriend(f.author, f.follower)
@@ -251,7 +251,7 @@ func newFriends(t *testing.T, s *storage.Stores) *friends {
 // requireInbox requires that the follower's inbox has these posts.
 func (f *friends) requireInbox(want ...int64) {
 	f.Helper()
-	ids, covered, err := f.Timelines.Page(f.Ctx, timeline.Inbox(f.follower.ID), timeline.Range{Limit: 10})
+	ids, covered, err := f.Timelines.Feeds.Page(f.Ctx, timeline.Inbox(f.follower.ID), timeline.Range{Limit: 10})
 	require.NoError(f, err)
 	require.Equal(f, timeline.Ready, covered.State)
 	require.Equal(f, append([]int64{}, want...), ids)
@@ -309,11 +309,11 @@ func TestStoppedCallerLeavesRelationsRight(t *testing.T) {
 		require.NoError(t, err)
 		f.Drain()
 		f.requireInbox()
-		require.NoError(t, f.Timelines.Add(f.Ctx, timeline.Inbox(f.follower.ID), f.post)) // as before the job
+		require.NoError(t, f.Timelines.Feeds.Add(f.Ctx, timeline.Inbox(f.follower.ID), f.post)) // as before the job
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			caller.Home.SyncOwnInbox(f.Ctx, f.follower.ID, f.author.ID, 12345)
+			caller.Home.Own.SyncInbox(f.Ctx, f.follower.ID, f.author.ID, 12345)
 		}()
 		stopped.wait(t)
 		f.Follow(f.author, f.follower)

@@ -28,7 +28,7 @@ func (f *fanOut) watch(ctx context.Context) error {
 	if !f.begins() {
 		return nil
 	}
-	err := f.w.Timelines.Masters().WithinLimit(ctx, func(ctx context.Context) error { return f.w.Timelines.Watch(ctx, f.args.Author, f.job.ID) })
+	err := f.w.Timelines.Masters.WithinLimit(ctx, func(ctx context.Context) error { return f.w.Timelines.Fences.Watch(ctx, f.args.Author, f.job.ID) })
 	f.progress.Unwatched = f.progress.Unwatched || err != nil
 	return f.reached(err)
 }

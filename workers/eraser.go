@@ -18,7 +18,7 @@ func (w *Workers) userDeleted(ctx context.Context, j *queue.Job) error {
 	}
 	e, err := account.BeginErasure(ctx, w.DB, args.User, w.Now)
 	if e != nil && err == nil {
-		e.Forget = w.Timelines.Forget
+		e.Forget = w.Timelines.Inboxes.Forget
 		pace := j.GiveWay(ctx)
 		e.Pace = func(ctx context.Context) error {
 			pace()
@@ -27,7 +27,7 @@ func (w *Workers) userDeleted(ctx context.Context, j *queue.Job) error {
 		err = e.Run(ctx, j.ID)
 	}
 	if err == nil { // also after an attempt whose worker died behind the last row
-		err = w.Timelines.ForgetUser(ctx, args.User)
+		err = w.Timelines.Own.ForgetUser(ctx, args.User)
 	}
 	if err != nil {
 		return queue.Unavailable(fmt.Errorf("delete user %d: %w", args.User, err))
@@ -63,7 +63,7 @@ func (w *Workers) deleteDue(ctx context.Context) {
 	} else if n > 0 {
 		w.Logger.InfoContext(ctx, "deletions of users begun", "users", n)
 	}
-	if _, err := account.EraseTraces(ctx, w.DB, w.Now(), w.Timelines.ForgetUser); err != nil {
+	if _, err := account.EraseTraces(ctx, w.DB, w.Now(), w.Timelines.Own.ForgetUser); err != nil {
 		w.Logger.WarnContext(ctx, "traces of deleted users not looked for", "error", err)
 	}
 }

@@ -218,13 +218,13 @@ func (f *fanOut) toAuthor(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
 		var done timeline.OwnChanged
-		_ = f.w.Timelines.Masters().WithinLimit(ctx, func(ctx context.Context) error {
-			done = f.w.Timelines.ChangeOwn(ctx, own)
+		_ = f.w.Timelines.Masters.WithinLimit(ctx, func(ctx context.Context) error {
+			done = f.w.Timelines.Own.Change(ctx, own)
 			return nil
 		})
 		f.progress.Unwatched = f.progress.Unwatched || done.Watch != nil
 		for _, err := range []error{done.Watch, done.Inbox, done.Outbox} {
-			if err := f.reached(f.w.Timelines.Masters().MarkUnreached(ctx, err)); err != nil {
+			if err := f.reached(f.w.Timelines.Masters.MarkUnreached(ctx, err)); err != nil {
 				return err
 			}
 		}
@@ -347,14 +347,14 @@ func (f *fanOut) nextPage(ctx context.Context, page followerPage) (err error) {
 func (f *fanOut) deliverPage(ctx context.Context, gain, had, muters []int64, allActive bool) (reached []int64, err error) {
 	post, p := f.args.Post, &f.progress
 	if f.args.Edited { // they have it, or another job delivers it
-		reached, err = f.w.Timelines.ActiveOf(ctx, gain)
+		reached, err = f.w.Timelines.Active.Of(ctx, gain)
 		if err = f.reached(err); err == nil {
 			err = f.editedFor(ctx, reached)
 		}
 		return reached, err
 	}
 	if f.hiddenThenShown() { // the journals must record the removal before the arrival
-		if err := f.reached(f.w.Timelines.Withdraw(ctx, []int64{post}, gain)); err != nil {
+		if err := f.reached(f.w.Timelines.Inboxes.Withdraw(ctx, []int64{post}, gain)); err != nil {
 			return nil, fmt.Errorf("withdraw post %d: %w", post, err)
 		}
 	}
@@ -365,17 +365,17 @@ func (f *fanOut) deliverPage(ctx context.Context, gain, had, muters []int64, all
 		late := timeline.Arrival{Post: post, Pulled: !f.pushes, Again: unheard}
 		slices.Sort(had)
 		hadNot := slices.DeleteFunc(slices.Clone(gain), func(user int64) bool { return contains(had, user) })
-		if err := f.reached(f.w.Timelines.DeliverLate(ctx, late, hadNot)); err != nil {
+		if err := f.reached(f.w.Timelines.Inboxes.DeliverLate(ctx, late, hadNot)); err != nil {
 			return nil, err
 		}
 		late.Had = true
-		if err := f.reached(f.w.Timelines.DeliverLate(ctx, late, had)); err != nil {
+		if err := f.reached(f.w.Timelines.Inboxes.DeliverLate(ctx, late, had)); err != nil {
 			return nil, err
 		}
 	}
 	reached, pace, count := gain, f.job.GiveWay(ctx), len(gain)+len(muters)
 	if !allActive {
-		reached, err = f.w.Timelines.ActiveOf(ctx, slices.Concat(gain, muters))
+		reached, err = f.w.Timelines.Active.Of(ctx, slices.Concat(gain, muters))
 		if err := f.reached(err); err != nil {
 			return nil, fmt.Errorf("deliver post %d: %w", post, err)
 		}
@@ -388,7 +388,7 @@ func (f *fanOut) deliverPage(ctx context.Context, gain, had, muters []int64, all
 		return reached, nil
 	}
 	p.Pushed += count
-	if err := f.reached(f.w.Timelines.Push(ctx, post, reached, pace)); err != nil {
+	if err := f.reached(f.w.Timelines.Inboxes.Push(ctx, post, reached, pace)); err != nil {
 		return nil, fmt.Errorf("deliver post %d: %w", post, err)
 	}
 	return reached, nil
@@ -399,7 +399,7 @@ func (f *fanOut) deliverPage(ctx context.Context, gain, had, muters []int64, all
 func (f *fanOut) editedFor(ctx context.Context, users []int64) error {
 	muting, err := f.w.Visibility.MutedWords(ctx, users)
 	if err == nil {
-		err = f.reached(f.w.Timelines.Reread(ctx, slices.Collect(maps.Keys(muting))))
+		err = f.reached(f.w.Timelines.Inboxes.Reread(ctx, slices.Collect(maps.Keys(muting))))
 	}
 	return err
 }
@@ -407,10 +407,10 @@ func (f *fanOut) editedFor(ctx context.Context, users []int64) error {
 // withdrawPage takes the post out of the inboxes of followers who may not see it.
 func (f *fanOut) withdrawPage(ctx context.Context, lose, neverSaw []int64) error {
 	post := []int64{f.args.Post}
-	if err := f.reached(f.w.Timelines.Withdraw(ctx, post, lose)); err != nil {
+	if err := f.reached(f.w.Timelines.Inboxes.Withdraw(ctx, post, lose)); err != nil {
 		return fmt.Errorf("withdraw post %d: %w", f.args.Post, err)
 	}
-	if err := f.reached(f.w.Timelines.RemoveUnjournaled(ctx, post, neverSaw)); err != nil {
+	if err := f.reached(f.w.Timelines.Inboxes.RemoveUnjournaled(ctx, post, neverSaw)); err != nil {
 		return fmt.Errorf("remove post %d: %w", f.args.Post, err)
 	}
 	return nil
@@ -461,7 +461,7 @@ func (f *fanOut) tell(ctx context.Context, kind live.Kind, users []int64) (int, 
 		ev.Reason = live.Edited
 	}
 	n, err := f.w.Publisher.Publish(ctx, ev, users)
-	tolerated := f.w.Timelines.Masters().MarkUnreached(ctx, err)
+	tolerated := f.w.Timelines.Masters.MarkUnreached(ctx, err)
 	if tolerated = f.reached(tolerated); tolerated != nil {
 		return n, fmt.Errorf("publish post %d: %w", f.args.Post, err)
 	}

@@ -69,9 +69,9 @@ func newReaderOfMany(t *testing.T, w *feedtest.World) *readerOfMany {
 		require.NoError(t, w.Stores.DB.Follow.Create().SetFollowerID(c.reader.ID).SetFolloweeID(author.ID).Exec(c.Ctx))
 		require.NoError(t, w.Stores.DB.User.UpdateOneID(author.ID).SetFollowerCount(1).Exec(c.Ctx))
 	}
-	_, err := w.Timelines.Visit(c.Ctx, c.reader.ID)
+	_, err := w.Timelines.Visits.Visit(c.Ctx, c.reader.ID)
 	require.NoError(t, err)
-	require.NoError(t, w.Home.BuildInbox(c.Ctx, c.reader.ID))
+	require.NoError(t, w.Home.Reader.BuildInbox(c.Ctx, c.reader.ID))
 	return c
 }
 
@@ -97,7 +97,7 @@ func (c *readerOfMany) writeUntil(seen *atomic.Bool) {
 // holds requires that the reader's inbox has exactly these posts.
 func (c *readerOfMany) holds(posts []int64) {
 	c.Helper()
-	ids, covered, err := c.Timelines.Page(c.Ctx, timeline.Inbox(c.reader.ID), timeline.Range{Limit: len(c.posts) + 1})
+	ids, covered, err := c.Timelines.Feeds.Page(c.Ctx, timeline.Inbox(c.reader.ID), timeline.Range{Limit: len(c.posts) + 1})
 	require.NoError(c, err)
 	require.Equal(c, timeline.Ready, covered.State)
 	require.ElementsMatch(c, posts, ids)

@@ -16,9 +16,9 @@ func (f *fanOut) recheckFenced(ctx context.Context) error {
 	author := f.args.Author
 	var fenced []int64
 	var whole bool
-	err := f.w.Timelines.Masters().WithinLimit(ctx, func(ctx context.Context) (err error) {
+	err := f.w.Timelines.Masters.WithinLimit(ctx, func(ctx context.Context) (err error) {
 		// No attempt began before the job did.
-		fenced, whole, err = f.w.Timelines.Fenced(ctx, author, f.job.ID, f.job.CreatedAt.Add(-maxClockSkew))
+		fenced, whole, err = f.w.Timelines.Fences.Fenced(ctx, author, f.job.ID, f.job.CreatedAt.Add(-maxClockSkew))
 		return err
 	})
 	if err != nil {
@@ -26,9 +26,9 @@ func (f *fanOut) recheckFenced(ctx context.Context) error {
 	}
 	if !whole || f.progress.Unwatched {
 		// Redis was wiped meanwhile. The fences may have named any user who has an inbox by now.
-		active, err := f.w.Timelines.ActiveUsers(ctx)
+		active, err := f.w.Timelines.Active.All(ctx)
 		if err != nil {
-			return f.reached(f.w.Timelines.Masters().MarkUnreached(ctx, err))
+			return f.reached(f.w.Timelines.Masters.MarkUnreached(ctx, err))
 		}
 		delete(active, author) // authors always keep their own posts
 		fenced = slices.Collect(maps.Keys(active))
@@ -72,20 +72,20 @@ func (f *fanOut) recheck(ctx context.Context, users []int64) error {
 		})
 		// Reads already hide the post. These users lose it because the post changed, and were told
 		// page by page. A fan-out that is behind may have put it back since.
-		if err := f.reached(f.w.Timelines.Erase(ctx, []int64{post}, saw)); err != nil {
+		if err := f.reached(f.w.Timelines.Inboxes.Erase(ctx, []int64{post}, saw)); err != nil {
 			return fmt.Errorf("erase post %d: %w", post, err)
 		}
 		// The others lose it because the relation changed. A client that has shown the post must
 		// read its timeline again: the reconciler of that change may find nothing left to remove,
 		// and then notifies nobody.
-		if err := f.reached(f.w.Timelines.RemoveUnjournaled(ctx, []int64{post}, lose)); err != nil {
+		if err := f.reached(f.w.Timelines.Inboxes.RemoveUnjournaled(ctx, []int64{post}, lose)); err != nil {
 			return fmt.Errorf("remove post %d: %w", post, err)
 		}
 		if _, err := f.tell(ctx, live.JournalChanged, lose); err != nil {
 			return err
 		}
 		if f.pushes {
-			if _, err := f.w.Timelines.Deliver(ctx, post, gain); f.reached(err) != nil {
+			if _, err := f.w.Timelines.Inboxes.Deliver(ctx, post, gain); f.reached(err) != nil {
 				return fmt.Errorf("deliver post %d: %w", post, err)
 			}
 		}

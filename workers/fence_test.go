@@ -88,9 +88,9 @@ func (p *pairOfFriends) becomeFriends(t *testing.T) {
 	p.do(p.Feed.Follow, p.author, p.follower)
 	p.do(p.Feed.Follow, p.follower, p.author)
 	p.Drain()
-	_, err := p.Timelines.Visit(p.Ctx, p.follower.ID)
+	_, err := p.Timelines.Visits.Visit(p.Ctx, p.follower.ID)
 	require.NoError(t, err)
-	require.NoError(t, p.Home.BuildInbox(p.Ctx, p.follower.ID))
+	require.NoError(t, p.Home.Reader.BuildInbox(p.Ctx, p.follower.ID))
 }
 
 // stopNext suspends the next worker that is about to write to the follower's inbox.
@@ -132,9 +132,9 @@ func (p *pairOfFriends) wipe() {
 	p.drainButOne()
 	require.NoError(p.t, p.Stores.Redis.FlushAll(p.Ctx).Err())
 	for _, v := range []account.Viewer{p.follower, p.author} {
-		_, err := p.Timelines.Visit(p.Ctx, v.ID)
+		_, err := p.Timelines.Visits.Visit(p.Ctx, v.ID)
 		require.NoError(p.t, err)
-		require.NoError(p.t, p.Home.BuildInbox(p.Ctx, v.ID))
+		require.NoError(p.t, p.Home.Reader.BuildInbox(p.Ctx, v.ID))
 	}
 }
 
@@ -164,7 +164,7 @@ func (p *pairOfFriends) followerInbox() []int64 {
 
 func (p *pairOfFriends) inbox(v account.Viewer) []int64 {
 	p.t.Helper()
-	ids, covered, err := p.Timelines.Page(p.Ctx, timeline.Inbox(v.ID), timeline.Range{Limit: 10})
+	ids, covered, err := p.Timelines.Feeds.Page(p.Ctx, timeline.Inbox(v.ID), timeline.Range{Limit: 10})
 	require.NoError(p.t, err)
 	require.Equal(p.t, timeline.Ready, covered.State)
 	return ids
@@ -275,7 +275,7 @@ func TestPostPutBackByASlowFanoutLeavesTheJournalWhole(t *testing.T) {
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
 		p := newPairOfFriends(t, s)
 		p.becomeFriends(t) // which fences both
-		before, err := p.Timelines.Visit(p.Ctx, p.follower.ID)
+		before, err := p.Timelines.Visits.Visit(p.Ctx, p.follower.ID)
 		require.NoError(t, err)
 
 		push := p.stopNext()
@@ -292,7 +292,7 @@ func TestPostPutBackByASlowFanoutLeavesTheJournalWhole(t *testing.T) {
 		close(recheckOfChange.goOn)
 		p.drainButOne()
 		require.Empty(t, p.followerInbox())
-		noted, _, whole, err := p.Timelines.Changes(p.Ctx, p.follower.ID, before)
+		noted, _, whole, err := p.Timelines.Journals.Changes(p.Ctx, p.follower.ID, before)
 		require.NoError(t, err)
 		require.True(t, whole)
 		require.Equal(t, []timeline.Change{{Post: post, Removed: true}}, noted)
@@ -300,7 +300,7 @@ func TestPostPutBackByASlowFanoutLeavesTheJournalWhole(t *testing.T) {
 		close(recheckOfPush.goOn)
 		p.Drain()
 		require.Empty(t, p.followerInbox())
-		_, _, whole, err = p.Timelines.Changes(p.Ctx, p.follower.ID, before)
+		_, _, whole, err = p.Timelines.Journals.Changes(p.Ctx, p.follower.ID, before)
 		require.NoError(t, err)
 		require.True(t, whole)
 	})
@@ -336,26 +336,26 @@ func TestStoppedSyncDoesNotUndoWhatHappenedMeanwhile(t *testing.T) {
 			},
 			{
 				name:      "narrowing",
-				before:    func(post int64) { sql(p.Timelines.Remove(p.Ctx, timeline.Inbox(p.follower.ID), post)) },
+				before:    func(post int64) { sql(p.Timelines.Feeds.Remove(p.Ctx, timeline.Inbox(p.follower.ID), post)) },
 				meanwhile: func(post int64) { p.change(post, schema.Private) },
 			},
 			{
 				name:      "delete",
-				before:    func(post int64) { sql(p.Timelines.Remove(p.Ctx, timeline.Inbox(p.follower.ID), post)) },
+				before:    func(post int64) { sql(p.Timelines.Feeds.Remove(p.Ctx, timeline.Inbox(p.follower.ID), post)) },
 				meanwhile: func(post int64) { p.delete(post) },
 			},
 			{
 				name:   "delete, and a build under way",
-				before: func(post int64) { sql(p.Timelines.Remove(p.Ctx, timeline.Inbox(p.follower.ID), post)) },
+				before: func(post int64) { sql(p.Timelines.Feeds.Remove(p.Ctx, timeline.Inbox(p.follower.ID), post)) },
 				meanwhile: func(post int64) {
 					p.delete(post)
 					inbox := timeline.Inbox(p.follower.ID)
-					sql(p.Timelines.Drop(p.Ctx, inbox))
-					b, begun, err := p.Timelines.Begin(p.Ctx, inbox)
+					sql(p.Timelines.Feeds.Drop(p.Ctx, inbox))
+					b, begun, err := p.Timelines.Feeds.Begin(p.Ctx, inbox)
 					require.True(t, err == nil && begun)
 					p.built = func() {
 						for done := false; !done; {
-							done, err = p.Timelines.Finish(p.Ctx, &b, nil, 0)
+							done, err = p.Timelines.Feeds.Finish(p.Ctx, &b, nil, 0)
 							require.NoError(t, err)
 						}
 					}
@@ -373,7 +373,7 @@ func TestStoppedSyncDoesNotUndoWhatHappenedMeanwhile(t *testing.T) {
 				first := p.stopNext()
 				agreed := make(chan error, 1)
 				go func() {
-					_, err := p.Home.SyncInbox(context.WithValue(p.Ctx, byWorker{}, true), p.follower.ID, p.author.ID)
+					_, err := p.Home.Sync.Inbox(context.WithValue(p.Ctx, byWorker{}, true), p.follower.ID, p.author.ID)
 					agreed <- err
 				}()
 				first.wait(t)

@@ -19,7 +19,8 @@ import (
 type followerScans struct {
 	db         *ent.Client
 	visibility *visibility.Reader
-	timelines  *timeline.Store
+	activity   *timeline.ActiveUsers
+	masters    *timeline.Masters
 	pageSize   int // the configured size
 	audiences  *batch.Loader[visibility.Followed, visibility.Page]
 
@@ -29,7 +30,7 @@ type followerScans struct {
 
 // newFollowerScans returns the followerScans of a process. pageSize is the configured page size.
 func newFollowerScans(db *ent.Client, v *visibility.Reader, t *timeline.Store, pageSize int) *followerScans {
-	return &followerScans{db: db, visibility: v, timelines: t, pageSize: pageSize, audiences: batch.NewLoader(v.Followers.Audiences)}
+	return &followerScans{db: db, visibility: v, activity: t.Active, masters: t.Masters, pageSize: pageSize, audiences: batch.NewLoader(v.Followers.Audiences)}
 }
 
 // smallAudience is the largest follower count for which fan-outs share SQL statements and
@@ -127,8 +128,8 @@ func (s *followerScans) begin(ctx context.Context, w scanStart) (*followerScan, 
 		return r, nil
 	}
 	var count int
-	err := s.timelines.Masters().WithinLimit(ctx, func(ctx context.Context) (err error) {
-		count, err = s.timelines.ActiveCount(ctx)
+	err := s.masters.WithinLimit(ctx, func(ctx context.Context) (err error) {
+		count, err = s.activity.Count(ctx)
 		return err
 	})
 	if err != nil {
@@ -144,9 +145,9 @@ func (s *followerScans) begin(ctx context.Context, w scanStart) (*followerScan, 
 		return r, nil
 	}
 	// The post is committed: users who become active later read it from SQL.
-	active, err := activeUsers(ctx, r, &s.byRecency, s.timelines.ActiveByRecency)
+	active, err := activeUsers(ctx, r, &s.byRecency, s.activity.ByRecency)
 	if err != nil {
-		return r.withoutActivity(s.timelines.Masters().MarkUnreached(ctx, err))
+		return r.withoutActivity(s.masters.MarkUnreached(ctx, err))
 	}
 	if !begun && len(active) > 0 {
 		r.position.From = active[0].Until
@@ -193,7 +194,7 @@ func (r *followerScan) read(ctx context.Context, c visibility.PostChange, to cha
 	if r.inMemory {
 		loading.Go(func() (err error) {
 			// The post is committed: users who become active later read it from SQL.
-			r.activeSet, err = activeUsers(ctx, r, &r.set, r.timelines.ActiveUsers)
+			r.activeSet, err = activeUsers(ctx, r, &r.set, r.activity.All)
 			return err
 		})
 	}
@@ -247,9 +248,9 @@ func (r *followerScan) nextActive(ctx context.Context, c visibility.PostChange) 
 // recentFollowers reads the followers among the most recently active users.
 func (r *followerScan) recentFollowers(ctx context.Context, c visibility.PostChange) (p followerPage) {
 	p.AllActive, r.position.RecentDone = true, true
-	chunk, err := r.timelines.RecentlyActive(ctx, r.PageSize)
+	chunk, err := r.activity.Recent(ctx, r.PageSize)
 	if err != nil {
-		if p.Err = r.timelines.Masters().MarkUnreached(ctx, err); timeline.SomeUnreached(p.Err) {
+		if p.Err = r.masters.MarkUnreached(ctx, err); timeline.SomeUnreached(p.Err) {
 			p.Err = nil // they are visited with the other followers
 		}
 		return p
@@ -292,7 +293,7 @@ func (r *followerScan) nextFollowers(ctx context.Context, c visibility.PostChang
 		}
 	}
 	if p.Err = r.loaded(); p.Err != nil {
-		if _, p.Err = r.withoutActivity(r.timelines.Masters().MarkUnreached(ctx, p.Err)); p.Err != nil {
+		if _, p.Err = r.withoutActivity(r.masters.MarkUnreached(ctx, p.Err)); p.Err != nil {
 			return p
 		}
 		r.loaded = func() error { return nil }
@@ -341,7 +342,7 @@ func (r *followerScan) activeOf(ctx context.Context, followers []visibility.Foll
 	for i, f := range followers {
 		ids[i], found[f.ID] = f.ID, f
 	}
-	active, err := r.timelines.ActiveOf(ctx, ids)
+	active, err := r.activity.Of(ctx, ids)
 	list := make([]visibility.Follower, len(active))
 	for i, id := range active {
 		list[i] = found[id]

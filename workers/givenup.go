@@ -35,10 +35,10 @@ func (w *Workers) postGivenUp(ctx context.Context, j *queue.Job) error {
 	f := &forgetting{w: w, forgotten: p}
 	// Each attempt begins with the author's latest post id, outbox and inbox. Checkpoints record only
 	// the progress through the followers.
-	masters := w.Timelines.Masters()
+	masters := w.Timelines.Masters
 	err := f.later(ctx, masters.WithinLimit(ctx, func(ctx context.Context) error { return w.raiseLatest(ctx, args.Author) }))
 	if err == nil {
-		err = f.later(ctx, masters.WithinLimit(ctx, func(ctx context.Context) error { return w.Timelines.Drop(ctx, timeline.Outbox(args.Author)) }))
+		err = f.later(ctx, masters.WithinLimit(ctx, func(ctx context.Context) error { return w.Timelines.Feeds.Drop(ctx, timeline.Outbox(args.Author)) }))
 	}
 	if err == nil {
 		err = f.forget(ctx, args.Author, []int64{args.Author})
@@ -79,7 +79,7 @@ func (w *Workers) raiseLatest(ctx context.Context, author int64) error {
 	if err != nil {
 		return fmt.Errorf("read the latest post of author %d: %w", author, err)
 	}
-	return w.Timelines.RaiseLatest(ctx, author, u.LastPostID)
+	return w.Timelines.Latest.Raise(ctx, author, u.LastPostID)
 }
 
 // forgetting is one attempt to make inboxes Missing.
@@ -92,7 +92,7 @@ type forgetting struct {
 // forget makes the inboxes of the users Missing and tells the users to read again.
 func (f *forgetting) forget(ctx context.Context, author int64, users []int64) error {
 	inboxes := f.Only.of(users)
-	if err := f.later(ctx, f.w.Timelines.Forget(ctx, inboxes)); err != nil {
+	if err := f.later(ctx, f.w.Timelines.Inboxes.Forget(ctx, inboxes)); err != nil {
 		return err
 	}
 	// With TellAll, the previous pass could not notify all users, so this one notifies all.
@@ -108,7 +108,7 @@ func (f *forgetting) forget(ctx context.Context, author int64, users []int64) er
 // the users of that part for the next attempt and returns nil. It returns all other errors.
 func (f *forgetting) later(ctx context.Context, err error) error {
 	var some *timeline.Unreached
-	if err = f.w.Timelines.Masters().MarkUnreached(ctx, err); !errors.As(err, &some) {
+	if err = f.w.Timelines.Masters.MarkUnreached(ctx, err); !errors.As(err, &some) {
 		return err
 	}
 	f.Left, f.reason = f.Left.with(some.Users), err
@@ -162,7 +162,7 @@ func (w *Workers) feedsStale(ctx context.Context, j *queue.Job) error {
 	if err := decode(j, &struct{}{}, &p); err != nil {
 		return err
 	}
-	err := w.Timelines.ForgetLatest(ctx)
+	err := w.Timelines.Latest.Forget(ctx)
 	for err == nil {
 		if err := j.Confirm(ctx); err != nil {
 			return err
@@ -173,8 +173,8 @@ func (w *Workers) feedsStale(ctx context.Context, j *queue.Job) error {
 			break
 		}
 		if !p.Inboxes {
-			err = w.Timelines.ForgetOutboxes(ctx, users)
-		} else if err = w.Timelines.Forget(ctx, users); err == nil {
+			err = w.Timelines.Own.ForgetOutboxes(ctx, users)
+		} else if err = w.Timelines.Inboxes.Forget(ctx, users); err == nil {
 			_, err = w.Publisher.Publish(ctx, live.Event{Kind: live.Invalidated, Reason: "the timeline is read anew"}, users)
 		}
 		if err != nil {

@@ -48,7 +48,7 @@ func (w *Workers) watchQueue(ctx context.Context) {
 
 // watchTimelines compares the timelines of a few active users with SQL.
 func (w *Workers) watchTimelines(ctx context.Context) (h Health) {
-	users, err := w.Timelines.Sample(ctx, sample)
+	users, err := w.Timelines.Active.Sample(ctx, sample)
 	if err != nil {
 		return h // the error of Redis is already in the log
 	}

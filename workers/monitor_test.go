@@ -23,7 +23,7 @@ func TestMonitorLogsExtraEntries(t *testing.T) {
 	t.Parallel()
 	s := storagetest.Embedded(t)
 	a := newIdleAudience(t, s, 3, 1)
-	require.NoError(t, a.Timelines.Add(a.Ctx, timeline.Inbox(a.active[0]), 7))
+	require.NoError(t, a.Timelines.Feeds.Add(a.Ctx, timeline.Inbox(a.active[0]), 7))
 	var log strings.Builder
 	ctx, stop := context.WithTimeout(a.Ctx, 30*time.Second)
 	defer stop()

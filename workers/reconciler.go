@@ -20,9 +20,9 @@ func (w *Workers) relationChanged(ctx context.Context, j *queue.Job) error {
 		return err
 	}
 	a, b, others := args.Users[0], args.Users[1], w.coalescer.with(ctx, j, args)
-	err := w.Home.SyncInboxAndNotify(ctx, a, b, args.Change, j.Again, others...)
+	err := w.Home.Sync.InboxAndNotify(ctx, a, b, args.Change, j.Again, others...)
 	if !args.First { // even if the first cannot be reached
-		err = errors.Join(err, w.Home.SyncInboxAndNotify(ctx, b, a, args.Change, j.Again, others...))
+		err = errors.Join(err, w.Home.Sync.InboxAndNotify(ctx, b, a, args.Change, j.Again, others...))
 	}
 	return w.patient(ctx, err)
 }
@@ -33,12 +33,12 @@ func (w *Workers) wordsChanged(ctx context.Context, j *queue.Job) error {
 	if err := decode(j, &args, nil); err != nil {
 		return err
 	}
-	return w.patient(ctx, w.Home.WordsChanged(ctx, args.User, args.Change))
+	return w.patient(ctx, w.Home.Sync.WordsChanged(ctx, args.User, args.Change))
 }
 
 // patient returns err. It wraps err as Unavailable if a part of a cluster cannot be reached.
 func (w *Workers) patient(ctx context.Context, err error) error {
-	if err = w.Timelines.Masters().MarkUnreached(ctx, err); timeline.SomeUnreached(err) {
+	if err = w.Timelines.Masters.MarkUnreached(ctx, err); timeline.SomeUnreached(err) {
 		return queue.Unavailable(err)
 	}
 	return err
@@ -64,7 +64,7 @@ func (w *Workers) authorReturns(ctx context.Context, j *queue.Job) error {
 		if err != nil {
 			return err
 		}
-		active, err := w.Timelines.ActiveOf(ctx, users)
+		active, err := w.Timelines.Active.Of(ctx, users)
 		if err != nil {
 			return w.patient(ctx, fmt.Errorf("look up active followers: %w", err))
 		}
@@ -72,12 +72,12 @@ func (w *Workers) authorReturns(ctx context.Context, j *queue.Job) error {
 			if err := j.Confirm(ctx); err != nil {
 				return err
 			}
-			if _, err := w.Home.SyncInbox(ctx, user, args.Author); err != nil {
+			if _, err := w.Home.Sync.Inbox(ctx, user, args.Author); err != nil {
 				return w.patient(ctx, err)
 			}
 		}
 		if p.Before = next; next == 0 {
-			return w.Home.FinishReturnToPush(ctx, args)
+			return w.Home.FanOutModes.FinishReturnToPush(ctx, args)
 		}
 		if err := j.Checkpoint(ctx, p); err != nil {
 			return err

@@ -74,11 +74,11 @@ func receiptOf(receipts *ent.DeliveryClient, r FanOutReport, post int64, done bo
 // deletes the receipt of a post that is gone.
 func (f *fanOut) finish(ctx context.Context, post *ent.Post) error {
 	// A watch that is left ends by itself.
-	err := f.w.Timelines.Masters().WithinLimit(ctx, func(ctx context.Context) error { return f.w.Timelines.Unwatch(ctx, f.args.Author, f.job.ID) })
+	err := f.w.Timelines.Masters.WithinLimit(ctx, func(ctx context.Context) error { return f.w.Timelines.Fences.Unwatch(ctx, f.args.Author, f.job.ID) })
 	if err := f.reached(err); err != nil {
 		return err
 	}
-	if err := f.w.Home.CrossThreshold(ctx, f.author); err != nil {
+	if err := f.w.Home.FanOutModes.CrossThreshold(ctx, f.author); err != nil {
 		f.w.Logger.WarnContext(ctx, "author not moved between push and pull; the next post will", "author", f.author.ID, "error", err)
 	}
 	r := f.progress.FanOutReport

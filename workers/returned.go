@@ -19,7 +19,7 @@ func (w *Workers) wakeAfterReturn(ctx context.Context) {
 	if err != nil {
 		return // the health check reports it
 	}
-	if w.Timelines.Masters().Returned(answers) {
+	if w.Timelines.Masters.Returned(answers) {
 		w.wakeOwed = true
 	}
 	if !w.wakeOwed {

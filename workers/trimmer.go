@@ -17,7 +17,7 @@ const trimFor = 10 * time.Minute
 func (w *Workers) trim(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, trimFor)
 	defer cancel()
-	swept, err := w.Timelines.Sweep(ctx)
+	swept, err := w.Timelines.Sweeper.Sweep(ctx)
 	if err != nil {
 		w.Logger.WarnContext(ctx, "feeds not swept", "error", err)
 	} else if swept.Expired+swept.Cut > 0 {
@@ -34,7 +34,7 @@ func (w *Workers) trim(ctx context.Context) {
 
 // balance moves authors who are both pushed and pulled on to pull.
 func (w *Workers) balance(ctx context.Context) {
-	if err := w.Home.Rebalance(ctx); err != nil {
+	if err := w.Home.FanOutModes.Rebalance(ctx); err != nil {
 		w.Logger.WarnContext(ctx, "authors not moved on to pull", "error", err)
 	}
 }

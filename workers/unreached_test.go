@@ -112,7 +112,7 @@ func TestSilentMasterHoldsUpItsOwnFollowersOnly(t *testing.T) {
 					}
 					healthy++
 					require.Eventually(t, func() bool {
-						ids, covered, err := a.Timelines.Page(a.Ctx, timeline.Inbox(user), timeline.Range{Limit: 10})
+						ids, covered, err := a.Timelines.Feeds.Page(a.Ctx, timeline.Inbox(user), timeline.Range{Limit: 10})
 						return err == nil && covered.State == timeline.Ready && slices.Contains(ids, p.ID)
 					}, time.Minute, 20*time.Millisecond)
 				}
@@ -171,14 +171,14 @@ func TestGivenUpFanOutLeavesNoHole(t *testing.T) {
 		}, time.Minute, 5*time.Millisecond)
 		a.Drain()
 		for _, user := range append(a.active, a.author.ID) {
-			_, covered, err := a.Timelines.Page(a.Ctx, timeline.Inbox(user), timeline.Range{Limit: 10})
+			_, covered, err := a.Timelines.Feeds.Page(a.Ctx, timeline.Inbox(user), timeline.Range{Limit: 10})
 			require.NoError(t, err)
 			require.Equal(t, timeline.Missing, covered.State)
-			_, err = a.Timelines.Visit(a.Ctx, user)
+			_, err = a.Timelines.Visits.Visit(a.Ctx, user)
 			require.NoError(t, err)
-			require.NoError(t, a.Home.BuildInbox(a.Ctx, user))
+			require.NoError(t, a.Home.Reader.BuildInbox(a.Ctx, user))
 		}
-		_, covered, err := a.Timelines.Page(a.Ctx, timeline.Outbox(a.author.ID), timeline.Range{Limit: 10})
+		_, covered, err := a.Timelines.Feeds.Page(a.Ctx, timeline.Outbox(a.author.ID), timeline.Range{Limit: 10})
 		require.NoError(t, err)
 		require.Equal(t, timeline.Missing, covered.State)
 		a.requireReached(t, p.ID)
@@ -247,9 +247,9 @@ func TestGivenUpRelationLeavesNoHole(t *testing.T) {
 		stop := w.Work()
 		w.Befriend(author, follower)
 		for _, v := range []account.Viewer{author, follower} {
-			_, err := w.Timelines.Visit(w.Ctx, v.ID)
+			_, err := w.Timelines.Visits.Visit(w.Ctx, v.ID)
 			require.NoError(t, err)
-			require.NoError(t, w.Home.BuildInbox(w.Ctx, v.ID))
+			require.NoError(t, w.Home.Reader.BuildInbox(w.Ctx, v.ID))
 		}
 		w.Post(author, schema.Mutuals)
 		w.Drain()
@@ -269,7 +269,7 @@ func TestGivenUpRelationLeavesNoHole(t *testing.T) {
 		}, time.Minute, 5*time.Millisecond)
 		w.Drain()
 		f.on.Store(false)
-		_, covered, err := w.Timelines.Page(w.Ctx, timeline.Inbox(follower.ID), timeline.Range{Limit: 10})
+		_, covered, err := w.Timelines.Feeds.Page(w.Ctx, timeline.Inbox(follower.ID), timeline.Range{Limit: 10})
 		require.NoError(t, err)
 		require.Equal(t, timeline.Missing, covered.State)
 	})
@@ -281,10 +281,10 @@ func TestDiscardedJobsLeaveNoHole(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
 		a := newIdleAudience(t, s, 12, 12)
-		require.NoError(t, a.Home.BuildOutbox(a.Ctx, a.author.ID))
-		known, err := a.Timelines.LatestPostIDs(a.Ctx, []int64{a.author.ID})
+		require.NoError(t, a.Home.Reader.BuildOutbox(a.Ctx, a.author.ID))
+		known, err := a.Timelines.Latest.IDs(a.Ctx, []int64{a.author.ID})
 		require.NoError(t, err)
-		require.NoError(t, a.Timelines.StoreLatest(a.Ctx, known, map[int64]int64{a.author.ID: 0}))
+		require.NoError(t, a.Timelines.Latest.Store(a.Ctx, known, map[int64]int64{a.author.ID: 0}))
 		public := schema.Public
 		p, err := a.Feed.CreatePost(a.Ctx, a.author, feed.Draft{Text: "hello", Visibility: &public})
 		require.NoError(t, err)
@@ -300,7 +300,7 @@ func TestDiscardedJobsLeaveNoHole(t *testing.T) {
 		}
 		a.Drain()
 		require.Len(t, dead(), 2)
-		ids, covered, err := a.Timelines.Page(a.Ctx, timeline.Inbox(a.active[0]), timeline.Range{Limit: 10})
+		ids, covered, err := a.Timelines.Feeds.Page(a.Ctx, timeline.Inbox(a.active[0]), timeline.Range{Limit: 10})
 		require.NoError(t, err)
 		require.Equal(t, timeline.Ready, covered.State)
 		require.NotContains(t, ids, p.ID, "there is a hole to be mended")
@@ -311,17 +311,17 @@ func TestDiscardedJobsLeaveNoHole(t *testing.T) {
 		a.Drain()
 		require.Empty(t, dead())
 		for _, user := range append(a.active, a.author.ID) {
-			_, covered, err := a.Timelines.Page(a.Ctx, timeline.Inbox(user), timeline.Range{Limit: 10})
+			_, covered, err := a.Timelines.Feeds.Page(a.Ctx, timeline.Inbox(user), timeline.Range{Limit: 10})
 			require.NoError(t, err)
 			require.Equal(t, timeline.Missing, covered.State)
-			_, err = a.Timelines.Visit(a.Ctx, user)
+			_, err = a.Timelines.Visits.Visit(a.Ctx, user)
 			require.NoError(t, err)
-			require.NoError(t, a.Home.BuildInbox(a.Ctx, user))
+			require.NoError(t, a.Home.Reader.BuildInbox(a.Ctx, user))
 		}
-		_, covered, err = a.Timelines.Page(a.Ctx, timeline.Outbox(a.author.ID), timeline.Range{Limit: 10})
+		_, covered, err = a.Timelines.Feeds.Page(a.Ctx, timeline.Outbox(a.author.ID), timeline.Range{Limit: 10})
 		require.NoError(t, err)
 		require.Equal(t, timeline.Missing, covered.State)
-		known, err = a.Timelines.LatestPostIDs(a.Ctx, []int64{a.author.ID})
+		known, err = a.Timelines.Latest.IDs(a.Ctx, []int64{a.author.ID})
 		require.NoError(t, err)
 		require.Equal(t, []int64{-1}, known.IDs, "readers who merge ask SQL for the author's latest post")
 		a.requireReached(t, p.ID)
@@ -381,7 +381,7 @@ func TestJobsAreDueWhenAMasterReturns(t *testing.T) {
 		return err == nil && !left
 	}, time.Minute, 20*time.Millisecond)
 	for _, user := range a.active {
-		_, covered, err := a.Timelines.Page(a.Ctx, timeline.Inbox(user), timeline.Range{Limit: 10})
+		_, covered, err := a.Timelines.Feeds.Page(a.Ctx, timeline.Inbox(user), timeline.Range{Limit: 10})
 		require.NoError(t, err)
 		require.Equal(t, timeline.Missing, covered.State)
 	}

@@ -36,7 +36,7 @@
 // index range of the author's followers and muters, with a list of the active users or a look-up of
 // each follower; or a list of the active users, with a look-up of each. If most followers are away,
 // they cost nothing. If Redis is wiped meanwhile, each active user is looked up once more. A
-// changed relation costs twice as much as home.SyncInbox.
+// changed relation costs twice as much as home.Sync.Inbox.
 package workers
 
 import (

@@ -92,9 +92,9 @@ func newIdleAudienceOf(t *testing.T, s *storage.Stores, followers, active int, c
 		tl, err := timeline.New(s.Redis, timeline.Config{Now: func() time.Time { return then }})
 		require.NoError(t, err)
 		a.active = append(a.active, u.ID)
-		_, err = tl.Visit(a.Ctx, u.ID)
+		_, err = tl.Visits.Visit(a.Ctx, u.ID)
 		require.NoError(t, err)
-		require.NoError(t, a.Home.BuildInbox(a.Ctx, u.ID))
+		require.NoError(t, a.Home.Reader.BuildInbox(a.Ctx, u.ID))
 	}
 	return a
 }
@@ -146,7 +146,7 @@ func (a *audience) post(t *testing.T) (int64, workers.FanOutReport) {
 func (a *audience) requireReached(t *testing.T, post int64) {
 	t.Helper()
 	for _, u := range a.active {
-		ids, covered, err := a.Timelines.Page(a.Ctx, timeline.Inbox(u), timeline.Range{Limit: 10})
+		ids, covered, err := a.Timelines.Feeds.Page(a.Ctx, timeline.Inbox(u), timeline.Range{Limit: 10})
 		require.NoError(t, err)
 		require.Equal(t, timeline.Ready, covered.State)
 		require.Contains(t, ids, post)
@@ -157,7 +157,7 @@ func (a *audience) requireReached(t *testing.T, post int64) {
 func (a *audience) othersRead(t *testing.T, n int) {
 	t.Helper()
 	for i := range n {
-		_, err := a.Timelines.Visit(a.Ctx, int64(i+1))
+		_, err := a.Timelines.Visits.Visit(a.Ctx, int64(i+1))
 		require.NoError(t, err)
 	}
 }
@@ -166,7 +166,7 @@ func (a *audience) othersRead(t *testing.T, n int) {
 func (a *audience) requireNowhere(t *testing.T, post int64) {
 	t.Helper()
 	for _, u := range a.active {
-		ids, _, err := a.Timelines.Page(a.Ctx, timeline.Inbox(u), timeline.Range{Limit: 10})
+		ids, _, err := a.Timelines.Feeds.Page(a.Ctx, timeline.Inbox(u), timeline.Range{Limit: 10})
 		require.NoError(t, err)
 		require.NotContains(t, ids, post)
 	}
@@ -200,7 +200,7 @@ func TestFanOutOfASuspendedAuthor(t *testing.T) {
 		a.Drain()
 		require.Zero(t, (<-a.fanouts).Pushed)
 		for _, u := range a.active {
-			ids, covered, err := a.Timelines.Page(a.Ctx, timeline.Inbox(u), timeline.Range{Limit: 10})
+			ids, covered, err := a.Timelines.Feeds.Page(a.Ctx, timeline.Inbox(u), timeline.Range{Limit: 10})
 			require.NoError(t, err)
 			require.Equal(t, timeline.Ready, covered.State)
 			require.Empty(t, ids)
@@ -299,7 +299,7 @@ func TestReceiptsDoNotTellWhoMutesTheAuthor(t *testing.T) {
 				require.NoError(t, s.DB.User.UpdateOneID(a.author.ID).SetFanOutMode(user.FanOutModePUSH).Exec(a.Ctx))
 				post, counts := receipt()
 				require.Equal(t, push, counts)
-				ids, _, err := a.Timelines.Page(a.Ctx, timeline.Inbox(a.active[0]), timeline.Range{Limit: 10})
+				ids, _, err := a.Timelines.Feeds.Page(a.Ctx, timeline.Inbox(a.active[0]), timeline.Range{Limit: 10})
 				require.NoError(t, err)
 				require.NotContains(t, ids, post, "it is counted, and not pushed")
 			})
@@ -494,7 +494,7 @@ func TestLargeFanOutGetsDoneBesideSmallJobs(t *testing.T) {
 	rows, err := s.DB.Follow.Query().All(a.Ctx)
 	require.NoError(t, err)
 	for _, f := range rows {
-		_, err := a.Timelines.Visit(a.Ctx, f.FollowerID)
+		_, err := a.Timelines.Visits.Visit(a.Ctx, f.FollowerID)
 		require.NoError(t, err)
 	}
 	begun, ends := make(chan struct{}), make(chan struct{})
@@ -543,9 +543,9 @@ func TestMonitorFindsDrift(t *testing.T) {
 				}
 			}
 		}
-		require.NoError(t, a.Timelines.Add(a.Ctx, timeline.Inbox(a.active[0]), 7))
+		require.NoError(t, a.Timelines.Feeds.Add(a.Ctx, timeline.Inbox(a.active[0]), 7))
 		report(func(h workers.Health) bool { return h.Sampled > 0 && h.Extra > 0 })
-		require.NoError(t, a.Timelines.Remove(a.Ctx, timeline.Inbox(a.active[0]), 7))
+		require.NoError(t, a.Timelines.Feeds.Remove(a.Ctx, timeline.Inbox(a.active[0]), 7))
 		report(func(h workers.Health) bool { return h.Sampled > 0 && h.Extra == 0 })
 	})
 }

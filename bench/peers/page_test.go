@@ -124,7 +124,7 @@ func (p process) fillInboxes(tb testing.TB, stores *storage.Stores) {
 			if p.role != "tideline" {
 				return true
 			}
-			_, covered, err := feeds.Page(tb.Context(), timeline.Inbox(int64(reader+1)), timeline.Range{Limit: 1})
+			_, covered, err := feeds.Feeds.Page(tb.Context(), timeline.Inbox(int64(reader+1)), timeline.Range{Limit: 1})
 			return err == nil && covered.State == timeline.Ready
 		}, patience, 10*time.Millisecond)
 	}

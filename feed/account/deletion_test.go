@@ -246,11 +246,11 @@ func TestNothingIsLeftOfADeletedUser(t *testing.T) {
 		// A call that was running during the whole deletion leaves a trace.
 		w.Stores.DB.ReadMarker.Create().SetID(c.gone.ID).SetPostID(c.liked).ExecX(w.Ctx)
 		w.AwaitInbox(c.gone)
-		n, err := account.EraseTraces(w.Ctx, w.Stores.DB, w.Now(), w.Timelines.ForgetUser)
+		n, err := account.EraseTraces(w.Ctx, w.Stores.DB, w.Now(), w.Timelines.Own.ForgetUser)
 		require.NoError(w, err)
 		require.Zero(w, n, "it is too early")
 		later(4 * time.Hour)
-		n, err = account.EraseTraces(w.Ctx, w.Stores.DB, w.Now(), w.Timelines.ForgetUser)
+		n, err = account.EraseTraces(w.Ctx, w.Stores.DB, w.Now(), w.Timelines.Own.ForgetUser)
 		require.NoError(w, err)
 		require.Equal(w, 1, n)
 		c.requireGone(w)
@@ -302,7 +302,7 @@ func TestNothingIsLeftOfAUserWhoIsDeletedUnderLoad(t *testing.T) {
 		all.Wait()
 		w.Drain()
 		later(4 * time.Hour)
-		_, err = account.EraseTraces(w.Ctx, w.Stores.DB, w.Now(), w.Timelines.ForgetUser)
+		_, err = account.EraseTraces(w.Ctx, w.Stores.DB, w.Now(), w.Timelines.Own.ForgetUser)
 		require.NoError(w, err)
 		requireNoTrace(w, texts(append(posts, gone.ID)...)...)
 		for _, u := range w.Stores.DB.User.Query().AllX(w.Ctx) {
@@ -439,7 +439,7 @@ func TestErasureGoesOnWhereAWorkerDied(t *testing.T) {
 				break
 			}
 			pages := 0
-			e.Forget = w.Timelines.Forget
+			e.Forget = w.Timelines.Inboxes.Forget
 			e.Pace = func(context.Context) error {
 				if pages++; pages == attempts {
 					return died
@@ -453,7 +453,7 @@ func TestErasureGoesOnWhereAWorkerDied(t *testing.T) {
 		require.Equal(w, hiddenuser.StateGONE, w.Stores.DB.HiddenUser.GetX(w.Ctx, c.gone.ID).State)
 		w.Stores.DB.Job.DeleteOneID(own).ExecX(w.Ctx)
 		later(4 * time.Hour)
-		_, err = account.EraseTraces(w.Ctx, w.Stores.DB, w.Now(), w.Timelines.ForgetUser)
+		_, err = account.EraseTraces(w.Ctx, w.Stores.DB, w.Now(), w.Timelines.Own.ForgetUser)
 		require.NoError(w, err)
 		require.NoError(w, w.Stores.Redis.Del(w.Ctx, streams(w)...).Err(), "nobody takes the jobs")
 		c.requireGone(w)

@@ -59,11 +59,11 @@ func (a *Audit) Inspect(ctx context.Context, userID int64) (*Inspection, error) 
 	if err != nil {
 		return nil, fmt.Errorf("read user: %w", err)
 	}
-	active, err := a.tl.Active(ctx, []int64{userID})
+	active, err := a.tl.Active.Check(ctx, []int64{userID})
 	if err != nil {
 		return nil, err
 	}
-	ids, covered, err := a.tl.Page(ctx, timeline.Inbox(userID), timeline.Range{Limit: 2 * a.tl.InboxCap()})
+	ids, covered, err := a.tl.Feeds.Page(ctx, timeline.Inbox(userID), timeline.Range{Limit: 2 * a.tl.Feeds.InboxCap()})
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +74,7 @@ func (a *Audit) Inspect(ctx context.Context, userID int64) (*Inspection, error) 
 	if len(ids) > 0 {
 		in.Newest = ids[0]
 	}
-	merged, listed, err := a.home.MergedFollowees(ctx, userID)
+	merged, listed, err := a.home.Reader.MergedFollowees(ctx, userID)
 	in.Merged, in.AllMerged = merged, !listed
 	return in, err
 }
@@ -84,27 +84,27 @@ func (a *Audit) Inspect(ctx context.Context, userID int64) (*Inspection, error) 
 //
 // Cost: as BuildInbox.
 func (a *Audit) Rebuild(ctx context.Context, userID int64) (built bool, err error) {
-	active, err := a.tl.Active(ctx, []int64{userID})
+	active, err := a.tl.Active.Check(ctx, []int64{userID})
 	if err != nil {
 		return false, err
 	}
-	if err := a.tl.Drop(ctx, timeline.Inbox(userID)); err != nil || !active[0] {
+	if err := a.tl.Feeds.Drop(ctx, timeline.Inbox(userID)); err != nil || !active[0] {
 		return false, err
 	}
-	return true, a.home.BuildInbox(ctx, userID)
+	return true, a.home.Reader.BuildInbox(ctx, userID)
 }
 
 // RebuildOutbox rebuilds the user's outbox and latest post id from SQL.
 //
 // Cost: at most two queries of as many posts as an outbox holds, and four round trips.
 func (a *Audit) RebuildOutbox(ctx context.Context, userID int64) error {
-	if err := a.tl.Drop(ctx, timeline.Outbox(userID)); err != nil {
+	if err := a.tl.Feeds.Drop(ctx, timeline.Outbox(userID)); err != nil {
 		return err
 	}
-	if err := a.home.BuildOutbox(ctx, userID); err != nil {
+	if err := a.home.Reader.BuildOutbox(ctx, userID); err != nil {
 		return err
 	}
-	known, err := a.tl.LatestPostIDs(ctx, []int64{userID})
+	known, err := a.tl.Latest.IDs(ctx, []int64{userID})
 	if err != nil {
 		return err
 	}
@@ -112,7 +112,7 @@ func (a *Audit) RebuildOutbox(ctx context.Context, userID int64) error {
 	if err != nil || len(newest) == 0 {
 		return err
 	}
-	return a.tl.StoreLatest(ctx, known, map[int64]int64{userID: newest[0].ID})
+	return a.tl.Latest.Store(ctx, known, map[int64]int64{userID: newest[0].ID})
 }
 
 // Difference lists the differences between a feed in Redis and SQL.
@@ -131,12 +131,12 @@ type Difference struct {
 // Cost: the inbox, and as a first page without an inbox, of twice as many posts as it holds; if
 // there is an extra id, one query by key.
 func (a *Audit) Verify(ctx context.Context, userID int64, grace time.Duration) (Difference, error) {
-	held, covered, err := a.tl.Page(ctx, timeline.Inbox(userID), timeline.Range{Limit: 2 * a.tl.InboxCap()})
+	held, covered, err := a.tl.Feeds.Page(ctx, timeline.Inbox(userID), timeline.Range{Limit: 2 * a.tl.Feeds.InboxCap()})
 	if err != nil || covered.State != timeline.Ready {
 		return Difference{}, err
 	}
-	reach := timeline.Range{After: max(covered.Floor-1, 0), Limit: 2 * a.tl.InboxCap()}
-	inSQL, asRead := a.home.Unseen(userID)
+	reach := timeline.Range{After: max(covered.Floor-1, 0), Limit: 2 * a.tl.Feeds.InboxCap()}
+	inSQL, asRead := a.home.Reader.Unseen(userID)
 	truth, err := visibility.Fill(ctx, visibility.Inbox, userID, reach, inSQL)
 	if err != nil {
 		return Difference{}, err
@@ -167,12 +167,12 @@ func (a *Audit) Verify(ctx context.Context, userID int64, grace time.Duration) (
 // Cost: the outbox, two round trips, and a query of as many posts as it holds; if there is an extra
 // id, one query by key.
 func (a *Audit) VerifyOutbox(ctx context.Context, userID int64, grace time.Duration) (d Difference, err error) {
-	reach := timeline.Range{Limit: 2 * a.tl.OutboxCap()}
-	held, covered, err := a.tl.Page(ctx, timeline.Outbox(userID), reach)
+	reach := timeline.Range{Limit: 2 * a.tl.Feeds.OutboxCap()}
+	held, covered, err := a.tl.Feeds.Page(ctx, timeline.Outbox(userID), reach)
 	if err != nil {
 		return d, err
 	}
-	known, err := a.tl.LatestPostIDs(ctx, []int64{userID})
+	known, err := a.tl.Latest.IDs(ctx, []int64{userID})
 	if err != nil {
 		return d, err
 	}
@@ -232,14 +232,14 @@ func (a *Audit) Explain(ctx context.Context, viewer, post int64) (string, error)
 }
 
 func (a *Audit) explainShown(ctx context.Context, viewer, author, post int64) (string, error) {
-	merged, listed, err := a.home.MergedFollowees(ctx, viewer) // before the inbox is read: a later list may lack the author while the inbox does not have the post yet
+	merged, listed, err := a.home.Reader.MergedFollowees(ctx, viewer) // before the inbox is read: a later list may lack the author while the inbox does not have the post yet
 	if err != nil {
 		return "", err
 	}
 	if !listed {
 		return a.explainMerged(ctx, author, post, "nobody's posts are pushed")
 	}
-	found, covered, err := a.tl.Page(ctx, timeline.Inbox(viewer), timeline.Range{Before: post + 1, After: post - 1, Limit: 1})
+	found, covered, err := a.tl.Feeds.Page(ctx, timeline.Inbox(viewer), timeline.Range{Before: post + 1, After: post - 1, Limit: 1})
 	if err != nil {
 		return "", err
 	}
@@ -257,7 +257,7 @@ func (a *Audit) explainShown(ctx context.Context, viewer, author, post int64) (s
 }
 
 func (a *Audit) explainMerged(ctx context.Context, author, post int64, why string) (string, error) {
-	found, covered, err := a.tl.Page(ctx, timeline.Outbox(author), timeline.Range{Before: post + 1, After: post - 1, Limit: 1})
+	found, covered, err := a.tl.Feeds.Page(ctx, timeline.Outbox(author), timeline.Range{Before: post + 1, After: post - 1, Limit: 1})
 	if covered.State == timeline.Ready && post >= covered.Floor && !slices.Contains(found, post) {
 		return "It ought to be shown and is not: " + why + ", so reads merge the author's outbox, which lacks it; `tideline feeds verify AUTHOR --repair` mends it.", err
 	}

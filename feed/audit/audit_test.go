@@ -39,10 +39,10 @@ func TestVerifyFindsAndRebuildMends(t *testing.T) {
 			return d
 		}
 		require.Equal(w, audit.Difference{Checked: 5}, verify())
-		require.NoError(w, w.Timelines.Remove(w.Ctx, timeline.Inbox(ann.ID), posts[2]))
-		require.NoError(w, w.Timelines.Add(w.Ctx, timeline.Inbox(ann.ID), 77))
+		require.NoError(w, w.Timelines.Feeds.Remove(w.Ctx, timeline.Inbox(ann.ID), posts[2]))
+		require.NoError(w, w.Timelines.Feeds.Add(w.Ctx, timeline.Inbox(ann.ID), 77))
 		require.Equal(w, []int64{posts[2]}, verify().Missing)
-		require.NoError(w, w.Timelines.Add(w.Ctx, timeline.Inbox(ann.ID), 77))
+		require.NoError(w, w.Timelines.Feeds.Add(w.Ctx, timeline.Inbox(ann.ID), 77))
 		require.Equal(w, []int64{77}, verify().Extra)
 		_, err := w.Audit.Rebuild(w.Ctx, ann.ID)
 		require.NoError(w, err)
@@ -67,17 +67,17 @@ func TestVerifyOutboxFindsAndRebuildMends(t *testing.T) {
 			return d
 		}
 		require.Zero(w, verify(), "SQL has what Redis does not know")
-		known, err := w.Timelines.LatestPostIDs(w.Ctx, []int64{bob.ID})
+		known, err := w.Timelines.Latest.IDs(w.Ctx, []int64{bob.ID})
 		require.NoError(w, err)
-		require.NoError(w, w.Timelines.StoreLatest(w.Ctx, known, map[int64]int64{bob.ID: posts[1]}))
+		require.NoError(w, w.Timelines.Latest.Store(w.Ctx, known, map[int64]int64{bob.ID: posts[1]}))
 		require.Equal(w, audit.Difference{Checked: 1, Missing: posts[2:]}, verify(), "nobody asks the outbox for the latest post")
 		require.NoError(w, w.Audit.RebuildOutbox(w.Ctx, bob.ID))
 		require.Equal(w, audit.Difference{Checked: 3}, verify())
-		known, err = w.Timelines.LatestPostIDs(w.Ctx, []int64{bob.ID})
+		known, err = w.Timelines.Latest.IDs(w.Ctx, []int64{bob.ID})
 		require.NoError(w, err)
 		require.Equal(w, posts[2:], known.IDs)
-		require.NoError(w, w.Timelines.Remove(w.Ctx, timeline.Outbox(bob.ID), posts[1]))
-		require.NoError(w, w.Timelines.Add(w.Ctx, timeline.Outbox(bob.ID), 77))
+		require.NoError(w, w.Timelines.Feeds.Remove(w.Ctx, timeline.Outbox(bob.ID), posts[1]))
+		require.NoError(w, w.Timelines.Feeds.Add(w.Ctx, timeline.Outbox(bob.ID), 77))
 		require.Equal(w, audit.Difference{Checked: 3, Missing: posts[1:2], Extra: []int64{77}}, verify())
 		require.NoError(w, w.Audit.RebuildOutbox(w.Ctx, bob.ID))
 		require.Equal(w, audit.Difference{Checked: 3}, verify())
@@ -96,7 +96,7 @@ func TestVerifyBesideManyMergedPosts(t *testing.T) {
 		w.History(bob, 20)
 		w.AwaitInbox(ann)
 		w.History(star, 2*feedtest.InboxCap+10)
-		require.NoError(w, w.Timelines.Drop(w.Ctx, timeline.Outbox(star.ID))) // it may have been built before
+		require.NoError(w, w.Timelines.Feeds.Drop(w.Ctx, timeline.Outbox(star.ID))) // it may have been built before
 		verify := func() audit.Difference {
 			w.Helper()
 			d, err := w.Audit.Verify(w.Ctx, ann.ID, -1)
@@ -104,7 +104,7 @@ func TestVerifyBesideManyMergedPosts(t *testing.T) {
 			return d
 		}
 		require.Equal(w, audit.Difference{Checked: 2 * feedtest.InboxCap}, verify())
-		require.NoError(w, w.Timelines.Add(w.Ctx, timeline.Inbox(ann.ID), 77))
+		require.NoError(w, w.Timelines.Feeds.Add(w.Ctx, timeline.Inbox(ann.ID), 77))
 		require.Equal(w, audit.Difference{Checked: 2 * feedtest.InboxCap, Extra: []int64{77}}, verify())
 		lost := w.History(bob, 1) // no worker pushes them
 		require.Eventually(w, func() bool { return slices.Equal(lost, verify().Missing) }, 30*time.Second, 5*time.Millisecond,
@@ -140,7 +140,7 @@ func TestAuditOfAlwaysPull(t *testing.T) {
 		w.AwaitInbox(ann)
 		author, err := s.DB.User.Get(w.Ctx, bob.ID)
 		require.NoError(w, err)
-		require.NoError(w, w.Home.CrossThreshold(w.Ctx, author))
+		require.NoError(w, w.Home.FanOutModes.CrossThreshold(w.Ctx, author))
 		id := w.Post(bob, schema.Public)
 		w.Drain()
 		require.Equal(w, []int64{id}, w.Timeline(ann, 5))
@@ -149,7 +149,7 @@ func TestAuditOfAlwaysPull(t *testing.T) {
 		require.Contains(w, why, "reads merge the author's outbox")
 		require.Contains(w, why, "It is shown")
 		require.NoError(w, w.Audit.RebuildOutbox(w.Ctx, bob.ID))
-		require.NoError(w, w.Timelines.Remove(w.Ctx, timeline.Outbox(bob.ID), id))
+		require.NoError(w, w.Timelines.Feeds.Remove(w.Ctx, timeline.Outbox(bob.ID), id))
 		why, err = w.Audit.Explain(w.Ctx, ann.ID, id)
 		require.NoError(w, err)
 		require.Contains(w, why, "ought to be shown")
@@ -194,7 +194,7 @@ func TestExplain(t *testing.T) {
 		says(public, "in the viewer's inbox")
 		says(mutual, "for friends")
 		says(private, "the author alone")
-		require.NoError(w, w.Timelines.Remove(w.Ctx, timeline.Inbox(ann.ID), public))
+		require.NoError(w, w.Timelines.Feeds.Remove(w.Ctx, timeline.Inbox(ann.ID), public))
 		says(public, "ought to be shown")
 		_, err := w.Feed.Mute(w.Ctx, ann, bob.ID)
 		require.NoError(w, err)

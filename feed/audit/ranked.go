@@ -81,8 +81,8 @@ func (a *Audit) Replay(ctx context.Context, user int64, rank, against string) (*
 		return nil, err
 	}
 	// asRead reads as a page does, but its reads do not count as hits or misses.
-	_, asRead := a.home.Unseen(user)
-	posts, err := visibility.Fill(ctx, visibility.Home, user, timeline.Range{Limit: a.tl.InboxCap()}, asRead)
+	_, asRead := a.home.Reader.Unseen(user)
+	posts, err := visibility.Fill(ctx, visibility.Home, user, timeline.Range{Limit: a.tl.Feeds.InboxCap()}, asRead)
 	if err != nil {
 		return nil, err
 	}

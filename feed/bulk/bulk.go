@@ -313,7 +313,7 @@ func (b *Bulk) stale(ctx context.Context, tx *ent.Tx, users []int64) error {
 	}
 	b.onCommit(tx, func(ctx context.Context) error {
 		b.cfg.Visibility.VisibilityReduced()
-		return b.cfg.Timelines.Forget(ctx, users)
+		return b.cfg.Timelines.Inboxes.Forget(ctx, users)
 	})
 	for chunk := range slices.Chunk(users, perTx) {
 		if err := b.cfg.Queue.Enqueue(ctx, tx, queue.Small, job.InboxesStale, job.Users{Users: chunk}); err != nil {

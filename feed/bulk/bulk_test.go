@@ -257,7 +257,7 @@ func TestJobDropsInboxes(t *testing.T) {
 		require.NoError(w, err)
 		w.AwaitInbox(users[0]) // the call dropped it
 		require.Equal(w, 1, w.Stores.DB.Job.Query().CountX(w.Ctx))
-		require.NoError(w, w.Timelines.Remove(w.Ctx, inboxOf(users[0]), post)) // as if the call had not dropped it
+		require.NoError(w, w.Timelines.Feeds.Remove(w.Ctx, inboxOf(users[0]), post)) // as if the call had not dropped it
 		require.Empty(w, w.Timeline(users[0], 10))
 		w.Work()
 		w.Drain()

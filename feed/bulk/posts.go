@@ -140,7 +140,7 @@ func (b *Bulk) posts(ctx context.Context, tx *ent.Tx, issuer string, list []Post
 	for _, c := range counts {
 		old.Authors, old.Newest = append(old.Authors, c.Author), append(old.Newest, c.Last)
 	}
-	b.onCommit(tx, func(ctx context.Context) error { return b.cfg.Timelines.ForgetOwn(ctx, old.Authors, old.Newest) })
+	b.onCommit(tx, func(ctx context.Context) error { return b.cfg.Timelines.Own.Forget(ctx, old.Authors, old.Newest) })
 	return b.cfg.Queue.Enqueue(ctx, tx, queue.Large, job.PostsBackdated, old)
 }
 

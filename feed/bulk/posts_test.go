@@ -237,7 +237,7 @@ func backdate(w *feedtest.World) {
 	three := 3
 	top, err := w.Home.Timeline(w.Ctx, ann, paging.Page{First: &three}, "LATEST")
 	require.NoError(w, err)
-	_, err = w.Home.MarkRead(w.Ctx, ann, top.Edges[0].Cursor)
+	_, err = w.Home.Unread.MarkRead(w.Ctx, ann, top.Edges[0].Cursor)
 	require.NoError(w, err)
 	events, err := w.Streams.Listen(w.Ctx, ann, stream.Options{}, func() {})
 	require.NoError(w, err)
@@ -265,7 +265,7 @@ func backdate(w *feedtest.World) {
 	rest, err := w.Home.Timeline(w.Ctx, ann, paging.Page{After: &top.Edges[2].Cursor}, "LATEST")
 	require.NoError(w, err)
 	require.Equal(w, visible[slices.Index(visible, feedtest.PostIDs(top)[2])+1:], feedtest.PostIDs(rest))
-	unread, err := w.Home.UnreadCount(w.Ctx, ann)
+	unread, err := w.Home.Unread.Count(w.Ctx, ann)
 	require.NoError(w, err)
 	require.Zero(w, unread)
 	told := w.Post(bob, schema.Public)

@@ -136,7 +136,7 @@ func New(t testing.TB, s *storage.Stores, o Options) *World {
 		Policy: o.Policy, Observe: o.Observe, Now: o.Now,
 	})
 	require.NoError(t, err)
-	w.Hub = live.NewHub(s.Redis, live.HubConfig{Sharded: s.Sharded, Mark: w.Home.ArrivedID})
+	w.Hub = live.NewHub(s.Redis, live.HubConfig{Sharded: s.Sharded, Mark: w.Home.Arrivals.ArrivedID})
 	w.Audit = audit.New(w.Home)
 	w.Directory = account.NewDirectory(db, s.Dialect, o.Policy.MaxPage)
 	w.Keys, err = apikey.New(apikey.Config{DB: db, Now: o.Now})
@@ -374,7 +374,7 @@ func (w *World) AwaitInbox(v account.Viewer) {
 	w.Timeline(v, 1)
 	one, read := 1, time.Now()
 	require.Eventually(w, func() bool {
-		_, covered, err := w.Timelines.Page(w.Ctx, timeline.Inbox(v.ID), timeline.Range{})
+		_, covered, err := w.Timelines.Feeds.Page(w.Ctx, timeline.Inbox(v.ID), timeline.Range{})
 		if covered.State == timeline.Missing || time.Since(read) > time.Second {
 			_, _ = w.Home.Timeline(w.Ctx, v, paging.Page{First: &one}, home.Latest)
 			read = time.Now()

@@ -23,9 +23,9 @@ const (
 	ForgetLate = 10 * time.Minute
 )
 
-// arrivalTracker tells which posts have arrived in their inboxes. The others are in flight, or
+// Arrivals tells which posts have arrived in their inboxes. The others are in flight, or
 // late. It looks at the unfinished fan-outs in the queue. It is safe for concurrent use.
-type arrivalTracker struct {
+type Arrivals struct {
 	queue *queue.Queue
 	log   *slog.Logger
 	now   func() time.Time
@@ -35,12 +35,6 @@ type arrivalTracker struct {
 	lookedForLate, arrived atomic.Int64
 	// The age of the oldest unfinished fan-out at that look, in milliseconds.
 	lateBy atomic.Int64
-}
-
-// newArrivalTracker returns a tracker that reads the jobs of the queue and takes the time from
-// now.
-func newArrivalTracker(q *queue.Queue, log *slog.Logger, now func() time.Time) *arrivalTracker {
-	return &arrivalTracker{queue: q, log: log, now: now}
 }
 
 // graceEnd returns the id that is the arrival grace older than at. At that moment, no post at or
@@ -53,19 +47,19 @@ func graceEnd(at time.Time) int64 { return max(ids.At(at.Add(-arrivalGrace)), 0)
 // may be stopped between the two.
 //
 // Cost: four queries by index every five seconds, otherwise none.
-func (t *arrivalTracker) ArrivedID(ctx context.Context) int64 {
-	now := t.now()
-	looked := t.lookedForLate.Load()
-	due := now.UnixMilli()-looked > lookForLate.Milliseconds() && t.lookedForLate.CompareAndSwap(looked, now.UnixMilli())
-	if due || t.arrived.Load() == 0 { // the first callers do not wait for each other
-		if arrived, late, err := t.oldestInFlight(ctx, now); err != nil {
-			t.log.WarnContext(ctx, "late fan-outs not looked for", "error", err)
+func (a *Arrivals) ArrivedID(ctx context.Context) int64 {
+	now := a.now()
+	looked := a.lookedForLate.Load()
+	due := now.UnixMilli()-looked > lookForLate.Milliseconds() && a.lookedForLate.CompareAndSwap(looked, now.UnixMilli())
+	if due || a.arrived.Load() == 0 { // the first callers do not wait for each other
+		if arrived, late, err := a.oldestInFlight(ctx, now); err != nil {
+			a.log.WarnContext(ctx, "late fan-outs not looked for", "error", err)
 		} else {
-			t.arrived.Store(arrived.UnixMilli())
-			t.lateBy.Store(late.Milliseconds())
+			a.arrived.Store(arrived.UnixMilli())
+			a.lateBy.Store(late.Milliseconds())
 		}
 	}
-	arrived := time.UnixMilli(t.arrived.Load())
+	arrived := time.UnixMilli(a.arrived.Load())
 	return max(graceEnd(now.Add(-ForgetLate)), min(graceEnd(now), graceEnd(arrived)))
 }
 
@@ -73,19 +67,19 @@ func (t *arrivalTracker) ArrivedID(ctx context.Context) int64 {
 // Posts reach timelines late by as much.
 //
 // Cost: none.
-func (t *arrivalTracker) LateBy() time.Duration {
-	return time.Duration(t.lateBy.Load()) * time.Millisecond
+func (a *Arrivals) LateBy() time.Duration {
+	return time.Duration(a.lateBy.Load()) * time.Millisecond
 }
 
 // oldestInFlight returns a time such that every post that is in flight now, and not late, was
 // made less than the arrival grace before it, or after it. It also returns the age of the oldest
 // unfinished fan-out.
-func (t *arrivalTracker) oldestInFlight(ctx context.Context, now time.Time) (arrived time.Time, late time.Duration, err error) {
-	created, err := t.queue.Oldest(ctx, job.PostCreated)
+func (a *Arrivals) oldestInFlight(ctx context.Context, now time.Time) (arrived time.Time, late time.Duration, err error) {
+	created, err := a.queue.Oldest(ctx, job.PostCreated)
 	if err != nil {
 		return time.Time{}, 0, err
 	}
-	changed, err := t.queue.Oldest(ctx, job.PostChanged)
+	changed, err := a.queue.Oldest(ctx, job.PostChanged)
 	if err != nil {
 		return time.Time{}, 0, err
 	}
@@ -108,6 +102,6 @@ func (t *arrivalTracker) oldestInFlight(ctx context.Context, now time.Time) (arr
 
 // MayBeLate reports whether a post that arrives now may be in the journal. It allows for a clock
 // that is ahead.
-func (t *arrivalTracker) MayBeLate(post int64) bool {
-	return post <= graceEnd(t.now().Add(arrivalGrace-LateAfter/2))
+func (a *Arrivals) MayBeLate(post int64) bool {
+	return post <= graceEnd(a.now().Add(arrivalGrace-LateAfter/2))
 }

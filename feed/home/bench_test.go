@@ -122,14 +122,14 @@ func (t *town) ready(b *testing.B) {
 func (t *town) outboxes(b *testing.B, followees int) {
 	b.Helper()
 	for author := int64(1); author <= int64(followees)+1; author++ {
-		build, started, err := t.tl.Begin(b.Context(), timeline.Outbox(author))
+		build, started, err := t.tl.Feeds.Begin(b.Context(), timeline.Outbox(author))
 		require.NoError(b, err)
 		require.True(b, started)
 		ids, floor := scan(b, t, fmt.Sprintf("SELECT id FROM posts WHERE author_id = %d ORDER BY id DESC LIMIT 1000", author)), int64(0)
 		if len(ids) == 1000 {
 			floor = ids[999]
 		}
-		done, err := t.tl.Finish(b.Context(), &build, ids, floor)
+		done, err := t.tl.Feeds.Finish(b.Context(), &build, ids, floor)
 		require.NoError(b, err)
 		require.True(b, done)
 	}
@@ -226,7 +226,7 @@ func benchmarkReturn(b *testing.B, t *town, f *home.Home) {
 	const plain = `SELECT id FROM posts WHERE author_id IN (SELECT followee_id FROM follows WHERE follower_id = 1) ORDER BY id DESC LIMIT 20`
 	want := scan(b, t, plain)
 	page := func() time.Duration {
-		require.NoError(b, t.tl.Drop(ctx, timeline.Inbox(t.reader.ID)))
+		require.NoError(b, t.tl.Feeds.Drop(ctx, timeline.Inbox(t.reader.ID)))
 		start := time.Now()
 		page, err := f.Timeline(ctx, t.reader, paging.Page{}, home.Latest)
 		once := time.Since(start)
@@ -293,9 +293,9 @@ func BenchmarkInboxPage(b *testing.B) {
 		t := newTown(b, s, 100)
 		t.posts(b, longAgo, 1000, "2 + g % 100")
 		t.ready(b)
-		_, err := t.tl.Visit(ctx, t.reader.ID)
+		_, err := t.tl.Visits.Visit(ctx, t.reader.ID)
 		require.NoError(b, err)
-		require.NoError(b, t.home.BuildInbox(ctx, t.reader.ID))
+		require.NoError(b, t.home.Reader.BuildInbox(ctx, t.reader.ID))
 		key := timeline.Inbox(t.reader.ID).String() + ":z"
 		var ours, floor time.Duration
 		for b.Loop() {
@@ -337,22 +337,22 @@ func BenchmarkUnread(b *testing.B) {
 				}
 				t.ready(b)
 				for author := int64(2); author < 12; author++ {
-					require.NoError(b, t.home.BuildOutbox(ctx, author))
+					require.NoError(b, t.home.Reader.BuildOutbox(ctx, author))
 				}
-				_, err := t.tl.Visit(ctx, t.reader.ID)
+				_, err := t.tl.Visits.Visit(ctx, t.reader.ID)
 				require.NoError(b, err)
-				require.NoError(b, t.home.BuildInbox(ctx, t.reader.ID))
+				require.NoError(b, t.home.Reader.BuildInbox(ctx, t.reader.ID))
 				spent := map[string]time.Duration{}
 				for b.Loop() {
 					anew := t.process(b, home.Policy{}, nil)
 					for _, how := range []string{"", "counted", "kept"} { // the first reads the list of merged authors
 						start := time.Now()
-						n, err := anew.UnreadCount(ctx, t.reader)
+						n, err := anew.Unread.Count(ctx, t.reader)
 						spent[how] += time.Since(start)
 						require.NoError(b, err)
 						require.Greater(b, n, 380)
 						if how == "" {
-							anew.ForgetUnread(t.reader.ID)
+							anew.Unread.Forget(t.reader.ID)
 						}
 					}
 				}
@@ -380,12 +380,12 @@ func BenchmarkUnreadOfMany(b *testing.B) {
 		readers := make([]int64, 1000)
 		for i := range readers {
 			readers[i] = 10000 + int64(i)
-			_, err := t.tl.Visit(ctx, readers[i])
+			_, err := t.tl.Visits.Visit(ctx, readers[i])
 			require.NoError(b, err)
-			require.NoError(b, t.home.BuildInbox(ctx, readers[i]))
+			require.NoError(b, t.home.Reader.BuildInbox(ctx, readers[i]))
 		}
 		for b.Loop() {
-			counts, err := t.home.UnreadCounts(ctx, readers)
+			counts, err := t.home.Unread.Counts(ctx, readers)
 			require.NoError(b, err)
 			require.Len(b, counts, len(readers))
 			require.InDelta(b, 30, counts[readers[0]], 10)
@@ -409,9 +409,9 @@ func BenchmarkRankedPage(b *testing.B) {
 		t.home = t.process(b, home.Policy{Rankings: map[string]string{
 			"near": "log10(max(likes, 1)) + posted / 45000 + 2 * affinity", "deal": "-data.price", "longest": "likes" + strings.Repeat("*2", ranking.MaxOperations/2-1),
 		}}, nil)
-		_, err := t.tl.Visit(ctx, t.reader.ID)
+		_, err := t.tl.Visits.Visit(ctx, t.reader.ID)
 		require.NoError(b, err)
-		require.NoError(b, t.home.BuildInbox(ctx, t.reader.ID))
+		require.NoError(b, t.home.Reader.BuildInbox(ctx, t.reader.ID))
 		key := timeline.Inbox(t.reader.ID).String() + ":z"
 		names := t.home.Rankings().Names()
 		spent := make([]time.Duration, len(names))
@@ -425,7 +425,7 @@ func BenchmarkRankedPage(b *testing.B) {
 				require.Len(b, page.Edges, 20)
 			}
 			start := time.Now()
-			members, err := t.Redis.ZRangeWithScores(ctx, key, 0, int64(t.tl.InboxCap())-1).Result()
+			members, err := t.Redis.ZRangeWithScores(ctx, key, 0, int64(t.tl.Feeds.InboxCap())-1).Result()
 			require.NoError(b, err)
 			bare(b, t.SQL, idsIn(members))
 			floor += time.Since(start)

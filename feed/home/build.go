@@ -35,7 +35,9 @@ const buildLimit = time.Minute
 
 // builder fills feeds from SQL.
 type builder struct {
-	tl       *timeline.Store
+	feeds    *timeline.Feeds
+	visits   *timeline.Visits
+	active   *timeline.ActiveUsers
 	log      *slog.Logger
 	requests chan buildRequest
 	waiting  sync.Map // timeline.Key of each waiting feed whose build has not begun
@@ -47,6 +49,13 @@ type builder struct {
 type buildRequest struct {
 	feed  cachedFeed
 	begun *timeline.Build
+}
+
+func newBuilder(tl *timeline.Store, log *slog.Logger) *builder {
+	return &builder{
+		feeds: tl.Feeds, visits: tl.Visits, active: tl.Active, log: log,
+		requests: make(chan buildRequest, waitingBuilds), turns: make(chan struct{}, builders),
+	}
 }
 
 // soon requests a build in the background.
@@ -91,21 +100,21 @@ func (b *builder) inTurn(ctx context.Context, build func() error) error {
 // other builder is at work. It misses no post that is written meanwhile.
 //
 // Cost: as a first page of cap posts without an inbox.
-func (h *Home) BuildInbox(ctx context.Context, user int64) error {
-	return h.builder.build(ctx, h.inbox(user), nil)
+func (rd *Reader) BuildInbox(ctx context.Context, user int64) error {
+	return rd.builder.build(ctx, rd.inbox(user), nil)
 }
 
 // BuildOutbox does the same as BuildInbox for the author's outbox.
 //
 // Cost: two queries, each of as many posts as an outbox holds, and at most four round trips.
-func (h *Home) BuildOutbox(ctx context.Context, author int64) error {
-	return h.builder.build(ctx, h.outbox(author), nil)
+func (rd *Reader) BuildOutbox(ctx context.Context, author int64) error {
+	return rd.builder.build(ctx, rd.outbox(author), nil)
 }
 
 func (b *builder) build(ctx context.Context, feed cachedFeed, begun *timeline.Build) error {
 	// Deliveries reach the feed from Begin on. So SQL is read only after Begin.
 	if begun == nil {
-		opened, started, err := b.tl.Begin(ctx, feed.key)
+		opened, started, err := b.feeds.Begin(ctx, feed.key)
 		if err != nil || !started {
 			return err
 		}
@@ -115,12 +124,12 @@ func (b *builder) build(ctx context.Context, feed cachedFeed, begun *timeline.Bu
 	// visit that makes the user active again drops the inbox first, so the inbox of an active
 	// user has missed no push.
 	if feed.key == timeline.Inbox(feed.user) {
-		active, err := b.tl.Active(ctx, []int64{feed.user})
+		active, err := b.active.Check(ctx, []int64{feed.user})
 		if err != nil {
 			return rows.Wrap("build an inbox", err)
 		}
 		if !active[0] {
-			return rows.Wrap("build an inbox", b.tl.Drop(ctx, feed.key))
+			return rows.Wrap("build an inbox", b.feeds.Drop(ctx, feed.key))
 		}
 	}
 	build := *begun
@@ -144,7 +153,7 @@ func (b *builder) build(ctx context.Context, feed cachedFeed, begun *timeline.Bu
 			}
 			ids = slices.Concat(rows.PostIDs(newer), ids)
 		}
-		done, err := b.tl.Finish(ctx, &build, ids, floor)
+		done, err := b.feeds.Finish(ctx, &build, ids, floor)
 		if errors.Is(err, timeline.ErrBuildLost) {
 			return nil // the next read begins again
 		}
@@ -152,7 +161,7 @@ func (b *builder) build(ctx context.Context, feed cachedFeed, begun *timeline.Bu
 			return err
 		}
 	}
-	return b.tl.Drop(ctx, feed.key)
+	return b.feeds.Drop(ctx, feed.key)
 }
 
 // run builds the requested feeds, up to four at a time, until ctx ends.
@@ -167,7 +176,7 @@ func (b *builder) run(ctx context.Context) error {
 				case r := <-b.requests:
 					b.waiting.Delete(r.feed.key)
 					err := b.inTurn(ctx, func() error {
-						if r.begun != nil && b.tl.Overdue(*r.begun) {
+						if r.begun != nil && b.feeds.Overdue(*r.begun) {
 							return nil
 						}
 						building, cancel := context.WithTimeout(ctx, buildLimit)

@@ -28,14 +28,14 @@ func TestWaveOfBuilds(t *testing.T) {
 		ann, bob, star := w.User("ann"), w.User("bob"), w.User("star")
 		w.History(star, 3)
 		state := func(v account.Viewer) timeline.State {
-			_, covered, err := w.Timelines.Page(w.Ctx, timeline.Inbox(v.ID), timeline.Range{})
+			_, covered, err := w.Timelines.Feeds.Page(w.Ctx, timeline.Inbox(v.ID), timeline.Range{})
 			require.NoError(t, err)
 			return covered.State
 		}
 		w.Timeline(ann, 1)
 		later.Store(int64(time.Minute))
 		for range 1100 { // more than may wait
-			_, err := w.Home.PostsBy(w.Ctx, ann.ID, star.ID, timeline.Range{Limit: 1})
+			_, err := w.Home.Reader.PostsBy(w.Ctx, ann.ID, star.ID, timeline.Range{Limit: 1})
 			require.NoError(t, err)
 		}
 		w.Timeline(bob, 1)
@@ -60,15 +60,15 @@ func TestDeadBuilderIsReplaced(t *testing.T) {
 				})
 				reader := w.User("reader")
 				inbox := timeline.Inbox(reader.ID)
-				_, err := w.Timelines.Visit(w.Ctx, reader.ID)
+				_, err := w.Timelines.Visits.Visit(w.Ctx, reader.ID)
 				require.NoError(t, err)
-				_, started, err := w.Timelines.Begin(w.Ctx, inbox)
+				_, started, err := w.Timelines.Feeds.Begin(w.Ctx, inbox)
 				require.NoError(t, err)
 				require.True(t, started)
 				ahead.Store(int64(10 * time.Second))
 				w.Timeline(reader, 1)
 				require.Eventually(t, func() bool {
-					_, covered, err := w.Timelines.Page(w.Ctx, inbox, timeline.Range{})
+					_, covered, err := w.Timelines.Feeds.Page(w.Ctx, inbox, timeline.Range{})
 					return err == nil && covered.State == timeline.Ready
 				}, time.Minute, time.Millisecond)
 			})
@@ -91,7 +91,7 @@ func TestAStreamThatBeginsWaitsForItsInbox(t *testing.T) {
 		_, err := w.Stores.DB.MutedWord.Create().SetUserID(ann.ID).SetWord("cat").SetHead("cat").Save(w.Ctx)
 		require.NoError(t, err)
 
-		state, err := w.Home.ClientStateNow(w.Ctx, ann)
+		state, err := w.Home.Clients.Now(w.Ctx, ann)
 		require.NoError(t, err)
 		held, ready := w.inbox(ann)
 		require.Equal(t, timeline.Ready, ready)
@@ -99,8 +99,8 @@ func TestAStreamThatBeginsWaitsForItsInbox(t *testing.T) {
 		require.True(t, state.Has(posts[0]) && state.Has(posts[2]))
 		require.False(t, state.Has(posts[1]), "a client can read what a cursor says")
 
-		giveBack := w.Home.TakeTurns()
-		state, err = w.Home.ClientStateNow(w.Ctx, bob)
+		giveBack := w.Home.Reader.TakeTurns()
+		state, err = w.Home.Clients.Now(w.Ctx, bob)
 		require.NoError(t, err)
 		require.True(t, state.Has(posts[0]) && state.Has(posts[1]) && state.Has(posts[2]))
 		_, building := w.inbox(bob)

@@ -3,12 +3,29 @@ package home
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 
 	"tideline/ent"
 	"tideline/feed/visibility"
 	"tideline/timeline"
 )
+
+// Reader reads feeds: from Redis as far as they cover a range, merged with the outboxes of merged
+// authors, and below from SQL. It asks the builder for feeds that are missing. It is safe for
+// concurrent use.
+type Reader struct {
+	feeds    *timeline.Feeds
+	visits   *timeline.Visits
+	posts    *visibility.Reader
+	log      *slog.Logger
+	observe  func(hit bool)
+	mergeAll int // Policy.MergeAll
+	arrivals *Arrivals
+	merged   *mergedAuthors
+	builder  *builder
+	writes   *pendingWrites
+}
 
 // cachedFeed is a feed in Redis together with the source of its posts in SQL.
 type cachedFeed struct {
@@ -28,18 +45,18 @@ type cachedFeed struct {
 }
 
 // inbox returns the inbox of the user's home timeline.
-func (h *Home) inbox(user int64) cachedFeed {
+func (rd *Reader) inbox(user int64) cachedFeed {
 	return cachedFeed{
-		key: timeline.Inbox(user), cap: h.tl.InboxCap(), surface: visibility.Inbox, user: user,
-		truth: h.posts.Pulled(user), ids: h.posts.PulledIDs(user), merges: true, with: visibility.Likes, observe: h.cfg.Observe,
+		key: timeline.Inbox(user), cap: rd.feeds.InboxCap(), surface: visibility.Inbox, user: user,
+		truth: rd.posts.Pulled(user), ids: rd.posts.PulledIDs(user), merges: true, with: visibility.Likes, observe: rd.observe,
 	}
 }
 
 // outbox returns the feed of all posts of the author, whatever their visibility.
-func (h *Home) outbox(author int64) cachedFeed {
+func (rd *Reader) outbox(author int64) cachedFeed {
 	return cachedFeed{
-		key: timeline.Outbox(author), cap: h.tl.OutboxCap(), surface: visibility.Direct, user: author,
-		truth: h.posts.AllBy(author), ids: h.posts.AllBy(author), with: visibility.Likes, observe: h.cfg.Observe,
+		key: timeline.Outbox(author), cap: rd.feeds.OutboxCap(), surface: visibility.Direct, user: author,
+		truth: rd.posts.AllBy(author), ids: rd.posts.AllBy(author), with: visibility.Likes, observe: rd.observe,
 	}
 }
 
@@ -62,31 +79,31 @@ type prefetch struct {
 // cover the range. Below, it continues in SQL with the same ids. Without the feed, SQL answers,
 // and the feed is built after the answer, because a build at the same time would delay it. If
 // Redis fails, SQL answers.
-func (h *Home) cached(feed cachedFeed, known prefetch) visibility.Source {
+func (rd *Reader) cached(feed cachedFeed, known prefetch) visibility.Source {
 	return func(ctx context.Context, viewer int64, r timeline.Range) (visibility.Batch, error) {
 		var feeds []cachedFeed
 		var parts []timeline.Part
-		repeated, err := h.writes.repeat(ctx, feed.user, patiently)
+		repeated, err := rd.writes.repeat(ctx, feed.user, patiently)
 		if repeated {
 			known = prefetch{begun: known.begun} // the other facts are from before the writes
 		}
 		if err == nil {
-			feeds, parts, err = h.readParts(ctx, feed, known, r)
+			feeds, parts, err = rd.readParts(ctx, feed, known, r)
 		}
 		begun := known.begun
 		switch {
 		case begun != nil:
-			defer h.builder.soon(feed, begun)
+			defer rd.builder.soon(feed, begun)
 			known.begun = nil // once
 		case r == known.asked && known.part.State != timeline.Ready:
 			// The outboxes may answer without the feed, and its builder may be dead.
-			defer h.builder.soon(feed, nil)
+			defer rd.builder.soon(feed, nil)
 		}
 		if errors.Is(err, errTooManyOutboxes) {
-			return h.fromSQL(feed, nil, nil)(ctx, viewer, r)
+			return rd.fromSQL(feed, nil, nil)(ctx, viewer, r)
 		}
 		if err != nil {
-			h.log.WarnContext(ctx, "feed not read; going on in SQL", "error", err)
+			rd.log.WarnContext(ctx, "feed not read; going on in SQL", "error", err)
 			feed.observe(false)
 			return feed.truth(ctx, viewer, r)
 		}
@@ -98,21 +115,21 @@ func (h *Home) cached(feed cachedFeed, known prefetch) visibility.Source {
 			if p.State != timeline.Ready {
 				ready = false
 				if begun == nil || feeds[i].key != feed.key {
-					defer h.builder.soon(feeds[i], nil) // also while it is being built: the builder may be dead
+					defer rd.builder.soon(feeds[i], nil) // also while it is being built: the builder may be dead
 				}
 			}
 		}
 		feed.observe(ready)
 		if !ready {
-			return h.fromSQL(feed, feeds, parts)(ctx, viewer, r)
+			return rd.fromSQL(feed, feeds, parts)(ctx, viewer, r)
 		}
 		ids, floor := merge(parts, r)
 		if r.Ascending && r.After < floor {
-			return h.fromSQL(feed, feeds, parts)(ctx, viewer, r)
+			return rd.fromSQL(feed, feeds, parts)(ctx, viewer, r)
 		}
 		var b visibility.Batch
 		if len(ids) > 0 {
-			if b, err = h.hydrate(ctx, viewer, feed, feeds, parts, ids); err != nil {
+			if b, err = rd.hydrate(ctx, viewer, feed, feeds, parts, ids); err != nil {
 				return visibility.Batch{}, err
 			}
 		}
@@ -121,7 +138,7 @@ func (h *Home) cached(feed cachedFeed, known prefetch) visibility.Source {
 			return b, nil
 		}
 		r.Before, r.Limit = min(r.Upper(), floor), r.Limit-len(ids)
-		below, err := h.fromSQL(feed, feeds, parts)(ctx, viewer, r)
+		below, err := rd.fromSQL(feed, feeds, parts)(ctx, viewer, r)
 		if err != nil {
 			return visibility.Batch{}, err
 		}
@@ -131,7 +148,7 @@ func (h *Home) cached(feed cachedFeed, known prefetch) visibility.Source {
 
 // readParts reads the first ids of a range from a feed in Redis and from the outboxes that are
 // merged into it.
-func (h *Home) readParts(ctx context.Context, feed cachedFeed, known prefetch, r timeline.Range) (feeds []cachedFeed, parts []timeline.Part, err error) {
+func (rd *Reader) readParts(ctx context.Context, feed cachedFeed, known prefetch, r timeline.Range) (feeds []cachedFeed, parts []timeline.Part, err error) {
 	ctx, cancel := patiently(ctx)
 	defer cancel()
 	feeds = []cachedFeed{feed}
@@ -140,7 +157,7 @@ func (h *Home) readParts(ctx context.Context, feed cachedFeed, known prefetch, r
 	}
 	after := r.After
 	if feed.merges {
-		plan, err := h.plan(ctx, feed.user, known.mergeable, r)
+		plan, err := rd.plan(ctx, feed.user, known.mergeable, r)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -155,7 +172,7 @@ func (h *Home) readParts(ctx context.Context, feed cachedFeed, known prefetch, r
 	for _, feed := range feeds[len(parts):] {
 		keys = append(keys, feed.key)
 	}
-	more, err := h.tl.Pages(ctx, keys, r)
+	more, err := rd.feeds.Pages(ctx, keys, r)
 	parts = append(parts, more...)
 	if r.After > after {
 		// These feeds are complete only above r.After. They may have fewer ids there than the
@@ -191,14 +208,14 @@ func merge(parts []timeline.Part, r timeline.Range) (ids []int64, floor int64) {
 // hydrate reads the posts with the given ids, in their order, with the fields that the feed read
 // asks for. A deleted post never comes back: hydrate removes its id from the feeds that have it,
 // with one round trip each.
-func (h *Home) hydrate(ctx context.Context, viewer int64, read cachedFeed, feeds []cachedFeed, parts []timeline.Part, ids []int64) (visibility.Batch, error) {
+func (rd *Reader) hydrate(ctx context.Context, viewer int64, read cachedFeed, feeds []cachedFeed, parts []timeline.Part, ids []int64) (visibility.Batch, error) {
 	last := ids[len(ids)-1]
 	if read.had != nil {
 		if ids = slices.DeleteFunc(slices.Clone(ids), read.had); len(ids) == 0 {
 			return visibility.Batch{Last: last}, nil
 		}
 	}
-	b, gone, err := h.posts.ByIDs(ctx, viewer, ids, read.with)
+	b, gone, err := rd.posts.ByIDs(ctx, viewer, ids, read.with)
 	b.Last = last
 	if err != nil || len(gone) == 0 {
 		return b, err
@@ -208,8 +225,8 @@ func (h *Home) hydrate(ctx context.Context, viewer int64, read cachedFeed, feeds
 		if len(held) == 0 {
 			continue
 		}
-		if err := h.tl.Remove(ctx, feed.key, held...); err != nil {
-			h.log.DebugContext(ctx, "deleted posts not taken out of a feed", "error", err)
+		if err := rd.feeds.Remove(ctx, feed.key, held...); err != nil {
+			rd.log.DebugContext(ctx, "deleted posts not taken out of a feed", "error", err)
 		}
 	}
 	return b, nil
@@ -219,10 +236,10 @@ func (h *Home) hydrate(ctx context.Context, viewer int64, read cachedFeed, feeds
 // Their reads do not count as hits or misses, and no user sees the posts.
 //
 // Cost: as a first page without an inbox, and as a page, of as many posts.
-func (h *Home) Unseen(user int64) (inSQL, asRead visibility.Source) {
-	inbox := h.inbox(user)
+func (rd *Reader) Unseen(user int64) (inSQL, asRead visibility.Source) {
+	inbox := rd.inbox(user)
 	inbox.unseen, inbox.observe = true, func(bool) {}
-	return inbox.truth, h.cached(inbox, prefetch{})
+	return inbox.truth, rd.cached(inbox, prefetch{})
 }
 
 // PostsBy reads the author's posts in the range that the viewer may see. It reads the outbox. If
@@ -232,10 +249,10 @@ func (h *Home) Unseen(user int64) (inSQL, asRead visibility.Source) {
 // Cost: one round trip to Redis and one query of the posts. If the outbox does not cover the
 // range, or some of its posts are hidden, two more queries: the relation of the viewer and the
 // author, and the posts that the viewer may see. The number of hidden posts makes no difference.
-func (h *Home) PostsBy(ctx context.Context, viewer, author int64, r timeline.Range) ([]*ent.Post, error) {
-	feed := h.outbox(author)
-	feed.truth = h.posts.By(visibility.Direct, author)
-	from := h.cached(feed, prefetch{})
+func (rd *Reader) PostsBy(ctx context.Context, viewer, author int64, r timeline.Range) ([]*ent.Post, error) {
+	feed := rd.outbox(author)
+	feed.truth = rd.posts.By(visibility.Direct, author)
+	from := rd.cached(feed, prefetch{})
 	return visibility.Fill(ctx, visibility.Direct, viewer, r, func(ctx context.Context, viewer int64, r timeline.Range) (visibility.Batch, error) {
 		defer func() { from = feed.truth }()
 		return from(ctx, viewer, r)

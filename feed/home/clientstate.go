@@ -2,7 +2,6 @@ package home
 
 import (
 	"context"
-	"math"
 	"slices"
 	"time"
 
@@ -16,131 +15,22 @@ import (
 	"tideline/timeline"
 )
 
-// Entry returns the post as an entry of the viewer's timeline in the order Latest. Its cursor is
-// for a client that has the timeline from this post downwards.
-func (h *Home) Entry(ctx context.Context, v account.Viewer, p *ent.Post) (paging.Edge[ent.Post], error) {
-	at := h.Visit(ctx, v.ID)
-	state, err := h.ClientStateOf(ctx, v, at, []*ent.Post{p}, true)
-	state = state.UpTo(p.ID)
-	return state.Entry(v, p), err
+// ClientStates tells which posts of its timeline a client has, and what it has missed. It is safe
+// for concurrent use.
+type ClientStates struct {
+	reader   *Reader
+	journals *timeline.Journals
+	now      func() time.Time
 }
 
-// Visit is the moment at which a user began to read. A client state that is made from the read
-// describes this moment, however long the read takes.
-type Visit struct {
-	timeline.Position       // the end of the inbox's journal
-	arrived           int64 // ArrivedID at that moment
-	generation        int64 // of the inbox, if the read began with a page of it
-	// bound is an id: settled detects every post that comes at or below it from now on. It is 0
-	// if such posts cannot be detected.
-	bound   int64
-	settled clientstate.Settled
-}
-
-// state returns the state of a client that has not yet read anything above the bound.
-func (at Visit) state() clientstate.State {
-	c := clientstate.New(at.Position, at.arrived)
-	c.Settle(at.bound, at.settled)
-	return c
-}
-
-// Visit makes the user active. It begins to build a missing inbox, so that the journal has every
-// change from before the read that follows. If Redis does not answer, the position is zero and
-// the read goes on in SQL.
-//
-// Cost: one round trip; a second one if the inbox is missing.
-func (h *Home) Visit(ctx context.Context, user int64) Visit {
-	visit := Visit{arrived: h.ArrivedID(ctx)}
-	at, part, err := h.tl.VisitSettled(ctx, user, timeline.Range{}, settleAbove(visit.arrived))
-	at, begun := h.builder.visited(ctx, user, at, err)
-	if begun != nil {
-		h.builder.soon(h.inbox(user), begun)
-	}
-	visit.Position = at
-	list, err := h.merged.mergeable(ctx, user)
-	h.settledAt(ctx, user, &visit, part, list, err)
-	return visit
-}
-
-// settleAbove asks for an inbox to be settled: its floor rises until a cursor can name all posts
-// that lie above the floor and are younger than the arrival grace.
-func settleAbove(arrived int64) timeline.Settle {
-	return timeline.Settle{Above: arrived, Keep: clientstate.MaxRecent}
-}
-
-// settledAt records in visit how the visit settled the inbox; part is the visit's answer. Call it
-// before reading the merged outboxes. list and err are the results of mergeable.
-func (h *Home) settledAt(ctx context.Context, user int64, visit *Visit, part timeline.Part, list []int64, err error) {
-	if part.Epoch != visit.Epoch || part.Settled.Floor-1 <= visit.arrived {
-		return // a cursor can name every young post
-	}
-	how := clientstate.Settled{Under: part.Settled.Under, Low: visit.arrived, High: part.Settled.Floor - 1}
-	if err == nil {
-		how.Merged, err = h.mergedDigest(ctx, user, list, how.Low, how.High)
-	}
-	if err != nil {
-		h.log.WarnContext(ctx, "outboxes not looked at; a cursor names what it can", "viewer", user, "error", err)
-		return
-	}
-	visit.bound, visit.settled = part.Settled.Floor-1, how
-}
-
-// visitInbox is Visit for a page that begins with the range. It also returns the source of the
-// timeline, which reads the posts with the given fields. If wait is set, a missing inbox is built
-// before the read and not after it, unless that takes long.
-func (h *Home) visitInbox(ctx context.Context, user int64, r timeline.Range, with visibility.Fields, wait bool) (Visit, visibility.Source) {
-	feed, visit := h.inbox(user), Visit{arrived: h.ArrivedID(ctx)}
-	feed.with = with
-	list, unlisted := h.merged.mergeable(ctx, user)
-	patient, cancel := patiently(ctx)
-	defer cancel()
-	at, part, err := h.tl.VisitSettled(patient, user, r, settleAbove(visit.arrived))
-	at, begun := h.builder.visited(patient, user, at, err)
-	visit.Position = at
-	if err != nil {
-		feed.observe(false)
-		return visit, feed.truth
-	}
-	if begun != nil && wait && h.builder.now(ctx, feed, begun) {
-		return h.visitInbox(ctx, user, r, with, false)
-	}
-	h.settledAt(patient, user, &visit, part, list, unlisted)
-	known := prefetch{begun: begun}
-	if unlisted == nil {
-		known.asked, known.part, known.mergeable = r, part, &list
-	}
-	visit.generation = part.Generation
-	return visit, h.cached(feed, known)
-}
-
-// visited returns the position of a visit to the inbox. If the inbox is missing, it begins a
-// build and returns the position of the build, which the caller must pass to a builder.
-func (b *builder) visited(ctx context.Context, user int64, at timeline.Position, err error) (timeline.Position, *timeline.Build) {
-	if err == nil && at.Epoch == 0 {
-		var build timeline.Build
-		var started bool
-		if build, started, err = b.tl.Begin(ctx, timeline.Inbox(user)); started {
-			return build.Position(), &build
-		}
-		if err == nil { // another request has just begun
-			at, err = b.tl.Visit(ctx, user)
-		}
-	}
-	if err != nil {
-		b.log.WarnContext(ctx, "user not made active", "user", user, "error", err)
-		return timeline.Position{}, nil
-	}
-	return at, nil
-}
-
-// ClientStateOf returns the state of a client that has the timeline from the newest of the posts
+// Of returns the state of a client that has the timeline from the newest of the posts
 // downwards. The posts are a part of the timeline and were read after the visit. If there are
 // none, the client has the whole timeline. more says whether the timeline may continue below the
 // lowest post.
 //
 // Cost: none if the lowest post is older than the arrival grace; else the cost of recentIDs, and
 // of settling the inbox again if there are more posts than a cursor names.
-func (h *Home) ClientStateOf(ctx context.Context, v account.Viewer, at Visit, posts []*ent.Post, more bool) (clientstate.State, error) {
+func (s *ClientStates) Of(ctx context.Context, v account.Viewer, at Visit, posts []*ent.Post, more bool) (clientstate.State, error) {
 	c := at.state()
 	below := int64(0)
 	for _, p := range posts {
@@ -154,8 +44,8 @@ func (h *Home) ClientStateOf(ctx context.Context, v account.Viewer, at Visit, po
 	if !more || at.Epoch == 0 || below != 0 && below <= c.Bound()+1 {
 		return c, nil
 	}
-	list, err := h.recentIDs(ctx, v.ID, timeline.Range{After: c.Bound(), Before: below})
-	h.takeRecent(ctx, v.ID, &c, list, below)
+	list, err := s.recentIDs(ctx, v.ID, timeline.Range{After: c.Bound(), Before: below})
+	s.takeRecent(ctx, v.ID, &c, list, below)
 	return c, err
 }
 
@@ -163,7 +53,7 @@ func (h *Home) ClientStateOf(ctx context.Context, v account.Viewer, at Visit, po
 // If it is longer than a cursor can name, takeRecent settles the inbox below the last post that
 // it adds: the client reads the posts below by itself, later. below is the lowest post that the
 // client has read, 0 if it has read none.
-func (h *Home) takeRecent(ctx context.Context, user int64, c *clientstate.State, list []int64, below int64) {
+func (s *ClientStates) takeRecent(ctx context.Context, user int64, c *clientstate.State, list []int64, below int64) {
 	for _, id := range list[:min(len(list), clientstate.MaxRecent)] {
 		c.Take(id)
 	}
@@ -175,10 +65,10 @@ func (h *Home) takeRecent(ctx context.Context, user int64, c *clientstate.State,
 	patient, cancel := patiently(ctx)
 	defer cancel()
 	visit := Visit{Position: c.Position, arrived: c.Low()}
-	at, part, err := h.tl.VisitSettled(patient, user, timeline.Range{}, by)
+	at, part, err := s.reader.visits.VisitSettled(patient, user, timeline.Range{}, by)
 	if err == nil && at.Epoch == c.Position.Epoch {
-		list, unlisted := h.merged.mergeable(patient, user)
-		h.settledAt(patient, user, &visit, part, list, unlisted)
+		list, unlisted := s.reader.merged.mergeable(patient, user)
+		s.reader.settledAt(patient, user, &visit, part, list, unlisted)
 	}
 	if visit.bound == 0 || below != 0 && visit.bound >= below {
 		c.Position = timeline.Position{} // posts that come below cannot be detected: the client reads again
@@ -187,42 +77,42 @@ func (h *Home) takeRecent(ctx context.Context, user int64, c *clientstate.State,
 	c.Settle(visit.bound, visit.settled)
 }
 
-// ClientStateNow returns the state of a client that has the viewer's whole timeline. It visits
+// Now returns the state of a client that has the viewer's whole timeline. It visits
 // the inbox. It builds a missing inbox first: otherwise the stream that begins reads SQL for the
 // state, and again to catch up, while the build reads the same posts.
 //
 // Cost: as a page of the posts that are younger than the arrival grace, at most as many as a
 // cursor names; and as BuildInbox if the inbox is missing.
-func (h *Home) ClientStateNow(ctx context.Context, v account.Viewer) (clientstate.State, error) {
-	r := timeline.Range{After: h.ArrivedID(ctx), Limit: clientstate.MaxRecent + 1}
-	at, from := h.visitInbox(ctx, v.ID, r, 0, true)
+func (s *ClientStates) Now(ctx context.Context, v account.Viewer) (clientstate.State, error) {
+	r := timeline.Range{After: s.reader.arrivals.ArrivedID(ctx), Limit: clientstate.MaxRecent + 1}
+	at, from := s.reader.visitInbox(ctx, v.ID, r, 0, true)
 	c := at.state()
 	if at.Epoch == 0 { // Redis does not answer, so the client cannot resume
 		return c, nil
 	}
 	r.After = c.Bound()
 	posts, err := visibility.Fill(ctx, visibility.Home, v.ID, r, from)
-	h.takeRecent(ctx, v.ID, &c, rows.PostIDs(posts), 0)
+	s.takeRecent(ctx, v.ID, &c, rows.PostIDs(posts), 0)
 	return c, err
 }
 
 // clockSlack is how far the clock of the process that made a cursor may be ahead.
 const clockSlack = time.Minute
 
-// ClientStateAt returns the state of a client that resumes after a cursor. ok is false if too
+// At returns the state of a client that resumes after a cursor. ok is false if too
 // much was posted since for a client state, or if the cursor is forged and lies in the future.
 //
 // Cost: none for a cursor that carries the state, else the cost of recentIDs.
-func (h *Home) ClientStateAt(ctx context.Context, v account.Viewer, after paging.Cursor) (c clientstate.State, ok bool, err error) {
+func (s *ClientStates) At(ctx context.Context, v account.Viewer, after paging.Cursor) (c clientstate.State, ok bool, err error) {
 	if c, ok = clientstate.Decode(after.Tail); ok {
 		// No server makes a state that covers posts of the future. A client that resumed from it
 		// would silently miss every post until then.
-		return c, c.Bound() <= ids.At(h.cfg.Now().Add(clockSlack)), nil
+		return c, c.Bound() <= ids.At(s.now().Add(clockSlack)), nil
 	}
 	// The cursor names only an entry: the client has missed the posts above it. The client reads
 	// the posts below it again, and some of these may still be in flight.
-	c = clientstate.New(timeline.Position{}, min(after.ID, h.ArrivedID(ctx)))
-	list, err := h.recentIDs(ctx, v.ID, timeline.Range{After: c.Low(), Before: after.ID + 1})
+	c = clientstate.New(timeline.Position{}, min(after.ID, s.reader.arrivals.ArrivedID(ctx)))
+	list, err := s.recentIDs(ctx, v.ID, timeline.Range{After: c.Low(), Before: after.ID + 1})
 	if err != nil || len(list) > clientstate.MaxRecent {
 		return c, false, err
 	}
@@ -239,18 +129,18 @@ func (h *Home) ClientStateAt(ctx context.Context, v account.Viewer, after paging
 //
 // Cost with an inbox: as a page of all these posts, so one round trip, and one query if there are
 // any. Without an inbox: as a page without one.
-func (h *Home) recentIDs(ctx context.Context, user int64, r timeline.Range) (ids []int64, err error) {
+func (s *ClientStates) recentIDs(ctx context.Context, user int64, r timeline.Range) (ids []int64, err error) {
 	var known prefetch
-	list, err := h.merged.mergeable(ctx, user) // before the inbox is read: see prefetch.mergeable
+	list, err := s.reader.merged.mergeable(ctx, user) // before the inbox is read: see prefetch.mergeable
 	if err != nil {
 		return nil, err
 	}
 	r.Limit = clientstate.MaxRecent + 1
-	found, covered, err := h.tl.Page(ctx, timeline.Inbox(user), r)
+	found, covered, err := s.reader.feeds.Page(ctx, timeline.Inbox(user), r)
 	if err == nil {
 		known = prefetch{mergeable: &list, asked: r, part: timeline.Part{IDs: found, Coverage: covered}}
 	}
-	posts, err := visibility.Fill(ctx, visibility.Home, user, r, h.cached(h.inbox(user), known))
+	posts, err := visibility.Fill(ctx, visibility.Home, user, r, s.reader.cached(s.reader.inbox(user), known))
 	return rows.PostIDs(posts), err
 }
 
@@ -259,9 +149,9 @@ func (h *Home) recentIDs(ctx context.Context, user int64, r timeline.Range) (ids
 // from the id up. whole is false if there may be more posts. It visits the inbox.
 //
 // Cost: as a page of as many posts.
-func (h *Home) Since(ctx context.Context, v account.Viewer, id int64, ascending bool) (posts []*ent.Post, whole bool, err error) {
-	r := timeline.Range{After: id, Limit: h.tl.InboxCap(), Ascending: ascending}
-	_, from := h.visitInbox(ctx, v.ID, r, visibility.All, false)
+func (s *ClientStates) Since(ctx context.Context, v account.Viewer, id int64, ascending bool) (posts []*ent.Post, whole bool, err error) {
+	r := timeline.Range{After: id, Limit: s.reader.feeds.InboxCap(), Ascending: ascending}
+	_, from := s.reader.visitInbox(ctx, v.ID, r, visibility.All, false)
 	posts, err = visibility.Fill(ctx, visibility.Home, v.ID, r, from)
 	return posts, len(posts) < r.Limit, err
 }
@@ -303,22 +193,22 @@ type Missed struct {
 //
 // Cost: one round trip; and as a page of the posts that the client does not have, if any. Below
 // the floor of the inbox, posts are read from SQL even if the client has them.
-func (h *Home) MissedSince(ctx context.Context, v account.Viewer, c *clientstate.State, told bool) (m Missed, why Unknown, err error) {
+func (s *ClientStates) MissedSince(ctx context.Context, v account.Viewer, c *clientstate.State, told bool) (m Missed, why Unknown, err error) {
 	if c.Position.Epoch == 0 {
 		return Missed{}, NoPosition, nil
 	}
-	visit := Visit{arrived: h.ArrivedID(ctx), Position: c.Position}
-	r := timeline.Range{After: c.Bound(), Limit: h.tl.InboxCap()}
+	visit := Visit{arrived: s.reader.arrivals.ArrivedID(ctx), Position: c.Position}
+	r := timeline.Range{After: c.Bound(), Limit: s.reader.feeds.InboxCap()}
 	by := settleAbove(visit.arrived)
 	if named, nth := c.Named(clientstate.MaxRecent); named > 2*clientstate.MaxRecent {
 		by.At = nth // few of them are in the inbox: the others come from merged outboxes
 	}
-	list, unlisted := h.merged.mergeable(ctx, v.ID) // before the inbox is read: see prefetch
-	since, whole, err := h.tl.VisitSince(ctx, v.ID, c.Position, r, by)
+	list, unlisted := s.reader.merged.mergeable(ctx, v.ID) // before the inbox is read: see prefetch
+	since, whole, err := s.reader.visits.VisitSince(ctx, v.ID, c.Position, r, by)
 	switch {
 	case err != nil:
 		if ctx.Err() == nil {
-			h.log.WarnContext(ctx, "journal not read", "viewer", v.ID, "error", err)
+			s.reader.log.WarnContext(ctx, "journal not read", "viewer", v.ID, "error", err)
 		}
 		return Missed{}, NoRedis, nil
 	case !whole && since.Now.Epoch == c.Position.Epoch:
@@ -329,13 +219,13 @@ func (h *Home) MissedSince(ctx context.Context, v account.Viewer, c *clientstate
 	before, settled := c.Settled()
 	came := settled && since.Part.Settled.Under != before.Under
 	if settled && !came {
-		digest, err := h.mergedDigest(ctx, v.ID, list, before.Low, before.High)
+		digest, err := s.reader.mergedDigest(ctx, v.ID, list, before.Low, before.High)
 		came = unlisted != nil || err != nil || digest != before.Merged
 	}
 	if came && !told {
 		return Missed{}, OutOfOrder, nil
 	}
-	h.settledAt(ctx, v.ID, &visit, since.Part, list, unlisted)
+	s.reader.settledAt(ctx, v.ID, &visit, since.Part, list, unlisted)
 	if came { // a client that resumes later cannot know which of the counted posts it was told of
 		visit.settled = clientstate.Settled{Under: unsure}
 	}
@@ -344,9 +234,9 @@ func (h *Home) MissedSince(ctx context.Context, v account.Viewer, c *clientstate
 	if unlisted != nil {
 		known = prefetch{}
 	}
-	feed := h.inbox(v.ID)
+	feed := s.reader.inbox(v.ID)
 	feed.had, feed.with = c.Has, visibility.All
-	source := h.cached(feed, known)
+	source := s.reader.cached(feed, known)
 	m.Posts, err = visibility.Fill(ctx, visibility.Home, v.ID, r, func(ctx context.Context, viewer int64, r timeline.Range) (visibility.Batch, error) {
 		b, err := source(ctx, viewer, r)
 		return b.Without(c.Has), err
@@ -359,33 +249,16 @@ func (h *Home) MissedSince(ctx context.Context, v account.Viewer, c *clientstate
 // unsure is a count of posts below the floor that no inbox has.
 const unsure = 1 << 61
 
-// mergedDigest returns a digest of the posts that came at or below high to the outboxes that a
-// read of the user's timeline merges. It is 0 if the read merges none. list is the result of
-// mergeable. mergedDigest fails if an outbox is not Ready, or if there are too many.
-//
-// Cost: none if no outbox is merged; else as reading the outboxes of a page, without their ids.
-func (h *Home) mergedDigest(ctx context.Context, user int64, list []int64, low, high int64) (digest uint64, err error) {
-	plan, err := h.plan(ctx, user, &list, timeline.Range{After: low, Limit: math.MaxInt32})
-	if err != nil || len(plan.feeds) == 0 {
-		return 0, err
-	}
-	keys := make([]timeline.Key, len(plan.feeds))
-	for i, feed := range plan.feeds {
-		keys[i] = feed.key
-	}
-	return h.tl.Digest(ctx, keys, low, high, !plan.chosen)
-}
-
 // Changes returns the changes in the journal of the viewer's inbox since the position, and the
 // present end of the journal. If the changes are unknown, it returns the reason.
 //
 // Cost: one round trip.
-func (h *Home) Changes(ctx context.Context, v account.Viewer, since timeline.Position) (changes []timeline.Change, now timeline.Position, why Unknown) {
-	changes, now, whole, err := h.tl.Changes(ctx, v.ID, since)
+func (s *ClientStates) Changes(ctx context.Context, v account.Viewer, since timeline.Position) (changes []timeline.Change, now timeline.Position, why Unknown) {
+	changes, now, whole, err := s.journals.Changes(ctx, v.ID, since)
 	switch {
 	case err != nil:
 		if ctx.Err() == nil {
-			h.log.WarnContext(ctx, "journal not read", "viewer", v.ID, "error", err)
+			s.reader.log.WarnContext(ctx, "journal not read", "viewer", v.ID, "error", err)
 		}
 		return nil, timeline.Position{}, NoRedis
 	case whole:

@@ -46,8 +46,8 @@ const (
 	rebalanceBatch = 100
 )
 
-// fanOutModes moves authors between fan-out modes.
-type fanOutModes struct {
+// FanOutModes moves authors between fan-out modes. It is safe for concurrent use.
+type FanOutModes struct {
 	db     *ent.Client
 	queue  *queue.Queue
 	now    func() time.Time
@@ -63,7 +63,7 @@ func Pushes(author *ent.User) bool { return author.FanOutMode != user.FanOutMode
 // threshold, so that an author near the threshold does not flap.
 //
 // Cost: none if the mode does not change; otherwise one statement, or a transaction of two.
-func (m *fanOutModes) CrossThreshold(ctx context.Context, author *ent.User) error {
+func (m *FanOutModes) CrossThreshold(ctx context.Context, author *ent.User) error {
 	above, below := m.policy.threshold()
 	switch {
 	case author.FanOutMode == user.FanOutModePUSH && author.FollowerCount > above:
@@ -91,7 +91,7 @@ func (p *Policy) threshold() (above, below int) {
 // rebalanceBatch authors each way. A worker calls it periodically.
 //
 // Cost: two index ranges, of the authors in PUSH_TO_PULL only, and a statement for each author moved.
-func (m *fanOutModes) Rebalance(ctx context.Context) error {
+func (m *FanOutModes) Rebalance(ctx context.Context) error {
 	_, below := m.policy.threshold()
 	pushedAndPulled := m.now().Add(-m.policy.PushAndPullFor).UnixMilli()
 	for to, where := range map[user.FanOutMode]predicate.User{
@@ -111,7 +111,7 @@ func (m *fanOutModes) Rebalance(ctx context.Context) error {
 	return nil
 }
 
-func (m *fanOutModes) changeMode(ctx context.Context, author int64, from, to user.FanOutMode) error {
+func (m *FanOutModes) changeMode(ctx context.Context, author int64, from, to user.FanOutMode) error {
 	err := rows.InTx(ctx, m.db, func(tx *ent.Tx) error {
 		since := m.now().UnixMilli()
 		n, err := tx.User.Update().Where(user.ID(author), user.FanOutModeEQ(from)).
@@ -132,7 +132,7 @@ func (m *fanOutModes) changeMode(ctx context.Context, author int64, from, to use
 // stalled or is repeated may finish after the author has been in PULL again.
 //
 // Cost: one statement.
-func (m *fanOutModes) FinishReturnToPush(ctx context.Context, j job.Author) error {
+func (m *FanOutModes) FinishReturnToPush(ctx context.Context, j job.Author) error {
 	err := m.db.User.Update().
 		Where(user.ID(j.Author), user.FanOutModeEQ(user.FanOutModePULL_TO_PUSH), user.FanOutModeSince(j.Since)).
 		SetFanOutMode(user.FanOutModePUSH).SetFanOutModeSince(m.now().UnixMilli()).Exec(ctx)

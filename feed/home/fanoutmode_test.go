@@ -34,11 +34,11 @@ func eachAbove(t *testing.T, above int, test func(w *world)) {
 // rebalance moves each author one step, as the balancer and the end of a fan-out do.
 func (w *world) rebalance(authors ...account.Viewer) {
 	w.Helper()
-	require.NoError(w, w.Home.Rebalance(w.Ctx))
+	require.NoError(w, w.Home.FanOutModes.Rebalance(w.Ctx))
 	for _, author := range authors {
 		u, err := w.Stores.DB.User.Get(w.Ctx, author.ID)
 		require.NoError(w, err)
-		require.NoError(w, w.Home.CrossThreshold(w.Ctx, u))
+		require.NoError(w, w.Home.FanOutModes.CrossThreshold(w.Ctx, u))
 	}
 }
 
@@ -81,7 +81,7 @@ func TestCrossingTheThreshold(t *testing.T) {
 		w.rebalance(star)
 		require.Equal(w, user.FanOutModePULL, w.fanOutMode(star))
 		check("pull")
-		ids, _, err := w.Timelines.Page(w.Ctx, timeline.Inbox(fans[0].ID), timeline.Range{Limit: 10})
+		ids, _, err := w.Timelines.Feeds.Page(w.Ctx, timeline.Inbox(fans[0].ID), timeline.Range{Limit: 10})
 		require.NoError(w, err)
 		require.NotContains(w, ids, posts[len(posts)-1], "it is not pushed")
 		check("pull, from the outbox")
@@ -99,7 +99,7 @@ func TestCrossingTheThreshold(t *testing.T) {
 		w.rebalance(star)
 		w.Drain()
 		require.Equal(w, user.FanOutModePUSH, w.fanOutMode(star))
-		ids, _, err = w.Timelines.Page(w.Ctx, timeline.Inbox(fans[0].ID), timeline.Range{Limit: 10})
+		ids, _, err = w.Timelines.Feeds.Page(w.Ctx, timeline.Inbox(fans[0].ID), timeline.Range{Limit: 10})
 		require.NoError(w, err)
 		require.Equal(w, feedtest.NewestFirst(posts...), ids, "the inbox has what was not pushed")
 		check("push again")
@@ -129,9 +129,9 @@ func TestLateJobDoesNotEndALaterReturn(t *testing.T) {
 		queued, err := s.DB.Job.Query().Count(w.Ctx)
 		require.NoError(t, err)
 		require.Equal(t, 2, queued, "one for each way back, however often the authors are looked at")
-		require.NoError(t, w.Home.FinishReturnToPush(w.Ctx, jobs[0]))
+		require.NoError(t, w.Home.FanOutModes.FinishReturnToPush(w.Ctx, jobs[0]))
 		require.Equal(t, user.FanOutModePULL_TO_PUSH, w.fanOutMode(star))
-		require.NoError(t, w.Home.FinishReturnToPush(w.Ctx, jobs[1]))
+		require.NoError(t, w.Home.FanOutModes.FinishReturnToPush(w.Ctx, jobs[1]))
 		require.Equal(t, user.FanOutModePUSH, w.fanOutMode(star))
 	})
 }

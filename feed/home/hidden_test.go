@@ -44,7 +44,7 @@ func TestHiddenPostsAreNotReadOneByOne(t *testing.T) {
 					return w.Home.Timeline(w.Ctx, ann, up, home.Latest)
 				},
 			} {
-				require.NoError(w, w.Timelines.Drop(w.Ctx, timeline.Inbox(ann.ID)))
+				require.NoError(w, w.Timelines.Feeds.Drop(w.Ctx, timeline.Inbox(ann.ID)))
 				count := storagetest.CountQueries(w.Stores)
 				c, err := read()
 				require.NoError(w, err, "%s, %s", name, v)
@@ -124,10 +124,10 @@ func TestProfilePagesAreFullAndExact(t *testing.T) {
 				}
 			}
 		}
-		all("while the outbox is built", func() { require.NoError(w, w.Timelines.Drop(w.Ctx, timeline.Outbox(author.ID))) })
+		all("while the outbox is built", func() { require.NoError(w, w.Timelines.Feeds.Drop(w.Ctx, timeline.Outbox(author.ID))) })
 		require.Eventually(w, func() bool {
 			read(author, paging.Page{})
-			_, covered, err := w.Timelines.Page(w.Ctx, timeline.Outbox(author.ID), timeline.Range{})
+			_, covered, err := w.Timelines.Feeds.Page(w.Ctx, timeline.Outbox(author.ID), timeline.Range{})
 			return err == nil && covered.State == timeline.Ready
 		}, 30*time.Second, 5*time.Millisecond)
 		all("from the outbox", func() {})
@@ -160,7 +160,7 @@ func TestHiddenHeadsMakeNoHole(t *testing.T) {
 		own := w.History(reader, 4)
 		w.restrict(schema.Private, own...)
 		want = feedtest.NewestFirst(append(want, own...)...)
-		without := func() { require.NoError(w, w.Timelines.Drop(w.Ctx, timeline.Inbox(reader.ID))) }
+		without := func() { require.NoError(w, w.Timelines.Feeds.Drop(w.Ctx, timeline.Inbox(reader.ID))) }
 		for _, size := range []int{2, 7, 20, 100} {
 			t := fmt.Sprintf("pages of %d", size)
 			without()

@@ -107,20 +107,17 @@ func (p Policy) Validate() error {
 
 func (p Policy) rankings() (*ranking.Set, error) { return ranking.New(p.RankDecay, p.Rankings) }
 
-// Home reads home timelines and caches their feeds. It is safe for concurrent use.
+// Home reads home timelines and caches their feeds, in parts. It is safe for concurrent use.
 type Home struct {
-	*arrivalTracker
-	*fanOutModes
-	*ownFeeds
-	cfg      Config
-	db       *ent.Client
-	posts    *visibility.Reader
-	tl       *timeline.Store
-	log      *slog.Logger
-	merged   mergedAuthors
-	builder  builder
-	rankings *ranking.Set
-	unread   *unreadCounts
+	Reader      *Reader       // reads and builds feeds
+	Clients     *ClientStates // tells what clients have and have missed
+	Unread      *Unread       // counts unread posts
+	Own         *OwnFeeds     // changes the feeds of the user who acts
+	Sync        *Sync         // brings inboxes in line with changed relations
+	FanOutModes *FanOutModes  // moves authors between push and pull
+	Arrivals    *Arrivals     // tells which posts have arrived in inboxes
+	cfg         Config
+	rankings    *ranking.Set
 }
 
 // New returns a Home. It fails if a required field is missing or the policy is not valid.
@@ -145,21 +142,34 @@ func New(cfg Config) (*Home, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
+	tl := cfg.Timelines
+	arrivals := &Arrivals{queue: cfg.Queue, log: cfg.Logger, now: cfg.Now}
+	merged := &mergedAuthors{db: cfg.DB, latest: tl.Latest, log: cfg.Logger, now: cfg.Now, policy: cfg.Policy}
+	sync := &Sync{
+		feeds: tl.Feeds, journals: tl.Journals, fences: tl.Fences, posts: cfg.Visibility, merged: merged,
+		publisher: cfg.Publisher, log: cfg.Logger,
+	}
+	own := &OwnFeeds{db: cfg.DB, queue: cfg.Queue, feeds: tl.Feeds, own: tl.Own, log: cfg.Logger, sync: sync}
+	reader := &Reader{
+		feeds: tl.Feeds, visits: tl.Visits, posts: cfg.Visibility, log: cfg.Logger, observe: cfg.Observe, mergeAll: cfg.MergeAll,
+		arrivals: arrivals, merged: merged, builder: newBuilder(tl, cfg.Logger), writes: &own.writes,
+	}
 	return &Home{
-		arrivalTracker: newArrivalTracker(cfg.Queue, cfg.Logger, cfg.Now),
-		fanOutModes:    &fanOutModes{db: cfg.DB, queue: cfg.Queue, now: cfg.Now, policy: cfg.Policy},
-		ownFeeds:       &ownFeeds{tl: cfg.Timelines, log: cfg.Logger},
-		cfg:            cfg, db: cfg.DB, posts: cfg.Visibility, tl: cfg.Timelines, log: cfg.Logger,
-		merged:   mergedAuthors{db: cfg.DB, tl: cfg.Timelines, log: cfg.Logger, now: cfg.Now, policy: cfg.Policy},
-		builder:  builder{tl: cfg.Timelines, log: cfg.Logger, requests: make(chan buildRequest, waitingBuilds), turns: make(chan struct{}, builders)},
-		rankings: rankings,
-		unread:   newUnreadCounts(cfg.DB, cfg.Dialect),
+		Reader:      reader,
+		Clients:     &ClientStates{reader: reader, journals: tl.Journals, now: cfg.Now},
+		Unread:      newUnread(cfg, reader),
+		Own:         own,
+		Sync:        sync,
+		FanOutModes: &FanOutModes{db: cfg.DB, queue: cfg.Queue, now: cfg.Now, policy: cfg.Policy},
+		Arrivals:    arrivals,
+		cfg:         cfg,
+		rankings:    rankings,
 	}, nil
 }
 
 // Run builds inboxes in the background until ctx ends. Without Run, timelines are complete too,
 // but every read goes to SQL.
-func (h *Home) Run(ctx context.Context) error { return h.builder.run(ctx) }
+func (h *Home) Run(ctx context.Context) error { return h.Reader.builder.run(ctx) }
 
 // Config returns the configuration of the Home, with the defaults filled in.
 func (h *Home) Config() Config { return h.cfg }

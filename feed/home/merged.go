@@ -25,12 +25,12 @@ import (
 // followees.
 type mergedAuthors struct {
 	db     *ent.Client
-	tl     *timeline.Store
+	latest *timeline.Latest
 	log    *slog.Logger
 	now    func() time.Time
 	policy Policy
 
-	latest batch.Shared[mergedList]
+	shared batch.Shared[mergedList]
 	listed map[int64]time.Time // when each author was last in the list; only readList uses it
 }
 
@@ -46,7 +46,7 @@ const listTimeout = 10 * time.Second
 // which goes on for the others if one of them gives up.
 func (m *mergedAuthors) list(ctx context.Context) ([]int64, error) {
 	fresh := func(l mergedList) bool { return m.now().Sub(l.read) <= m.policy.MergedListFor }
-	l, err := m.latest.Get(ctx, fresh, m.readList)
+	l, err := m.shared.Get(ctx, fresh, m.readList)
 	return l.authors, rows.Wrap("read authors to merge", err)
 }
 
@@ -107,12 +107,12 @@ func (m *mergedAuthors) leftAfter() int64 { return m.now().Add(-2 * mergeAfterRe
 // no author is pushed: reads then merge the outboxes of all followees and of the viewer.
 //
 // Cost: a query by index, and another if the list is older than Policy.MergedListFor.
-func (h *Home) MergedFollowees(ctx context.Context, viewer int64) (authors []int64, listed bool, err error) {
-	list, err := h.merged.mergeable(ctx, viewer)
+func (rd *Reader) MergedFollowees(ctx context.Context, viewer int64) (authors []int64, listed bool, err error) {
+	list, err := rd.merged.mergeable(ctx, viewer)
 	if err != nil {
 		return nil, false, err
 	}
-	return h.merged.among(ctx, viewer, list)
+	return rd.merged.among(ctx, viewer, list)
 }
 
 // among is MergedFollowees for a list that mergeable returned.
@@ -181,7 +181,7 @@ func (m *mergedAuthors) reaching(ctx context.Context, authors []int64, r timelin
 // latestPosts returns the latest post id of each author. It reads from SQL the ids that Redis
 // does not have, and stores them in Redis.
 func (m *mergedAuthors) latestPosts(ctx context.Context, authors []int64) ([]int64, error) {
-	known, err := m.tl.LatestPostIDs(ctx, authors)
+	known, err := m.latest.IDs(ctx, authors)
 	if err != nil {
 		return nil, err
 	}
@@ -213,7 +213,7 @@ func (m *mergedAuthors) latestPosts(ctx context.Context, authors []int64) ([]int
 			known.IDs[i] = read[authors[i]]
 		}
 	}
-	if err := m.tl.StoreLatest(ctx, known, read); err != nil {
+	if err := m.latest.Store(ctx, known, read); err != nil {
 		m.log.WarnContext(ctx, "newest posts of authors not stored; asked again", "error", err)
 	}
 	return known.IDs, nil

@@ -108,19 +108,19 @@ func TestMoreMergedAuthorsThanAList(t *testing.T) {
 		w.Stores.DB.User.Update().Where(user.ID(returned.ID)).SetFanOutMode(user.FanOutModePUSH).SetFanOutModeSince(now).ExecX(w.Ctx)
 
 		require.Equal(t, feedtest.NewestFirst(all...), w.Timeline(reader, 9))
-		for _, author := range []account.Viewer{star, returned} { // UnreadCounts reads them from Redis only
-			require.NoError(t, w.Home.BuildOutbox(w.Ctx, author.ID))
+		for _, author := range []account.Viewer{star, returned} { // Counts reads them from Redis only
+			require.NoError(t, w.Home.Reader.BuildOutbox(w.Ctx, author.ID))
 		}
 		// The page may have requested builds of outboxes. Until they are done there is no count.
 		var unread map[int64]int
 		require.Eventually(t, func() bool {
 			var err error
-			unread, err = w.Home.UnreadCounts(w.Ctx, []int64{reader.ID, other.ID})
+			unread, err = w.Home.Unread.Counts(w.Ctx, []int64{reader.ID, other.ID})
 			return err == nil && len(unread) == 2
 		}, time.Minute, 5*time.Millisecond)
 		require.Equal(t, map[int64]int{reader.ID: 3, other.ID: 1}, unread)
 		for viewer, merges := range map[account.Viewer][]int64{reader: {star.ID, returned.ID}, other: nil} {
-			merged, listed, err := w.Home.MergedFollowees(w.Ctx, viewer.ID)
+			merged, listed, err := w.Home.Reader.MergedFollowees(w.Ctx, viewer.ID)
 			require.NoError(t, err)
 			require.True(t, listed)
 			require.ElementsMatch(t, merges, merged)

@@ -34,30 +34,30 @@ var errTooManyOutboxes = errors.New("too many outboxes reach the page")
 // the range. It sorts their latest post ids, which Redis has, and takes as many as the limit. An
 // author whose latest id is lower is left out. This costs one round trip of O(authors), and a
 // query of the authors whose latest ids Redis does not have.
-func (h *Home) plan(ctx context.Context, viewer int64, mergeable *[]int64, r timeline.Range) (mergePlan, error) {
+func (rd *Reader) plan(ctx context.Context, viewer int64, mergeable *[]int64, r timeline.Range) (mergePlan, error) {
 	p := mergePlan{after: r.After}
 	if mergeable == nil {
-		list, err := h.merged.mergeable(ctx, viewer)
+		list, err := rd.merged.mergeable(ctx, viewer)
 		if err != nil {
 			return p, err
 		}
 		mergeable = &list
 	}
-	authors, listed, err := h.merged.among(ctx, viewer, *mergeable)
+	authors, listed, err := rd.merged.among(ctx, viewer, *mergeable)
 	p.skipInbox = !listed
 	if err == nil && !listed {
-		authors, err = h.merged.sources(ctx, viewer)
+		authors, err = rd.merged.sources(ctx, viewer)
 	}
 	if err != nil {
 		return p, err
 	}
-	if p.chosen = len(authors) > h.cfg.MergeAll; p.chosen {
-		if authors, p.after, err = h.merged.reaching(ctx, authors, r); err != nil {
+	if p.chosen = len(authors) > rd.mergeAll; p.chosen {
+		if authors, p.after, err = rd.merged.reaching(ctx, authors, r); err != nil {
 			return p, err
 		}
 	}
 	for _, author := range authors {
-		p.feeds = append(p.feeds, h.outbox(author))
+		p.feeds = append(p.feeds, rd.outbox(author))
 	}
 	return p, nil
 }

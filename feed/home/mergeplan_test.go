@@ -138,7 +138,7 @@ func testOutboxes(w *world, reads *reads) {
 
 	outbox := timeline.Outbox(stars[2].ID).String()
 	require.NoError(w, w.Stores.Redis.Del(w.Ctx, outbox+":z").Err())
-	require.NoError(w, w.Timelines.Drop(w.Ctx, timeline.Outbox(stars[6].ID)))
+	require.NoError(w, w.Timelines.Feeds.Drop(w.Ctx, timeline.Outbox(stars[6].ID)))
 	same("some outboxes missing")
 	warm()
 	for shard := range 8 {

@@ -62,7 +62,7 @@ func TestOwnWritesAreReadThoughRedisRefusedThem(t *testing.T) {
 			refused()
 		}
 		profile := func(v account.Viewer) (ids []int64) {
-			posts, err := w.Home.PostsBy(w.Ctx, v.ID, v.ID, timeline.Range{Limit: 10})
+			posts, err := w.Home.Reader.PostsBy(w.Ctx, v.ID, v.ID, timeline.Range{Limit: 10})
 			require.NoError(t, err)
 			for _, p := range posts {
 				ids = append(ids, p.ID)
@@ -71,9 +71,9 @@ func TestOwnWritesAreReadThoughRedisRefusedThem(t *testing.T) {
 		}
 		ann, bob := w.User("ann"), w.User("bob")
 		bobs := w.Post(bob, schema.Public)
-		_, err := w.Timelines.Visit(w.Ctx, ann.ID)
+		_, err := w.Timelines.Visits.Visit(w.Ctx, ann.ID)
 		require.NoError(t, err)
-		require.NoError(t, w.Home.BuildInbox(w.Ctx, ann.ID))
+		require.NoError(t, w.Home.Reader.BuildInbox(w.Ctx, ann.ID))
 		require.NoError(t, w.Audit.RebuildOutbox(w.Ctx, ann.ID))
 		require.Empty(t, w.Timeline(ann, 10))
 		require.Empty(t, profile(ann))
@@ -110,7 +110,7 @@ func TestCallWhoseTimeIsOverLeavesTheInboxToAJob(t *testing.T) {
 		ann, bob := w.User("ann"), w.User("bob")
 		over, end := context.WithCancel(w.Ctx)
 		end()
-		w.Home.SyncOwnInbox(over, ann.ID, bob.ID, 1)
+		w.Home.Own.SyncInbox(over, ann.ID, bob.ID, 1)
 		left := s.DB.Job.Query().OnlyX(w.Ctx)
 		require.Equal(t, job.RelationChanged, left.Kind)
 		var about job.Relation
@@ -133,17 +133,17 @@ func TestOwnWritesAreReadThroughAnotherServerThoughRedisWasFull(t *testing.T) {
 		require.NoError(t, s.Redis.ConfigSet(w.Ctx, "maxmemory", "0").Err())
 	}
 	profile := func(v account.Viewer) int {
-		posts, err := other.Home.PostsBy(w.Ctx, v.ID, v.ID, timeline.Range{Limit: 10})
+		posts, err := other.Home.Reader.PostsBy(w.Ctx, v.ID, v.ID, timeline.Range{Limit: 10})
 		require.NoError(t, err)
 		return len(posts)
 	}
 	ready := func(v account.Viewer) {
 		t.Helper()
-		_, err := w.Timelines.Visit(w.Ctx, v.ID)
+		_, err := w.Timelines.Visits.Visit(w.Ctx, v.ID)
 		require.NoError(t, err)
 		require.NoError(t, w.Audit.RebuildOutbox(w.Ctx, v.ID))
 		require.Eventually(t, func() bool { // the build that an earlier read requested may be unfinished
-			_ = w.Home.BuildInbox(w.Ctx, v.ID)
+			_ = w.Home.Reader.BuildInbox(w.Ctx, v.ID)
 			_, state := w.inbox(v)
 			return state == timeline.Ready
 		}, time.Minute, 10*time.Millisecond)

@@ -113,7 +113,7 @@ func (h *Home) Rankings() *ranking.Set { return h.rankings }
 func maxRankedShown(inboxCap int) int { return 2 * inboxCap }
 
 // MostRanked returns how many posts a page of a ranked timeline reads at most.
-func (h *Home) MostRanked() int { return maxRankedShown(h.tl.InboxCap()) }
+func (h *Home) MostRanked() int { return maxRankedShown(h.Reader.feeds.InboxCap()) }
 
 // ranked returns a page of the newest posts of the timeline, up to the inbox cap, ordered by
 // their scores in the named ranking. The position of an entry is its score and id.
@@ -146,17 +146,17 @@ func (h *Home) ranked(ctx context.Context, v account.Viewer, p paging.Page, name
 			return nil, err
 		}
 	}
-	begins, most := after.window == timeline.Range{}, maxRankedShown(h.tl.InboxCap())
+	begins, most := after.window == timeline.Range{}, maxRankedShown(h.Reader.feeds.InboxCap())
 	limit := most
 	if begins {
-		limit = h.tl.InboxCap()
+		limit = h.Reader.feeds.InboxCap()
 	}
-	at := h.Visit(ctx, v.ID)
-	posts, err := visibility.Fill(ctx, visibility.Home, v.ID, after.window.First(limit), h.cached(h.inbox(v.ID), prefetch{}))
+	at := h.Reader.Visit(ctx, v.ID)
+	posts, err := visibility.Fill(ctx, visibility.Home, v.ID, after.window.First(limit), h.Reader.cached(h.Reader.inbox(v.ID), prefetch{}))
 	if err != nil {
 		return nil, err
 	}
-	state, err := h.ClientStateOf(ctx, v, at, posts, len(posts) == limit)
+	state, err := h.Clients.Of(ctx, v, at, posts, len(posts) == limit)
 	if err != nil {
 		return nil, err
 	}
@@ -176,7 +176,7 @@ func (h *Home) ranked(ctx context.Context, v account.Viewer, p paging.Page, name
 			left = append(left, p)
 		}
 	}
-	scores, err := by.Scores(ctx, ranking.Source{DB: h.db, Posts: h.posts}, v.ID, h.cfg.Now(), left)
+	scores, err := by.Scores(ctx, ranking.Source{DB: h.cfg.DB, Posts: h.cfg.Visibility}, v.ID, h.cfg.Now(), left)
 	if err != nil {
 		return nil, err
 	}

@@ -306,7 +306,7 @@ func TestCursorsOfRankings(t *testing.T) {
 			c, err := w.ranked(ann, by, paging.Page{First: &one})
 			require.NoError(t, err)
 			cursors[by] = &c.Edges[0].Cursor
-			_, err = w.Home.MarkRead(w.Ctx, ann, c.Edges[0].Cursor)
+			_, err = w.Home.Unread.MarkRead(w.Ctx, ann, c.Edges[0].Cursor)
 			require.NoError(t, err, "it is read as any other")
 		}
 		for of, cursor := range cursors {

@@ -19,7 +19,7 @@ import (
 //
 // Cost: the cost of the SQL source; one more round trip if it returns posts that may not have
 // arrived.
-func (h *Home) fromSQL(feed cachedFeed, feeds []cachedFeed, parts []timeline.Part) visibility.Source {
+func (rd *Reader) fromSQL(feed cachedFeed, feeds []cachedFeed, parts []timeline.Part) visibility.Source {
 	return func(ctx context.Context, viewer int64, r timeline.Range) (b visibility.Batch, err error) {
 		read := map[timeline.Key]timeline.Coverage{}
 		for i, p := range parts {
@@ -27,7 +27,7 @@ func (h *Home) fromSQL(feed cachedFeed, feeds []cachedFeed, parts []timeline.Par
 		}
 		var again map[timeline.Key]timeline.Coverage
 		for range buildAttempts {
-			arrived := h.ArrivedID(ctx)
+			arrived := rd.arrivals.ArrivedID(ctx)
 			if b, err = feed.truth(ctx, viewer, r); err != nil {
 				return b, err
 			}
@@ -35,13 +35,13 @@ func (h *Home) fromSQL(feed cachedFeed, feeds []cachedFeed, parts []timeline.Par
 			if err != nil || len(posts) == 0 || feed.unseen {
 				return b, err
 			}
-			if again = h.show(ctx, feed, feeds, read, posts); len(again) == 0 {
+			if again = rd.show(ctx, feed, feeds, read, posts); len(again) == 0 {
 				return b, nil
 			}
 			maps.Copy(read, again)
 		}
 		for k := range again { // posts are removed all the time: the next build finds these
-			if err := h.tl.Drop(ctx, k); err != nil {
+			if err := rd.feeds.Drop(ctx, k); err != nil {
 				return b, err
 			}
 		}
@@ -53,7 +53,7 @@ func (h *Home) fromSQL(feed cachedFeed, feeds []cachedFeed, parts []timeline.Par
 // author's outbox if the read merged it, else into the inbox. If the read skipped the inbox, it
 // puts them into outboxes. If no feed was read, it puts them into both. It returns the feeds from
 // which posts may have been removed since they were read, with their present coverage.
-func (h *Home) show(ctx context.Context, feed cachedFeed, feeds []cachedFeed, read map[timeline.Key]timeline.Coverage, posts []*ent.Post) map[timeline.Key]timeline.Coverage {
+func (rd *Reader) show(ctx context.Context, feed cachedFeed, feeds []cachedFeed, read map[timeline.Key]timeline.Coverage, posts []*ent.Post) map[timeline.Key]timeline.Coverage {
 	put := map[timeline.Key][]int64{}
 	for _, p := range posts {
 		outbox := timeline.Outbox(p.AuthorID)
@@ -71,9 +71,9 @@ func (h *Home) show(ctx context.Context, feed cachedFeed, feeds []cachedFeed, re
 	}
 	ctx, cancel := patiently(ctx)
 	defer cancel()
-	again, err := h.tl.Show(ctx, shown...)
+	again, err := rd.feeds.Show(ctx, shown...)
 	if err != nil {
-		h.log.WarnContext(ctx, "posts are shown that an inbox may lack for a moment", "error", err)
+		rd.log.WarnContext(ctx, "posts are shown that an inbox may lack for a moment", "error", err)
 	}
 	return again
 }

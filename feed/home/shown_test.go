@@ -81,7 +81,7 @@ func (w *world) follows(follower, followee account.Viewer) {
 
 func (w *world) inbox(v account.Viewer) ([]int64, timeline.State) {
 	w.Helper()
-	ids, covered, err := w.Timelines.Page(w.Ctx, timeline.Inbox(v.ID), timeline.Range{Limit: 100})
+	ids, covered, err := w.Timelines.Feeds.Page(w.Ctx, timeline.Inbox(v.ID), timeline.Range{Limit: 100})
 	require.NoError(w, err)
 	return ids, covered.State
 }
@@ -100,7 +100,7 @@ func TestWhatWasShownFromSQLStays(t *testing.T) {
 				return feedtest.NewestFirst(feedtest.PostIDs(c)...)
 			},
 			"stream": func(v account.Viewer) (ids []int64) {
-				posts, _, err := w.Home.Since(w.Ctx, v, 1, true)
+				posts, _, err := w.Home.Clients.Since(w.Ctx, v, 1, true)
 				require.NoError(t, err)
 				for _, p := range posts {
 					ids = append(ids, p.ID)
@@ -111,9 +111,9 @@ func TestWhatWasShownFromSQLStays(t *testing.T) {
 			ann, bob := w.User("a"+name), w.User("b"+name)
 			w.follows(ann, bob)
 			first := w.Post(bob, schema.Public)
-			_, err := w.Timelines.Visit(w.Ctx, ann.ID)
+			_, err := w.Timelines.Visits.Visit(w.Ctx, ann.ID)
 			require.NoError(t, err)
-			goOn := w.stopBefore(first, func(ctx context.Context) error { return w.Home.BuildInbox(ctx, ann.ID) })
+			goOn := w.stopBefore(first, func(ctx context.Context) error { return w.Home.Reader.BuildInbox(ctx, ann.ID) })
 			second := w.Post(bob, schema.Public)
 			want := []int64{second, first}
 			require.Equal(t, want, reads(ann), name)
@@ -148,9 +148,9 @@ func TestReaderPutsNothingBackThatWasRemoved(t *testing.T) {
 			w.follows(ann, bob)
 			post := w.Post(bob, schema.Public)
 			w.Drain()
-			_, err := w.Timelines.Visit(w.Ctx, ann.ID)
+			_, err := w.Timelines.Visits.Visit(w.Ctx, ann.ID)
 			require.NoError(t, err)
-			b, begun, err := w.Timelines.Begin(w.Ctx, timeline.Inbox(ann.ID))
+			b, begun, err := w.Timelines.Feeds.Begin(w.Ctx, timeline.Inbox(ann.ID))
 			require.True(t, err == nil && begun)
 			var got []int64
 			goOn := w.stopBefore(post, func(ctx context.Context) error {
@@ -163,7 +163,7 @@ func TestReaderPutsNothingBackThatWasRemoved(t *testing.T) {
 			goOn()
 			require.Empty(t, got, name)
 			for range 2 { // something was removed
-				_, err = w.Timelines.Finish(w.Ctx, &b, nil, 0)
+				_, err = w.Timelines.Feeds.Finish(w.Ctx, &b, nil, 0)
 				require.NoError(t, err)
 			}
 			held, state := w.inbox(ann)
@@ -182,7 +182,7 @@ func TestWhatWasShownFromSQLStaysInOutboxes(t *testing.T) {
 		for name, reads := range map[string]func(ann, bob account.Viewer) []int64{
 			"page": func(ann, _ account.Viewer) []int64 { return w.Timeline(ann, 10) },
 			"profile": func(ann, bob account.Viewer) (ids []int64) {
-				posts, err := w.Home.PostsBy(w.Ctx, ann.ID, bob.ID, timeline.Range{Limit: 10})
+				posts, err := w.Home.Reader.PostsBy(w.Ctx, ann.ID, bob.ID, timeline.Range{Limit: 10})
 				require.NoError(t, err)
 				for _, p := range posts {
 					ids = append(ids, p.ID)
@@ -193,12 +193,12 @@ func TestWhatWasShownFromSQLStaysInOutboxes(t *testing.T) {
 			ann, bob := w.User("a"+name), w.User("b"+name)
 			w.follows(ann, bob)
 			begin := func(v account.Viewer) timeline.Build {
-				b, begun, err := w.Timelines.Begin(w.Ctx, timeline.Outbox(v.ID))
+				b, begun, err := w.Timelines.Feeds.Begin(w.Ctx, timeline.Outbox(v.ID))
 				require.True(t, err == nil && begun)
 				return b
 			}
 			finish := func(b timeline.Build) {
-				done, err := w.Timelines.Finish(w.Ctx, &b, nil, 0)
+				done, err := w.Timelines.Feeds.Finish(w.Ctx, &b, nil, 0)
 				require.True(t, err == nil && done)
 			}
 			finish(begin(ann))

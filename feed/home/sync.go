@@ -3,6 +3,7 @@ package home
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 
 	"tideline/feed/internal/rows"
@@ -11,7 +12,19 @@ import (
 	"tideline/timeline"
 )
 
-// SyncInboxAndNotify runs SyncInbox after a change of the relation between viewer and author that
+// Sync brings inboxes in line with SQL after changes of relations and muted words, and tells the
+// users' clients. It is safe for concurrent use.
+type Sync struct {
+	feeds     *timeline.Feeds
+	journals  *timeline.Journals
+	fences    *timeline.Fences
+	posts     *visibility.Reader
+	merged    *mergedAuthors
+	publisher *live.Publisher
+	log       *slog.Logger
+}
+
+// InboxAndNotify runs Inbox after a change of the relation between viewer and author that
 // affects the viewer's timeline. Then it notifies the viewer's open subscriptions. They are told
 // to read again if the inbox changed, or if there is no inbox and they may have read in SQL.
 // Otherwise an earlier attempt may have changed the inbox and told nobody, so they are told to
@@ -27,18 +40,18 @@ import (
 // others are the numbers of other changes between the same two users that were committed before
 // the call. They are done together with this one.
 //
-// Cost: the cost of SyncInbox, and at most six round trips.
-func (h *Home) SyncInboxAndNotify(ctx context.Context, viewer, author, change int64, again bool, others ...int64) error {
+// Cost: the cost of Inbox, and at most six round trips.
+func (s *Sync) InboxAndNotify(ctx context.Context, viewer, author, change int64, again bool, others ...int64) error {
 	if change != 0 && !again { // 0: the change has no number, and is done each time
-		if told, err := h.tl.Told(ctx, viewer, change); told || err != nil {
+		if told, err := s.journals.Told(ctx, viewer, change); told || err != nil {
 			return err
 		}
 	}
 	// A fan-out that read the relation before now rechecks this viewer when it ends.
-	if err := h.tl.Fence(ctx, author, viewer); err != nil {
+	if err := s.fences.Fence(ctx, author, viewer); err != nil {
 		return err
 	}
-	changed, err := h.syncInbox(ctx, viewer, author, &change)
+	changed, err := s.inbox(ctx, viewer, author, &change)
 	if err != nil {
 		return err
 	}
@@ -46,10 +59,10 @@ func (h *Home) SyncInboxAndNotify(ctx context.Context, viewer, author, change in
 	if changed {
 		ev = live.Event{Kind: live.Invalidated, Author: author, Reason: "a relation changed"}
 	}
-	if _, err = h.cfg.Publisher.Publish(ctx, ev, []int64{viewer}); err != nil || change == 0 {
+	if _, err = s.publisher.Publish(ctx, ev, []int64{viewer}); err != nil || change == 0 {
 		return rows.Wrap("tell of a changed inbox", err)
 	}
-	return h.tl.Tell(ctx, viewer, append(others, change)...)
+	return s.journals.Tell(ctx, viewer, append(others, change)...)
 }
 
 // WordsChanged tells the viewer's clients to read again after a change of the words that the
@@ -57,24 +70,34 @@ func (h *Home) SyncInboxAndNotify(ctx context.Context, viewer, author, change in
 // the muted ones. It does so once for the number of the change.
 //
 // Cost: at most four round trips.
-func (h *Home) WordsChanged(ctx context.Context, viewer, change int64) error {
-	if told, err := h.tl.Told(ctx, viewer, change); told || err != nil {
+func (s *Sync) WordsChanged(ctx context.Context, viewer, change int64) error {
+	if told, err := s.journals.Told(ctx, viewer, change); told || err != nil {
 		return err
 	}
-	if err := h.tl.InvalidatePositions(ctx, viewer, change); err != nil {
+	if err := s.journals.InvalidatePositions(ctx, viewer, change); err != nil {
 		return err
 	}
 	ev := live.Event{Kind: live.Invalidated, Reason: "muted words changed"}
-	if _, err := h.cfg.Publisher.Publish(ctx, ev, []int64{viewer}); err != nil {
+	if _, err := s.publisher.Publish(ctx, ev, []int64{viewer}); err != nil {
 		return fmt.Errorf("tell of changed words: %w", err)
 	}
-	return h.tl.Tell(ctx, viewer, change)
+	return s.journals.Tell(ctx, viewer, change)
 }
 
-// SyncInbox makes the viewer's inbox agree with SQL about the posts of one author: it adds the
+// TellRequests tells the user's devices that the requests to follow the user have changed. A
+// device that is not reached finds out when it next reads the requests.
+//
+// Cost: a message to the user's connections.
+func (s *Sync) TellRequests(ctx context.Context, user int64) {
+	if _, err := s.publisher.Publish(ctx, live.Event{Kind: live.MarkerMoved}, []int64{user}); err != nil {
+		s.log.WarnContext(ctx, "devices not told of a change of follow requests", "error", err)
+	}
+}
+
+// Inbox makes the viewer's inbox agree with SQL about the posts of one author: it adds the
 // posts that belong there and removes the others. It is level-triggered: the result depends on
 // the present relation and not on its history. So it may run late, twice, and at the same time as
-// the opposite change. changed reports whether the inbox changed, as far as SyncInbox can tell.
+// the opposite change. changed reports whether the inbox changed, as far as Inbox can tell.
 //
 // The data that it reads may be old when it writes: meanwhile a relation may have changed and
 // changed back, a post may have been hidden or shown, and the jobs of all these changes may be
@@ -83,21 +106,21 @@ func (h *Home) WordsChanged(ctx context.Context, viewer, change int64) error {
 //
 // Cost: the inbox, and at most four queries of as many posts as it holds; twice that if the inbox
 // changes.
-func (h *Home) SyncInbox(ctx context.Context, viewer, author int64) (changed bool, err error) {
-	return h.syncInbox(ctx, viewer, author, nil)
+func (s *Sync) Inbox(ctx context.Context, viewer, author int64) (changed bool, err error) {
+	return s.inbox(ctx, viewer, author, nil)
 }
 
-// syncInbox is SyncInbox. If change is not nil, it also invalidates all earlier positions in the
+// inbox is Inbox. If change is not nil, it also invalidates all earlier positions in the
 // journal once the inbox has changed, or may have: a client that is away finds out when it
 // resumes. Both are one step, because an attempt that dies after its write leaves no difference
 // for the next one to find.
 //
 // If reads merge the author, the timeline changes although the inbox does not. If change is not
-// nil, syncInbox then also invalidates the positions and returns true.
-func (h *Home) syncInbox(ctx context.Context, viewer, author int64, change *int64) (changed bool, err error) {
+// nil, inbox then also invalidates the positions and returns true.
+func (s *Sync) inbox(ctx context.Context, viewer, author int64, change *int64) (changed bool, err error) {
 	var written []int64
 	for range buildAttempts {
-		wrote, known, err := h.syncOnce(ctx, viewer, author, change, &written)
+		wrote, known, err := s.once(ctx, viewer, author, change, &written)
 		if err != nil {
 			return changed, fmt.Errorf("make the inbox of %d agree about %d: %w", viewer, author, err)
 		}
@@ -108,31 +131,31 @@ func (h *Home) syncInbox(ctx context.Context, viewer, author int64, change *int6
 		if changed || change == nil {
 			return changed, nil
 		}
-		merges, err := h.merged.mayMerge(ctx, author)
+		merges, err := s.merged.mayMerge(ctx, author)
 		if err != nil || !merges {
 			return false, rows.Wrap("read authors to merge", err)
 		}
-		return true, h.tl.InvalidatePositions(ctx, viewer, *change)
+		return true, s.journals.InvalidatePositions(ctx, viewer, *change)
 	}
 	return changed, fmt.Errorf("the relation of %d and %d does not come to rest", viewer, author)
 }
 
-// syncOnce compares the inbox with SQL once. wrote reports whether it changed the inbox, and
+// once compares the inbox with SQL once. wrote reports whether it changed the inbox, and
 // known whether it could compare it. It adds the ids that it wrote to written. If written is not
 // empty, it writes only ids in written: other posts may come and go all the time.
-func (h *Home) syncOnce(ctx context.Context, viewer, author int64, change *int64, written *[]int64) (wrote, known bool, err error) {
-	k, limit := timeline.Inbox(viewer), h.tl.InboxCap()
+func (s *Sync) once(ctx context.Context, viewer, author int64, change *int64, written *[]int64) (wrote, known bool, err error) {
+	k, limit := timeline.Inbox(viewer), s.feeds.InboxCap()
 	// Builders at work must read SQL again.
-	if err := h.tl.Remove(ctx, k); err != nil {
+	if err := s.feeds.Remove(ctx, k); err != nil {
 		return false, false, err
 	}
-	ids, covered, err := h.tl.Page(ctx, k, timeline.Range{Limit: 2 * limit})
+	ids, covered, err := s.feeds.Page(ctx, k, timeline.Range{Limit: 2 * limit})
 	if err != nil {
 		return false, false, err
 	}
 	if covered.State != timeline.Ready {
 		if change != nil {
-			if err := h.tl.InvalidatePositions(ctx, viewer, *change); err != nil {
+			if err := s.journals.InvalidatePositions(ctx, viewer, *change); err != nil {
 				return false, false, err
 			}
 		}
@@ -140,11 +163,11 @@ func (h *Home) syncOnce(ctx context.Context, viewer, author int64, change *int64
 		if len(*written) == 0 {
 			return false, false, nil
 		}
-		err := h.tl.Remove(ctx, k, *written...)
+		err := s.feeds.Remove(ctx, k, *written...)
 		*written = nil
 		return true, false, err
 	}
-	have, err := h.posts.Unchecked.WrittenBy(ctx, author, ids)
+	have, err := s.posts.Unchecked.WrittenBy(ctx, author, ids)
 	if err != nil {
 		return false, false, err
 	}
@@ -155,7 +178,7 @@ func (h *Home) syncOnce(ctx context.Context, viewer, author int64, change *int64
 		}
 	}
 	above := timeline.Range{After: max(covered.Floor-1, 0), Limit: limit}
-	posts, err := visibility.Fill(ctx, visibility.Inbox, viewer, above, h.posts.By(visibility.Inbox, author))
+	posts, err := visibility.Fill(ctx, visibility.Inbox, viewer, above, s.posts.By(visibility.Inbox, author))
 	if err != nil {
 		return false, false, err
 	}
@@ -169,7 +192,7 @@ func (h *Home) syncOnce(ctx context.Context, viewer, author int64, change *int64
 		gone, missing = slices.DeleteFunc(gone, other), slices.DeleteFunc(missing, other)
 	}
 	if len(gone)+len(missing) > 0 || floor > covered.Floor {
-		if err := h.tl.Replace(ctx, viewer, gone, missing, floor, change != nil); err != nil {
+		if err := s.feeds.Replace(ctx, viewer, gone, missing, floor, change != nil); err != nil {
 			return false, false, err
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"tideline/feed/paging"
 	"tideline/feed/refusal"
 	"tideline/feed/visibility"
-	"tideline/live"
 )
 
 // Order is the order of a timeline.
@@ -69,12 +68,12 @@ func (h *Home) TimelineWith(ctx context.Context, v account.Viewer, p paging.Page
 		return nil, err
 	}
 	r := w.Range()
-	at, from := h.visitInbox(ctx, v.ID, r, with, false)
+	at, from := h.Reader.visitInbox(ctx, v.ID, r, with, false)
 	posts, err := visibility.Fill(ctx, visibility.Home, v.ID, r, from)
 	if err != nil {
 		return nil, err
 	}
-	state, err := h.ClientStateOf(ctx, v, at, posts, w.Backwards || len(posts) > w.N)
+	state, err := h.Clients.Of(ctx, v, at, posts, w.Backwards || len(posts) > w.N)
 	if err != nil {
 		return nil, err
 	}
@@ -86,44 +85,11 @@ func (h *Home) TimelineWith(ctx context.Context, v account.Viewer, p paging.Page
 	return c, nil
 }
 
-// MarkRead moves the viewer's read marker forwards to the entry of the cursor, never backwards. A
-// cursor of the future moves it to the newest post. MarkRead returns the unread count after that.
-// Errors: Unauthenticated, BadInput.
-//
-// Cost: three statements, a message to the user's connections, and UnreadCount.
-func (h *Home) MarkRead(ctx context.Context, v account.Viewer, upTo string) (int, error) {
-	if v.ID == 0 {
-		return 0, refusal.ErrSignIn
-	}
-	var c paging.Cursor
-	var err error
-	for _, list := range []paging.List{paging.Latest, paging.RankedBy, paging.Ranked} {
-		if c, err = paging.Decode(upTo, list, v.ID); err == nil {
-			break
-		}
-	}
-	if err != nil {
-		return 0, err
-	}
-	moved, err := h.unread.moveMarker(ctx, v.ID, c.ID)
-	if err != nil {
-		return 0, err
-	}
-	if moved {
-		_, err := h.cfg.Publisher.Publish(ctx, live.Event{Kind: live.MarkerMoved}, []int64{v.ID})
-		if err != nil {
-			h.log.WarnContext(ctx, "other devices not told of the read marker", "error", err)
-		}
-	}
-	return h.UnreadCount(ctx, v)
-}
-
-// TellRequests tells the user's devices that the requests to follow the user have changed. A
-// device that is not reached finds out when it next reads the requests.
-//
-// Cost: a message to the user's connections.
-func (h *Home) TellRequests(ctx context.Context, user int64) {
-	if _, err := h.cfg.Publisher.Publish(ctx, live.Event{Kind: live.MarkerMoved}, []int64{user}); err != nil {
-		h.log.WarnContext(ctx, "devices not told of a change of follow requests", "error", err)
-	}
+// Entry returns the post as an entry of the viewer's timeline in the order Latest. Its cursor is
+// for a client that has the timeline from this post downwards.
+func (h *Home) Entry(ctx context.Context, v account.Viewer, p *ent.Post) (paging.Edge[ent.Post], error) {
+	at := h.Reader.Visit(ctx, v.ID)
+	state, err := h.Clients.Of(ctx, v, at, []*ent.Post{p}, true)
+	state = state.UpTo(p.ID)
+	return state.Entry(v, p), err
 }

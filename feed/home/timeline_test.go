@@ -29,7 +29,7 @@ func TestPostReachesFollowersAndTheAuthor(t *testing.T) {
 		require.Equal(w, []int64{id}, w.Timeline(author, 10), "read your own write")
 		w.Drain()
 		for _, follower := range u[1:] {
-			ids, covered, err := w.Timelines.Page(w.Ctx, timeline.Inbox(follower.ID), timeline.Range{Limit: 10})
+			ids, covered, err := w.Timelines.Feeds.Page(w.Ctx, timeline.Inbox(follower.ID), timeline.Range{Limit: 10})
 			require.NoError(w, err)
 			require.Equal(w, timeline.Ready, covered.State)
 			require.Equal(w, []int64{id}, ids, "pushed")
@@ -59,7 +59,7 @@ func TestPagingIsExact(t *testing.T) {
 		require.Greater(w, len(all), feedtest.InboxCap, "part of the timeline lies below the inbox")
 		require.Equal(w, all, w.Walk(reader, 100, nil), "without an inbox")
 		w.AwaitInbox(reader)
-		_, covered, err := w.Timelines.Page(w.Ctx, timeline.Inbox(reader.ID), timeline.Range{})
+		_, covered, err := w.Timelines.Feeds.Page(w.Ctx, timeline.Inbox(reader.ID), timeline.Range{})
 		require.NoError(w, err)
 		require.Equal(w, all[feedtest.InboxCap-1], covered.Floor, "the inbox ends before the timeline does")
 		require.Equal(w, all, w.Walk(reader, 7, nil), "across the border")
@@ -101,7 +101,7 @@ func TestRelationsMoveThePostsTheyShow(t *testing.T) {
 			require.Equal(w, want, w.Timeline(v, 10))
 			w.Drain()
 			require.Equal(w, want, w.Timeline(v, 10))
-			ids, covered, err := w.Timelines.Page(w.Ctx, timeline.Inbox(v.ID), timeline.Range{Limit: 10})
+			ids, covered, err := w.Timelines.Feeds.Page(w.Ctx, timeline.Inbox(v.ID), timeline.Range{Limit: 10})
 			require.NoError(w, err)
 			require.Equal(w, timeline.Ready, covered.State)
 			require.ElementsMatch(w, want, ids, "the inbox itself agrees")
@@ -221,7 +221,7 @@ func TestWidenAndNarrow(t *testing.T) {
 				want = append(want, id)
 			}
 			require.Equal(w, want, w.Timeline(ann, 10), "%s", to)
-			ids, _, err := w.Timelines.Page(w.Ctx, timeline.Inbox(ann.ID), timeline.Range{Limit: 10})
+			ids, _, err := w.Timelines.Feeds.Page(w.Ctx, timeline.Inbox(ann.ID), timeline.Range{Limit: 10})
 			require.NoError(w, err)
 			require.ElementsMatch(w, want, ids, "%s", to)
 		}
@@ -252,7 +252,7 @@ func TestUnreadAndMarker(t *testing.T) {
 		ann, bob := w.User("ann"), w.User("bob")
 		w.Follow(ann, bob)
 		unread := func() int {
-			n, err := w.Home.UnreadCount(w.Ctx, ann)
+			n, err := w.Home.Unread.Count(w.Ctx, ann)
 			require.NoError(w, err)
 			return n
 		}
@@ -267,13 +267,13 @@ func TestUnreadAndMarker(t *testing.T) {
 		require.Equal(w, 3, unread(), "own posts and hidden ones do not count")
 		page, err := w.Home.Timeline(w.Ctx, ann, paging.Page{}, home.Latest)
 		require.NoError(w, err)
-		n, err := w.Home.MarkRead(w.Ctx, ann, page.Edges[2].Cursor)
+		n, err := w.Home.Unread.MarkRead(w.Ctx, ann, page.Edges[2].Cursor)
 		require.NoError(w, err)
 		require.Equal(w, 1, n)
-		n, err = w.Home.MarkRead(w.Ctx, ann, page.Edges[3].Cursor)
+		n, err = w.Home.Unread.MarkRead(w.Ctx, ann, page.Edges[3].Cursor)
 		require.NoError(w, err)
 		require.Equal(w, 1, n, "the marker moves forwards only")
-		_, err = w.Home.MarkRead(w.Ctx, bob, page.Edges[0].Cursor)
+		_, err = w.Home.Unread.MarkRead(w.Ctx, bob, page.Edges[0].Cursor)
 		require.Equal(w, refusal.BadInput, refusal.CodeOf(err), "another's cursor")
 	})
 }

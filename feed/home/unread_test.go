@@ -27,7 +27,7 @@ import (
 func (w *world) unread(v account.Viewer) (n, queries int) {
 	w.Helper()
 	count := storagetest.CountQueries(w.Stores)
-	n, err := w.Home.UnreadCount(w.Ctx, v)
+	n, err := w.Home.Unread.Count(w.Ctx, v)
 	require.NoError(w, err)
 	return n, count()
 }
@@ -90,7 +90,7 @@ func TestUnreadCountIsKept(t *testing.T) {
 		kept(unread, "a post of somebody whom the viewer does not follow")
 		page, err := w.Home.Timeline(w.Ctx, ann, paging.Page{}, home.Latest)
 		require.NoError(w, err)
-		_, err = w.Home.MarkRead(w.Ctx, ann, page.Edges[len(page.Edges)-1].Cursor)
+		_, err = w.Home.Unread.MarkRead(w.Ctx, ann, page.Edges[len(page.Edges)-1].Cursor)
 		require.NoError(w, err)
 		unread--
 		kept(unread, "the marker has moved")
@@ -108,7 +108,7 @@ func TestUnreadCountIsKept(t *testing.T) {
 		kept(feedtest.InboxCap, "the oldest of them counts no more")
 		post(ann, 1)
 		kept(feedtest.InboxCap-1, "nor does the one before, for an own one has its place")
-		require.NoError(w, w.Timelines.Drop(w.Ctx, timeline.Inbox(ann.ID)))
+		require.NoError(w, w.Timelines.Feeds.Drop(w.Ctx, timeline.Inbox(ann.ID)))
 		n, _ = w.unread(ann)
 		require.Equal(w, feedtest.InboxCap-1, n, "without an inbox")
 	})
@@ -160,7 +160,7 @@ func (w *world) unreadAfterChanges(author account.Viewer, queries int, words boo
 	kept := func(want int, what string) {
 		w.Helper()
 		last := viewers[2]
-		many, err := w.Home.UnreadCounts(w.Ctx, []int64{last.ID})
+		many, err := w.Home.Unread.Counts(w.Ctx, []int64{last.ID})
 		require.NoError(w, err)
 		if n, counted := many[last.ID]; counted {
 			require.Equal(w, want, n, what)
@@ -178,7 +178,7 @@ func (w *world) unreadAfterChanges(author account.Viewer, queries int, words boo
 		w.AwaitInbox(last)
 		require.Eventually(w, func() bool {
 			count := storagetest.CountQueries(w.Stores)
-			many, err := w.Home.UnreadCounts(w.Ctx, []int64{last.ID})
+			many, err := w.Home.Unread.Counts(w.Ctx, []int64{last.ID})
 			took := count()
 			require.NoError(w, err)
 			n, counted := many[last.ID]
@@ -253,9 +253,9 @@ func TestWrongUnreadCountIsFound(t *testing.T) {
 		w.AwaitInbox(ann)
 		post := &ent.Post{ID: w.Post(bob, schema.Public), AuthorID: ann.ID} // as if it were ann's own
 		doJobs()
-		_, inbox, err := w.Timelines.Page(w.Ctx, timeline.Inbox(ann.ID), timeline.Range{})
+		_, inbox, err := w.Timelines.Feeds.Page(w.Ctx, timeline.Inbox(ann.ID), timeline.Range{})
 		require.NoError(w, err)
-		w.Home.KeepUnread(ann.ID, inbox, []*ent.Post{post})
+		w.Home.Unread.Keep(ann.ID, inbox, []*ent.Post{post})
 		n, _ := w.unread(ann)
 		require.Zero(w, n, "it is told as it was kept")
 		right := func() bool { n, _ := w.unread(ann); return n == 1 }
@@ -274,7 +274,7 @@ func TestMarkerOfTheFuture(t *testing.T) {
 	feedtest.Each(t, func(w *feedtest.World) {
 		ann, bob := w.User("ann"), w.User("bob")
 		future := paging.Cursor{ID: 1<<53 - 1}.Encode(paging.Latest, ann.ID)
-		n, err := w.Home.MarkRead(w.Ctx, ann, future) // there is no post yet
+		n, err := w.Home.Unread.MarkRead(w.Ctx, ann, future) // there is no post yet
 		require.NoError(w, err)
 		require.Zero(w, n)
 		w.Follow(ann, bob)
@@ -284,21 +284,21 @@ func TestMarkerOfTheFuture(t *testing.T) {
 		}
 		post()
 		for range 2 {
-			n, err = w.Home.UnreadCount(w.Ctx, ann)
+			n, err = w.Home.Unread.Count(w.Ctx, ann)
 			require.NoError(w, err)
 			require.Equal(w, 1, n)
-			n, err = w.Home.MarkRead(w.Ctx, ann, future)
+			n, err = w.Home.Unread.MarkRead(w.Ctx, ann, future)
 			require.NoError(w, err)
 			require.Zero(w, n)
 			post()
 		}
 		// A marker that another version left in the future moves back.
 		w.Stores.DB.ReadMarker.UpdateOneID(ann.ID).SetPostID(1<<53 - 1).ExecX(w.Ctx)
-		n, err = w.Home.MarkRead(w.Ctx, ann, future)
+		n, err = w.Home.Unread.MarkRead(w.Ctx, ann, future)
 		require.NoError(w, err)
 		require.Zero(w, n)
 		post()
-		n, err = w.Home.UnreadCount(w.Ctx, ann)
+		n, err = w.Home.Unread.Count(w.Ctx, ann)
 		require.NoError(w, err)
 		require.Equal(w, 1, n)
 	})
@@ -310,7 +310,7 @@ func TestResumeAfterTheFuture(t *testing.T) {
 	t.Parallel()
 	feedtest.EachIdle(t, func(w *feedtest.World) {
 		ann := w.User("ann")
-		at := w.Home.Visit(w.Ctx, ann.ID)
+		at := w.Home.Reader.Visit(w.Ctx, ann.ID)
 		for _, c := range []struct {
 			low  int64
 			good bool
@@ -318,7 +318,7 @@ func TestResumeAfterTheFuture(t *testing.T) {
 			state := clientstate.New(at.Position, c.low)
 			after, err := paging.Decode(state.Cursor(ann, c.low), paging.Latest, ann.ID)
 			require.NoError(w, err)
-			_, good, err := w.Home.ClientStateAt(w.Ctx, ann, after)
+			_, good, err := w.Home.Clients.At(w.Ctx, ann, after)
 			require.NoError(w, err)
 			require.Equal(w, c.good, good, c.low)
 		}

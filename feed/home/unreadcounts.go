@@ -7,55 +7,17 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"sync/atomic"
 
-	"tideline/ent"
 	"tideline/ent/follow"
 	"tideline/ent/readmarker"
 	"tideline/ent/schema"
 	"tideline/feed/internal/rows"
 	"tideline/feed/job"
-	"tideline/internal/lru"
 )
 
-const (
-	// keptBytes bounds the memory of the kept posts: 65,536 users with 30 unread posts each.
-	keptBytes = 24 << 20
-	// keptOverhead is the memory that a user takes in addition to 8 bytes for each id.
-	keptOverhead = 144
-	// askedJobs is how many unfinished jobs one look reads. If it finds that many, no number is
-	// certain.
-	askedJobs = 64
-)
-
-// unreadCounts keeps the unread posts of the users who asked last, in 24 MB at most. It tells
-// whether a kept number is still right. It is safe for concurrent use.
-//
-// It keeps the ids of the unread posts that the viewer was allowed to see. The viewer may still
-// see them if three things hold:
-//
-//   - SQL has no unfinished job of a change in the posts that the viewer may see, and the viewer
-//     mutes the same words ([unreadCounts.ask]). Such a job is written with its change and ends
-//     when inboxes agree with it.
-//   - After that query, the viewer's inbox has the same epoch and generation ([unreadBasis]). A
-//     change that takes a post from the viewer raises the generation once it is committed, also if
-//     reads merge the author. So does an edit, if the viewer mutes words.
-//   - The feeds still have the ids. They are read anew each time.
-//
-// Other posts in the feeds are read from SQL: new posts, and hidden posts, which may be shown at
-// any time without notice. So no clock decides: a change either has a job, or has changed the
-// inbox. A number that is not certain is counted anew.
-type unreadCounts struct {
-	db      *ent.Client
-	dialect string
-	kept    *lru.Cache[int64, unreadPosts]
-	told    atomic.Int64 // how many kept numbers were returned
-}
-
-// newUnreadCounts returns unreadCounts that query db, which speaks the dialect.
-func newUnreadCounts(db *ent.Client, dialect string) *unreadCounts {
-	return &unreadCounts{db: db, dialect: dialect, kept: lru.New[int64, unreadPosts](keptBytes)}
-}
+// askedJobs is how many unfinished jobs one look reads. If it finds that many, no number is
+// certain.
+const askedJobs = 64
 
 // unreadAnswer is the answer of SQL about the unread posts of a user.
 type unreadAnswer struct {
@@ -86,10 +48,10 @@ var unreadQuestion = `SELECT COALESCE((SELECT post_id FROM read_markers WHERE id
 // inbox after it.
 //
 // Cost: one query, and a second while posts of some authors are being hidden or shown.
-func (c *unreadCounts) ask(ctx context.Context, user int64) (unreadAnswer, error) {
+func (u *Unread) ask(ctx context.Context, user int64) (unreadAnswer, error) {
 	var a unreadAnswer
 	var some concernedUsers
-	err := c.each(ctx, func(found *sql.Rows) error {
+	err := u.each(ctx, func(found *sql.Rows) error {
 		var kind string
 		var payload []byte
 		err := found.Scan(&a.Marker, &a.Words.Count, &a.Words.Last, &kind, &payload)
@@ -101,7 +63,7 @@ func (c *unreadCounts) ask(ctx context.Context, user int64) (unreadAnswer, error
 	if err != nil {
 		return unreadAnswer{}, err
 	}
-	uncertain, err := c.among(ctx, some, []int64{user})
+	uncertain, err := u.among(ctx, some, []int64{user})
 	a.Certain = !uncertain[user]
 	return a, err
 }
@@ -109,9 +71,9 @@ func (c *unreadCounts) ask(ctx context.Context, user int64) (unreadAnswer, error
 // askMany is ask for many users.
 //
 // Cost: two queries, and a third while posts of some authors are being hidden or shown.
-func (c *unreadCounts) askMany(ctx context.Context, users []int64) (map[int64]unreadAnswer, error) {
+func (u *Unread) askMany(ctx context.Context, users []int64) (map[int64]unreadAnswer, error) {
 	answers := make(map[int64]unreadAnswer, len(users))
-	err := c.each(ctx, func(found *sql.Rows) error {
+	err := u.each(ctx, func(found *sql.Rows) error {
 		var user int64
 		var a unreadAnswer
 		err := found.Scan(&user, &a.Marker, &a.Words.Count, &a.Words.Last)
@@ -119,12 +81,12 @@ func (c *unreadCounts) askMany(ctx context.Context, users []int64) (map[int64]un
 		return err
 	}, `SELECT u.value, COALESCE(m.post_id, 0), (SELECT count(*) FROM muted_words w WHERE w.user_id = u.value),
 		(SELECT COALESCE(max(w.id), 0) FROM muted_words w WHERE w.user_id = u.value)
-		FROM `+rows.Each(c.dialect, "$1")+` LEFT JOIN read_markers m ON m.id = u.value`, rows.List(c.dialect, users))
+		FROM `+rows.Each(u.dialect, "$1")+` LEFT JOIN read_markers m ON m.id = u.value`, rows.List(u.dialect, users))
 	if err != nil {
 		return nil, err
 	}
 	var some concernedUsers
-	err = c.each(ctx, func(found *sql.Rows) error {
+	err = u.each(ctx, func(found *sql.Rows) error {
 		var kind string
 		var payload []byte
 		err := found.Scan(&kind, &payload)
@@ -134,7 +96,7 @@ func (c *unreadCounts) askMany(ctx context.Context, users []int64) (map[int64]un
 	if err != nil {
 		return nil, err
 	}
-	uncertain, err := c.among(ctx, some, users)
+	uncertain, err := u.among(ctx, some, users)
 	for user, a := range answers {
 		a.Certain = !uncertain[user]
 		answers[user] = a
@@ -143,8 +105,8 @@ func (c *unreadCounts) askMany(ctx context.Context, users []int64) (map[int64]un
 }
 
 // each calls scan for each row of the query.
-func (c *unreadCounts) each(ctx context.Context, scan func(*sql.Rows) error, query string, args ...any) error {
-	found, err := c.db.QueryContext(ctx, query, args...)
+func (u *Unread) each(ctx context.Context, scan func(*sql.Rows) error, query string, args ...any) error {
+	found, err := u.db.QueryContext(ctx, query, args...)
 	if err != nil {
 		return fmt.Errorf("ask for unread posts: %w", err)
 	}
@@ -158,7 +120,7 @@ func (c *unreadCounts) each(ctx context.Context, scan func(*sql.Rows) error, que
 }
 
 // among returns the users whose visible posts may change with unfinished jobs.
-func (c *unreadCounts) among(ctx context.Context, some concernedUsers, users []int64) (uncertain map[int64]bool, err error) {
+func (u *Unread) among(ctx context.Context, some concernedUsers, users []int64) (uncertain map[int64]bool, err error) {
 	uncertain = map[int64]bool{}
 	for _, user := range users {
 		if some.everybody || some.jobs >= askedJobs || slices.Contains(some.users, user) {
@@ -169,7 +131,7 @@ func (c *unreadCounts) among(ctx context.Context, some concernedUsers, users []i
 		return uncertain, nil
 	}
 	var followers []int64
-	err = c.db.Follow.Query().Where(rows.Among(follow.FieldFollowerID, users), rows.Among(follow.FieldFolloweeID, some.authors)).
+	err = u.db.Follow.Query().Where(rows.Among(follow.FieldFollowerID, users), rows.Among(follow.FieldFolloweeID, some.authors)).
 		Select(follow.FieldFollowerID).Scan(ctx, &followers)
 	for _, user := range followers {
 		uncertain[user] = true
@@ -182,8 +144,8 @@ func (c *unreadCounts) among(ctx context.Context, some concernedUsers, users []i
 // as read that nobody has written yet. A marker beyond the newest post moves back.
 //
 // Cost: three statements.
-func (c *unreadCounts) moveMarker(ctx context.Context, user, post int64) (moved bool, err error) {
-	newest, err := rows.IDs(ctx, c.db, "SELECT max(id) AS id FROM posts")
+func (u *Unread) moveMarker(ctx context.Context, user, post int64) (moved bool, err error) {
+	newest, err := rows.IDs(ctx, u.db, "SELECT max(id) AS id FROM posts")
 	if err != nil {
 		return false, fmt.Errorf("find newest post: %w", err)
 	}
@@ -191,11 +153,11 @@ func (c *unreadCounts) moveMarker(ctx context.Context, user, post int64) (moved 
 		return false, nil
 	}
 	post = min(post, newest[0])
-	err = c.db.ReadMarker.Create().SetID(user).SetPostID(0).OnConflictColumns(readmarker.FieldID).Ignore().Exec(ctx)
+	err = u.db.ReadMarker.Create().SetID(user).SetPostID(0).OnConflictColumns(readmarker.FieldID).Ignore().Exec(ctx)
 	if err != nil {
 		return false, fmt.Errorf("create read marker: %w", err)
 	}
-	n, err := c.db.ReadMarker.Update().Where(readmarker.ID(user), readmarker.Or(readmarker.PostIDLT(post), readmarker.PostIDGT(newest[0]))).SetPostID(post).Save(ctx)
+	n, err := u.db.ReadMarker.Update().Where(readmarker.ID(user), readmarker.Or(readmarker.PostIDLT(post), readmarker.PostIDGT(newest[0]))).SetPostID(post).Save(ctx)
 	return n > 0, rows.Wrap("move read marker", err)
 }
 

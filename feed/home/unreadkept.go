@@ -30,8 +30,8 @@ func (a unreadAnswer) by(inbox timeline.Coverage) unreadBasis {
 
 // of returns the kept posts of the user above the marker, if they were counted on the same basis.
 // Otherwise it returns false, and unreadPosts on that basis without posts.
-func (c *unreadCounts) of(user, marker int64, by unreadBasis) (unreadPosts, bool) {
-	k, ok := c.kept.Get(user)
+func (u *Unread) of(user, marker int64, by unreadBasis) (unreadPosts, bool) {
+	k, ok := u.kept.Get(user)
 	if !ok || k.by != by {
 		return unreadPosts{by: by}, false
 	}
@@ -40,7 +40,7 @@ func (c *unreadCounts) of(user, marker int64, by unreadBasis) (unreadPosts, bool
 }
 
 // has reports whether anything is kept of the user.
-func (c *unreadCounts) has(user int64) bool { return c.kept.Has(user) }
+func (u *Unread) has(user int64) bool { return u.kept.Has(user) }
 
 // newUnreadPosts returns unreadPosts with the given posts, newest first, all of which the viewer
 // may see.
@@ -57,9 +57,9 @@ func newUnreadPosts(viewer int64, by unreadBasis, posts []*ent.Post) unreadPosts
 
 // keep stores the unread posts of a user. If the memory is full, it drops the users who asked
 // least recently. It stores nothing for an inbox without an epoch.
-func (c *unreadCounts) keep(user int64, k unreadPosts) {
+func (u *Unread) keep(user int64, k unreadPosts) {
 	if k.by.Epoch != 0 {
-		c.kept.Put(user, k, keptOverhead+8*(len(k.ids)+len(k.own)))
+		u.kept.Put(user, k, keptOverhead+8*(len(k.ids)+len(k.own)))
 	}
 }
 
@@ -67,10 +67,10 @@ func (c *unreadCounts) keep(user int64, k unreadPosts) {
 const checkEach = 1000
 
 // checkDue reports whether a kept number is to be compared with a count: one in a thousand is.
-func (c *unreadCounts) checkDue() bool { return c.told.Add(1)%checkEach == 0 }
+func (u *Unread) checkDue() bool { return u.told.Add(1)%checkEach == 0 }
 
 // forget removes the posts of the user.
-func (c *unreadCounts) forget(user int64) { c.kept.Remove(user) }
+func (u *Unread) forget(user int64) { u.kept.Remove(user) }
 
 // count returns the number of unread posts.
 func (k unreadPosts) count() int { return len(k.ids) - len(k.own) }

@@ -53,7 +53,7 @@ func TestKeptWithWhatFeedsHave(t *testing.T) {
 
 func TestKeptAboveTheMarker(t *testing.T) {
 	t.Parallel()
-	c := newUnreadCounts(nil, "")
+	c := newUnread(Config{}, nil)
 	at := unreadBasis{Epoch: 7, Generation: 2, Words: mutedWords{Count: 1, Last: 5}}
 	_, ok := c.of(1, 0, at)
 	require.False(t, ok)
@@ -109,7 +109,7 @@ func TestConcerns(t *testing.T) {
 // The memory is bounded, however many unread posts the users have.
 func TestKeptIsBounded(t *testing.T) {
 	t.Parallel()
-	c := newUnreadCounts(nil, "")
+	c := newUnread(Config{}, nil)
 	many := make([]*ent.Post, 50_000)
 	for i := range many {
 		many[i] = &ent.Post{ID: int64(len(many) - i)}

@@ -119,7 +119,7 @@ type Relation struct {
 	// First means that only the first user's timeline depends on the change. The other user must
 	// not notice it.
 	First bool `json:"first,omitempty"`
-	// Change is the number of the change, see home.SyncInboxAndNotify; 0 if there is none.
+	// Change is the number of the change, see home.Sync.InboxAndNotify; 0 if there is none.
 	Change int64 `json:"change,omitempty"`
 }
 
@@ -137,7 +137,7 @@ type User struct {
 // Words is the payload of WordsChanged.
 type Words struct {
 	User   int64 `json:"user"`
-	Change int64 `json:"change"` // its number, see home.WordsChanged
+	Change int64 `json:"change"` // its number, see home.Sync.WordsChanged
 }
 
 // Users is the payload of InboxesStale.

@@ -28,7 +28,7 @@ func TestLateArrivalsAreCheckedAgain(t *testing.T) {
 			w.deliverLate(ann, late[len(late)-1])
 		}
 		require.NoError(w, w.Feed.DeletePost(w.Ctx, bob, gone))
-		require.NoError(w, w.Timelines.Remove(w.Ctx, timeline.Inbox(ann.ID), gone))
+		require.NoError(w, w.Timelines.Feeds.Remove(w.Ctx, timeline.Inbox(ann.ID), gone))
 		last := w.postMinutesAgo(bob)
 		w.deliverLate(ann, last)
 

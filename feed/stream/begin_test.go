@@ -31,13 +31,13 @@ func TestWhatHappensWhileAStreamBeginsIsTold(t *testing.T) {
 		},
 		"a post comes": func(w *world, ann, bob account.Viewer, _, _ int64) func(listener) {
 			id := w.History(bob, 1)[0]
-			_, err := w.Timelines.Deliver(w.Ctx, id, []int64{ann.ID})
+			_, err := w.Timelines.Inboxes.Deliver(w.Ctx, id, []int64{ann.ID})
 			require.NoError(w, err)
 			return func(l listener) { require.Equal(w, id, l.added()) }
 		},
 		"a post comes late": func(w *world, ann, bob account.Viewer, _, _ int64) func(listener) {
 			id := w.postMinutesAgo(bob)
-			require.NoError(w, w.Timelines.DeliverLate(w.Ctx, timeline.Arrival{Post: id}, []int64{ann.ID}))
+			require.NoError(w, w.Timelines.Inboxes.DeliverLate(w.Ctx, timeline.Arrival{Post: id}, []int64{ann.ID}))
 			return func(l listener) { require.Equal(w, id, l.added()) }
 		},
 		"a post goes": func(w *world, ann, _ account.Viewer, _, own int64) func(listener) {
@@ -53,7 +53,7 @@ func TestWhatHappensWhileAStreamBeginsIsTold(t *testing.T) {
 			star, err := w.Stores.DB.User.Query().Where(user.Handle("star")).Only(w.Ctx)
 			require.NoError(w, err)
 			id := w.History(account.Viewer{ID: star.ID}, 1)[0]
-			require.NoError(w, w.Timelines.Add(w.Ctx, timeline.Outbox(star.ID), id))
+			require.NoError(w, w.Timelines.Feeds.Add(w.Ctx, timeline.Outbox(star.ID), id))
 			return func(l listener) { require.Equal(w, id, l.added()) }
 		},
 		"a post is edited": func(w *world, _, bob account.Viewer, has, _ int64) func(listener) {
@@ -64,11 +64,11 @@ func TestWhatHappensWhileAStreamBeginsIsTold(t *testing.T) {
 			}
 		},
 		"too much changes": func(w *world, ann, _ account.Viewer, _, _ int64) func(listener) {
-			require.NoError(w, w.Timelines.InvalidatePositions(w.Ctx, ann.ID, 0))
+			require.NoError(w, w.Timelines.Journals.InvalidatePositions(w.Ctx, ann.ID, 0))
 			return func(l listener) { require.IsType(w, &stream.Invalidated{}, l.next()) }
 		},
 		"the inbox is lost": func(w *world, ann, _ account.Viewer, _, _ int64) func(listener) {
-			require.NoError(w, w.Timelines.Drop(w.Ctx, timeline.Inbox(ann.ID)))
+			require.NoError(w, w.Timelines.Feeds.Drop(w.Ctx, timeline.Inbox(ann.ID)))
 			return func(l listener) { require.IsType(w, &stream.Invalidated{}, l.next()) }
 		},
 	} {
@@ -81,11 +81,11 @@ func TestWhatHappensWhileAStreamBeginsIsTold(t *testing.T) {
 				w.AwaitInbox(ann) // also reads the merged authors
 				if name == "a merged author posts" {
 					require.NoError(w, w.Stores.DB.Follow.Create().SetFollowerID(ann.ID).SetFolloweeID(star.ID).Exec(w.Ctx))
-					require.NoError(w, w.Home.BuildOutbox(w.Ctx, star.ID))
+					require.NoError(w, w.Home.Reader.BuildOutbox(w.Ctx, star.ID))
 				}
 				has, own := w.History(bob, 1)[0], w.History(ann, 1)[0]
 				for _, id := range []int64{has, own} {
-					_, err := w.Timelines.Deliver(w.Ctx, id, []int64{ann.ID})
+					_, err := w.Timelines.Inboxes.Deliver(w.Ctx, id, []int64{ann.ID})
 					require.NoError(w, err)
 				}
 				if name == "a hidden post is shown" {
@@ -115,7 +115,7 @@ func TestAStreamBeginsWithOneQuery(t *testing.T) {
 		w.listen(bob, nil) // reads what all streams share
 		posts := []int64{w.Post(bob, schema.Public), w.Post(bob, schema.Public)}
 		for _, id := range posts {
-			_, err := w.Timelines.Deliver(w.Ctx, id, []int64{ann.ID})
+			_, err := w.Timelines.Inboxes.Deliver(w.Ctx, id, []int64{ann.ID})
 			require.NoError(w, err)
 		}
 		var l listener

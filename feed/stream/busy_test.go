@@ -92,7 +92,7 @@ func TestPositionOfAFirstVisitIsGood(t *testing.T) {
 
 		five, v := 5, readers[7]
 		page = w.page(w.Ctx, v, paging.Page{First: &five}, home.Latest)
-		require.NoError(w, w.Timelines.Drop(w.Ctx, timeline.Inbox(v.ID)))
+		require.NoError(w, w.Timelines.Feeds.Drop(w.Ctx, timeline.Inbox(v.ID)))
 		page = w.page(w.Ctx, v, paging.Page{First: &five, After: &page.Edges[4].Cursor}, home.Latest)
 		above := w.page(w.Ctx, v, paging.Page{Last: &five, Before: &page.Edges[0].Cursor}, home.Latest)
 		require.Len(w, above.Edges, 5)
@@ -111,13 +111,13 @@ func TestBuildThatIsTakenOverLeavesPositionsGood(t *testing.T) {
 		w := newWorld(t, s, feedtest.Options{Timelines: timeline.Config{Now: func() time.Time { return now }}})
 		ann, bob := w.followed()
 		w.History(bob, 30)
-		_, err := w.Timelines.Visit(w.Ctx, ann.ID)
+		_, err := w.Timelines.Visits.Visit(w.Ctx, ann.ID)
 		require.NoError(w, err)
-		_, begun, err := w.Timelines.Begin(w.Ctx, timeline.Inbox(ann.ID))
+		_, begun, err := w.Timelines.Feeds.Begin(w.Ctx, timeline.Inbox(ann.ID))
 		require.True(w, err == nil && begun)
 		page := w.page(w.Ctx, ann, paging.Page{}, home.Latest)
 		missed := w.History(bob, 1)[0]
-		_, err = w.Timelines.Deliver(w.Ctx, missed, []int64{ann.ID})
+		_, err = w.Timelines.Inboxes.Deliver(w.Ctx, missed, []int64{ann.ID})
 		require.NoError(w, err)
 		now = now.Add(11 * time.Second)
 		w.AwaitInbox(ann)
@@ -154,9 +154,9 @@ func TestBusyTimelineComesToRest(t *testing.T) {
 				come := func(n int) (posts []int64) {
 					for _, id := range w.flood(n, 0, authors[0]) {
 						posts = append(posts, id)
-						require.NoError(w, w.Timelines.Add(w.Ctx, timeline.Outbox(authors[0].ID), id))
+						require.NoError(w, w.Timelines.Feeds.Add(w.Ctx, timeline.Outbox(authors[0].ID), id))
 						if !test.merged && test.policy.PullAbove == 0 {
-							_, err := w.Timelines.Deliver(w.Ctx, id, []int64{ann.ID})
+							_, err := w.Timelines.Inboxes.Deliver(w.Ctx, id, []int64{ann.ID})
 							require.NoError(w, err)
 						}
 					}
@@ -168,7 +168,7 @@ func TestBusyTimelineComesToRest(t *testing.T) {
 					w.quietAfter(ann, first.Position, "a first visit")
 				}
 				for _, author := range authors {
-					require.NoError(w, w.Home.BuildOutbox(w.Ctx, author.ID))
+					require.NoError(w, w.Home.Reader.BuildOutbox(w.Ctx, author.ID))
 				}
 				w.AwaitInbox(ann)
 
@@ -225,9 +225,9 @@ func TestPostFarBelowInABusyTimelineIsNotLost(t *testing.T) {
 				}
 				all := w.flood(1200, time.Minute, authors[0])
 				deliver := func(author account.Viewer, id int64) {
-					require.NoError(w, w.Timelines.Add(w.Ctx, timeline.Outbox(author.ID), id))
+					require.NoError(w, w.Timelines.Feeds.Add(w.Ctx, timeline.Outbox(author.ID), id))
 					if !merged {
-						_, err := w.Timelines.Deliver(w.Ctx, id, []int64{ann.ID})
+						_, err := w.Timelines.Inboxes.Deliver(w.Ctx, id, []int64{ann.ID})
 						require.NoError(w, err)
 					}
 				}
@@ -237,7 +237,7 @@ func TestPostFarBelowInABusyTimelineIsNotLost(t *testing.T) {
 					return below - 1
 				}
 				for _, author := range authors {
-					require.NoError(w, w.Home.BuildOutbox(w.Ctx, author.ID))
+					require.NoError(w, w.Home.Reader.BuildOutbox(w.Ctx, author.ID))
 				}
 				w.AwaitInbox(ann)
 				page := w.page(w.Ctx, ann, paging.Page{}, home.Latest)
@@ -280,7 +280,7 @@ func TestBusyStreamKeepsItsCursorsGood(t *testing.T) {
 		for len(posts) < 2600 {
 			some := w.flood(20, 0, bob)
 			for _, id := range some {
-				_, err := w.Timelines.Deliver(w.Ctx, id, []int64{ann.ID})
+				_, err := w.Timelines.Inboxes.Deliver(w.Ctx, id, []int64{ann.ID})
 				require.NoError(w, err)
 				w.tell(ann, id)
 			}
@@ -314,14 +314,14 @@ func TestManyRemovalsThatWereToldLeaveThePositionGood(t *testing.T) {
 		ann, bob := w.pair()
 		posts := w.flood(150, 0, bob)
 		for _, id := range posts {
-			_, err := w.Timelines.Deliver(w.Ctx, id, []int64{ann.ID})
+			_, err := w.Timelines.Inboxes.Deliver(w.Ctx, id, []int64{ann.ID})
 			require.NoError(w, err)
 		}
 		l := w.listen(ann, nil)
 		var position string
 		for _, id := range posts {
 			require.NoError(w, w.Stores.DB.Post.UpdateOneID(id).SetVisibility(schema.Private).Exec(w.Ctx))
-			require.NoError(w, w.Timelines.Withdraw(w.Ctx, []int64{id}, []int64{ann.ID}))
+			require.NoError(w, w.Timelines.Inboxes.Withdraw(w.Ctx, []int64{id}, []int64{ann.ID}))
 			_, err := w.Publisher.Publish(w.Ctx, live.Event{Kind: live.Removed, Post: id, Author: bob.ID}, []int64{ann.ID})
 			require.NoError(w, err)
 			ev := l.next()

@@ -45,7 +45,7 @@ const away = 150 * time.Second
 func (w clocked) arrives(author, reader account.Viewer) int64 {
 	w.Helper()
 	id := w.PostAged(author, -10*time.Second)
-	_, err := w.Timelines.Deliver(w.Ctx, id, []int64{reader.ID})
+	_, err := w.Timelines.Inboxes.Deliver(w.Ctx, id, []int64{reader.ID})
 	require.NoError(w, err)
 	w.tell(reader, id)
 	return id
@@ -58,7 +58,7 @@ func TestNothingIsLostWhileCutOff(t *testing.T) {
 	eachClocked(t, func(w clocked) {
 		mine, net := storagetest.Through(w, w.Stores.Redis)
 		hub := live.NewHub(mine, live.HubConfig{
-			Sharded: w.Stores.Sharded, Mark: w.Home.ArrivedID, Heartbeat: 200 * time.Millisecond, Silence: time.Second,
+			Sharded: w.Stores.Sharded, Mark: w.Home.Arrivals.ArrivedID, Heartbeat: 200 * time.Millisecond, Silence: time.Second,
 		})
 		w.Run(hub.Run)
 		there := w.Streams
@@ -192,7 +192,7 @@ func TestLateWideningIsNotTakenForKnown(t *testing.T) {
 		require.NoError(w, err)
 		w.ahead.Store(int64(time.Minute))
 		page := w.Top(ann)
-		_, err = w.Timelines.Deliver(w.Ctx, id, []int64{ann.ID})
+		_, err = w.Timelines.Inboxes.Deliver(w.Ctx, id, []int64{ann.ID})
 		require.NoError(w, err)
 		require.Equal(w, id, w.listen(ann, page).added())
 	})
@@ -231,7 +231,7 @@ func TestWhatComesWhileAStreamBeginsIsTold(t *testing.T) {
 		var id int64
 		arrive := func() {
 			id = w.History(bob, 1)[0]
-			_, err := w.Timelines.Deliver(w.Ctx, id, []int64{ann.ID})
+			_, err := w.Timelines.Inboxes.Deliver(w.Ctx, id, []int64{ann.ID})
 			require.NoError(w, err)
 			w.tell(ann, id)
 		}
@@ -254,7 +254,7 @@ func TestNothingIsLostWhileWorkersStandStill(t *testing.T) {
 		ann, bob := w.pair()
 		l := w.listenFor(ann, stream.Options{Heartbeat: time.Second})
 		beat := func() *stream.Heartbeat {
-			w.Home.ArrivedID(w.Ctx) // looks for late fan-outs, as the hub does every five seconds
+			w.Home.Arrivals.ArrivedID(w.Ctx) // looks for late fan-outs, as the hub does every five seconds
 			var ev any
 			for range 2 { // the first may date from before the call
 				ev = l.next()

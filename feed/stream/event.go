@@ -145,7 +145,7 @@ func (s *Streams) UnreadCount(ctx context.Context, v account.Viewer, e *PostAdde
 	type key struct{}
 	found, _ := e.Once(key{}, func() any {
 		defer e.shared.facts.Add(1)
-		counts, err := s.home.UnreadCounts(context.WithoutCancel(ctx), e.shared.users)
+		counts, err := s.home.Unread.Counts(context.WithoutCancel(ctx), e.shared.users)
 		if err != nil {
 			s.cfg.Logger.WarnContext(ctx, "unread posts not counted for many", "error", err)
 		}
@@ -155,7 +155,7 @@ func (s *Streams) UnreadCount(ctx context.Context, v account.Viewer, e *PostAdde
 		return count, nil
 	}
 	e.alone = true
-	return s.home.UnreadCount(ctx, v)
+	return s.home.Unread.Count(ctx, v)
 }
 
 // Confirm reports whether an event may be sent after its response was made. If data was read for

@@ -54,7 +54,7 @@ func TestManyAreToldTheirOwn(t *testing.T) {
 		w.Post(readers[5], schema.Public)
 		w.Drain()
 		for _, v := range readers[:6] {
-			_, err := w.Home.MarkRead(w.Ctx, v, *w.Top(v))
+			_, err := w.Home.Unread.MarkRead(w.Ctx, v, *w.Top(v))
 			require.NoError(w, err)
 		}
 		w.Post(eve, schema.Mutuals)
@@ -66,7 +66,7 @@ func TestManyAreToldTheirOwn(t *testing.T) {
 			listeners = append(listeners, w.listen(v, nil))
 		}
 		id := w.History(bob, 1)[0]
-		_, err := w.Timelines.Deliver(w.Ctx, id, ids)
+		_, err := w.Timelines.Inboxes.Deliver(w.Ctx, id, ids)
 		require.NoError(w, err)
 		_, err = w.Feed.LikePost(w.Ctx, readers[7], id)
 		require.NoError(w, err)
@@ -95,7 +95,7 @@ func TestManyAreToldTheirOwn(t *testing.T) {
 		}
 		require.LessOrEqual(w, count(), 9*most+18, "not one each")
 		for i, v := range readers {
-			n, err := w.Home.UnreadCount(w.Ctx, v)
+			n, err := w.Home.Unread.Count(w.Ctx, v)
 			require.NoError(w, err)
 			require.Equal(w, n, unread[i], "reader %d", i)
 			require.NotZero(w, n)

@@ -27,16 +27,16 @@ func TestChangedInboxIsToldAtLast(t *testing.T) {
 		ann, bob := w.pair()
 		l := w.listen(ann, nil)
 		id := w.History(bob, 1)[0]
-		_, err := w.Timelines.Deliver(w.Ctx, id, []int64{ann.ID})
+		_, err := w.Timelines.Inboxes.Deliver(w.Ctx, id, []int64{ann.ID})
 		require.NoError(w, err)
 		w.tell(ann, id)
 		require.Equal(w, id, l.added())
 		_, err = w.Stores.DB.Follow.Delete().Exec(w.Ctx)
 		require.NoError(w, err)
-		changed, err := w.Home.SyncInbox(w.Ctx, ann.ID, bob.ID)
+		changed, err := w.Home.Sync.Inbox(w.Ctx, ann.ID, bob.ID)
 		require.NoError(w, err)
 		require.True(w, changed)
-		require.NoError(w, w.Home.SyncInboxAndNotify(w.Ctx, ann.ID, bob.ID, 0, false))
+		require.NoError(w, w.Home.Sync.InboxAndNotify(w.Ctx, ann.ID, bob.ID, 0, false))
 		require.Equal(w, id, l.removed())
 	})
 }
@@ -49,7 +49,7 @@ func TestReadAgainIsToldOnce(t *testing.T) {
 	eachIdle(t, func(w *world) {
 		ann, bob := w.pair()
 		id := w.History(bob, 1)[0]
-		_, err := w.Timelines.Deliver(w.Ctx, id, []int64{ann.ID})
+		_, err := w.Timelines.Inboxes.Deliver(w.Ctx, id, []int64{ann.ID})
 		require.NoError(w, err)
 		l := w.listen(ann, nil)
 		publish := func(ev live.Event) {
@@ -59,11 +59,11 @@ func TestReadAgainIsToldOnce(t *testing.T) {
 		publish(live.Event{Kind: live.JournalChanged}) // as from a fan-out; the stream handles it later
 		_, err = w.Stores.DB.Follow.Delete().Exec(w.Ctx)
 		require.NoError(w, err)
-		require.NoError(w, w.Home.SyncInboxAndNotify(w.Ctx, ann.ID, bob.ID, 0, false))
+		require.NoError(w, w.Home.Sync.InboxAndNotify(w.Ctx, ann.ID, bob.ID, 0, false))
 		require.IsType(w, &stream.Invalidated{}, l.next())
 		l.expectQuiet("the client has been told")
 
-		require.NoError(w, w.Timelines.InvalidatePositions(w.Ctx, ann.ID, 0))
+		require.NoError(w, w.Timelines.Journals.InvalidatePositions(w.Ctx, ann.ID, 0))
 		later := w.listen(ann, nil)
 		publish(live.Event{Kind: live.Invalidated})
 		later.expectQuiet("the client began to listen after that")
@@ -123,9 +123,9 @@ func TestChangeWhoseAttemptDiesIsTold(t *testing.T) {
 			}
 			require.NoError(w, err)
 			hook.dead.Store(false)
-			require.Error(w, w.Home.SyncInboxAndNotify(context.WithValue(w.Ctx, dying{}, true), ann.ID, bob.ID, 0, false))
+			require.Error(w, w.Home.Sync.InboxAndNotify(context.WithValue(w.Ctx, dying{}, true), ann.ID, bob.ID, 0, false))
 			require.True(w, hook.dead.Load())
-			require.NoError(w, w.Home.SyncInboxAndNotify(w.Ctx, ann.ID, bob.ID, 0, false))
+			require.NoError(w, w.Home.Sync.InboxAndNotify(w.Ctx, ann.ID, bob.ID, 0, false))
 			own := w.History(ann, 1)[0]
 			w.tell(ann, own)
 			require.IsType(w, &stream.Invalidated{}, l.next(), "follows: %v", follows)
@@ -143,9 +143,9 @@ func TestLateJobOfAChangeTellsNothing(t *testing.T) {
 		ann, bob := w.User("ann"), w.User("bob")
 		w.History(bob, 1)
 		w.Follow(ann, bob)
-		_, err := w.Timelines.Visit(w.Ctx, ann.ID)
+		_, err := w.Timelines.Visits.Visit(w.Ctx, ann.ID)
 		require.NoError(w, err)
-		_, begun, err := w.Timelines.Begin(w.Ctx, timeline.Inbox(ann.ID))
+		_, begun, err := w.Timelines.Feeds.Begin(w.Ctx, timeline.Inbox(ann.ID))
 		require.True(w, err == nil && begun)
 		after := w.Top(ann)
 		l := w.listen(ann, nil)
@@ -162,7 +162,7 @@ func TestJobOfAChangeTellsWhatItsMakerDidNot(t *testing.T) {
 	eachIdle(t, func(w *world) {
 		ann, bob := w.pair()
 		id := w.History(bob, 1)[0]
-		_, err := w.Timelines.Deliver(w.Ctx, id, []int64{ann.ID})
+		_, err := w.Timelines.Inboxes.Deliver(w.Ctx, id, []int64{ann.ID})
 		require.NoError(w, err)
 		l := w.listen(ann, nil)
 		hook := &diesBehind{}
@@ -187,18 +187,18 @@ func TestClientThatReadWithoutAnInboxIsTold(t *testing.T) {
 			eachIdle(t, func(w *world) {
 				ann, bob := w.followed()
 				w.History(bob, 1)
-				_, err := w.Timelines.Visit(w.Ctx, ann.ID)
+				_, err := w.Timelines.Visits.Visit(w.Ctx, ann.ID)
 				require.NoError(w, err)
-				_, begun, err := w.Timelines.Begin(w.Ctx, timeline.Inbox(ann.ID))
+				_, begun, err := w.Timelines.Feeds.Begin(w.Ctx, timeline.Inbox(ann.ID))
 				require.True(w, err == nil && begun)
 				after := w.Top(ann)
 				l := w.listen(ann, nil)
 				_, err = w.Stores.DB.Follow.Delete().Exec(w.Ctx)
 				require.NoError(w, err)
 				if lost {
-					require.NoError(w, w.Timelines.Drop(w.Ctx, timeline.Inbox(ann.ID)))
+					require.NoError(w, w.Timelines.Feeds.Drop(w.Ctx, timeline.Inbox(ann.ID)))
 				}
-				require.NoError(w, w.Home.SyncInboxAndNotify(w.Ctx, ann.ID, bob.ID, 0, false))
+				require.NoError(w, w.Home.Sync.InboxAndNotify(w.Ctx, ann.ID, bob.ID, 0, false))
 				require.IsType(w, &stream.Invalidated{}, l.next())
 				require.IsType(w, &stream.Invalidated{}, w.listen(ann, after).next(), "and who comes back")
 			})
@@ -218,7 +218,7 @@ func TestMuteIsNotToldToTheMuted(t *testing.T) {
 			w.AwaitInbox(bob)
 			muting, muted := w.listen(ann, nil), w.listen(bob, nil)
 			for _, v := range []account.Viewer{ann, bob} {
-				require.NoError(w, w.Timelines.Drop(w.Ctx, timeline.Inbox(v.ID)))
+				require.NoError(w, w.Timelines.Feeds.Drop(w.Ctx, timeline.Inbox(v.ID)))
 			}
 			_, err := change(w.Ctx, ann, bob.ID)
 			require.NoError(w, err)
@@ -279,7 +279,7 @@ func TestWhatIsReadAgainIsToldAgain(t *testing.T) {
 		tell(live.Removed)
 		require.Equal(w, id, l.removed())
 		set(schema.Public)
-		require.NoError(w, w.Timelines.InvalidatePositions(w.Ctx, ann.ID, 0)) // as every publisher of an Invalidated does
+		require.NoError(w, w.Timelines.Journals.InvalidatePositions(w.Ctx, ann.ID, 0)) // as every publisher of an Invalidated does
 		tell(live.Invalidated)
 		require.IsType(w, &stream.Invalidated{}, l.next())
 		set(schema.Private)
@@ -290,7 +290,7 @@ func TestWhatIsReadAgainIsToldAgain(t *testing.T) {
 		after := l.position()
 		l.close()
 		set(schema.Private)
-		require.NoError(w, w.Timelines.Drop(w.Ctx, timeline.Inbox(ann.ID)))
+		require.NoError(w, w.Timelines.Feeds.Drop(w.Ctx, timeline.Inbox(ann.ID)))
 		l = w.listen(ann, after)
 		require.IsType(w, &stream.Invalidated{}, l.next())
 		set(schema.Public)

@@ -61,7 +61,7 @@ func TestCursorNamesNothingHidden(t *testing.T) {
 		ann, bob := w.pair()
 		hidden, held, top := w.Post(bob, schema.Public), w.Post(bob, schema.Public), w.Post(bob, schema.Public)
 		for _, id := range []int64{hidden, held, top} {
-			_, err := w.Timelines.Deliver(w.Ctx, id, []int64{ann.ID})
+			_, err := w.Timelines.Inboxes.Deliver(w.Ctx, id, []int64{ann.ID})
 			require.NoError(w, err)
 		}
 		_, err := w.Feed.SetVisibility(w.Ctx, bob, hidden, schema.Private)
@@ -91,7 +91,7 @@ func TestOvertakenArrival(t *testing.T) {
 		l := w.listen(ann, nil)
 		slow, quick := w.History(bob, 1)[0], w.History(bob, 1)[0]
 		deliver := func(id int64) {
-			_, err := w.Timelines.Deliver(w.Ctx, id, []int64{ann.ID})
+			_, err := w.Timelines.Inboxes.Deliver(w.Ctx, id, []int64{ann.ID})
 			require.NoError(w, err)
 			w.tell(ann, id)
 		}

@@ -108,7 +108,7 @@ type Options struct {
 // guarantee that, it sends Invalidated first. Errors: Unauthenticated, BadInput.
 //
 // Cost: three round trips, and a query of the posts that are younger than two minutes, if
-// any. If the inbox is missing, also the cost of home.BuildInbox, and at most a second of
+// any. If the inbox is missing, also the cost of home.Reader.BuildInbox, and at most a second of
 // waiting for it. After a cursor, also the cost of the first pages, which are read as the
 // client takes events, and one more read each time that the client reads slowly.
 func (s *Streams) Listen(ctx context.Context, v account.Viewer, o Options, wake func()) (*Stream, error) {
@@ -128,12 +128,12 @@ func (s *Streams) Listen(ctx context.Context, v account.Viewer, o Options, wake 
 	}
 	// Posts are pushed to the inbox from this visit on.
 	if t.resuming != nil {
-		s.home.Visit(ctx, v.ID)
+		s.home.Reader.Visit(ctx, v.ID)
 	} else {
 		// The client reads the present timeline itself. The stream reads the client state
 		// before it subscribes at the hub, and then catches up. So it sends every later change.
 		var err error
-		if t.client, err = s.home.ClientStateNow(ctx, v); err != nil {
+		if t.client, err = s.home.Clients.Now(ctx, v); err != nil {
 			return nil, err
 		}
 		t.newest = t.client.Newest()

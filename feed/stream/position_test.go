@@ -81,9 +81,9 @@ func TestResumeAfterEmptyPage(t *testing.T) {
 					"ready":  {prepare: w.AwaitInbox},
 					"ranked": {prepare: w.AwaitInbox, order: home.Ranked},
 					"building": {prepare: func(v account.Viewer) {
-						_, err := w.Timelines.Visit(w.Ctx, v.ID)
+						_, err := w.Timelines.Visits.Visit(w.Ctx, v.ID)
 						require.NoError(w, err)
-						_, begun, err := w.Timelines.Begin(w.Ctx, timeline.Inbox(v.ID))
+						_, begun, err := w.Timelines.Feeds.Begin(w.Ctx, timeline.Inbox(v.ID))
 						require.True(w, err == nil && begun)
 					}},
 					"missing": {},
@@ -96,7 +96,7 @@ func TestResumeAfterEmptyPage(t *testing.T) {
 					hidden := w.History(bob, 1)
 					_, err := w.Stores.DB.Post.UpdateOneID(hidden[0]).SetVisibility(schema.Private).Save(w.Ctx)
 					require.NoError(w, err)
-					require.NoError(w, w.Timelines.Drop(w.Ctx, timeline.Outbox(bob.ID)))
+					require.NoError(w, w.Timelines.Feeds.Drop(w.Ctx, timeline.Outbox(bob.ID)))
 					if test.prepare != nil {
 						test.prepare(ann)
 					}
@@ -165,7 +165,7 @@ func TestResumeAfterPositionOfAPage(t *testing.T) {
 
 		// While the client pages upwards, a post arrives below the posts that it has read.
 		overtaken := w.PostAged(bob, 30*time.Second)
-		_, err := w.Timelines.Deliver(w.Ctx, overtaken, []int64{ann.ID})
+		_, err := w.Timelines.Inboxes.Deliver(w.Ctx, overtaken, []int64{ann.ID})
 		require.NoError(w, err)
 		above := w.page(w.Ctx, ann, paging.Page{Last: &two, Before: &second.Edges[1].Cursor}, home.Latest)
 		require.Equal(w, []int64{posts[4], posts[3]}, feedtest.PostIDs(above))
@@ -198,12 +198,12 @@ func TestPageOfAStoppedProcess(t *testing.T) {
 		ann, bob := w.followed()
 		overtaken, top := w.PostAged(bob, 30*time.Second), w.History(bob, 1)[0]
 		w.AwaitInbox(ann)
-		require.NoError(w, w.Timelines.Erase(w.Ctx, []int64{overtaken}, []int64{ann.ID}))
+		require.NoError(w, w.Timelines.Inboxes.Erase(w.Ctx, []int64{overtaken}, []int64{ann.ID}))
 		stops.Store(int64(3 * time.Minute))
 		page := w.page(w.Ctx, ann, paging.Page{}, home.Latest)
 		require.Equal(w, []int64{top}, feedtest.PostIDs(page))
 		require.Zero(w, stops.Load(), "the process was stopped while it read")
-		_, err := w.Timelines.Deliver(w.Ctx, overtaken, []int64{ann.ID})
+		_, err := w.Timelines.Inboxes.Deliver(w.Ctx, overtaken, []int64{ann.ID})
 		require.NoError(w, err)
 		require.Equal(w, overtaken, w.listen(ann, &page.Position).added())
 	})

@@ -112,7 +112,7 @@ func (s *Stream) Shared() (event Event, ok bool) {
 	e := s.streams.shared(ev)
 	switch post := ev.Post; {
 	case e == nil || !e.verdict.Sees(s.viewer.ID) || e.added == nil,
-		s.client.MayHave(post) || s.streams.home.MayBeLate(post):
+		s.client.MayHave(post) || s.streams.home.Arrivals.MayBeLate(post):
 		return nil, false
 	}
 	return e.added, true

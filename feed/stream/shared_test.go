@@ -125,7 +125,7 @@ func TestSharedEventIsToldOnce(t *testing.T) {
 		for deadline := time.Now().Add(30 * time.Second); ; { // try again if the verdict has expired
 			require.True(w, time.Now().Before(deadline))
 			post := w.History(bob, 1)[0]
-			_, err := w.Timelines.Deliver(w.Ctx, post, []int64{readers[0].ID, readers[1].ID})
+			_, err := w.Timelines.Inboxes.Deliver(w.Ctx, post, []int64{readers[0].ID, readers[1].ID})
 			require.NoError(w, err)
 			tell(live.Added, post)
 			<-told

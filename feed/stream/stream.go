@@ -196,7 +196,7 @@ func (s *Stream) step(ctx context.Context) (more bool, err error) {
 		return true, s.sendNext(ctx)
 	}
 	if s.visitDue.Swap(false) {
-		at := s.streams.home.Visit(ctx, s.viewer.ID)
+		at := s.streams.home.Reader.Visit(ctx, s.viewer.ID)
 		if at.Epoch != 0 && at.Epoch != s.client.Position.Epoch { // the inbox was built anew
 			return true, s.inTurn(ctx, s.catchUp)
 		}
@@ -251,7 +251,7 @@ func (s *Stream) resync(ctx context.Context) error {
 	if err := s.stillSignedIn(ctx); err != nil {
 		return err
 	}
-	s.streams.home.Visit(ctx, s.viewer.ID)
+	s.streams.home.Reader.Visit(ctx, s.viewer.ID)
 	return s.catchUp(ctx)
 }
 
@@ -274,7 +274,7 @@ func (s *Stream) inTurn(ctx context.Context, do func(context.Context) error) err
 func (s *Stream) handle(ctx context.Context, ev live.Event) error {
 	switch ev.Kind {
 	case live.Added:
-		if s.streams.home.MayBeLate(ev.Post) {
+		if s.streams.home.Arrivals.MayBeLate(ev.Post) {
 			if err := s.sendJournal(ctx, ""); err != nil {
 				return err
 			}
@@ -404,7 +404,7 @@ func (s *Stream) remove(id int64, deleted bool, e *sharedEvent) {
 // resume sends what the client missed since the cursor.
 func (s *Stream) resume(ctx context.Context, after paging.Cursor) error {
 	s.newest = after.ID
-	state, ok, err := s.streams.home.ClientStateAt(ctx, s.viewer, after)
+	state, ok, err := s.streams.home.Clients.At(ctx, s.viewer, after)
 	if err != nil {
 		return err
 	}
@@ -437,7 +437,7 @@ func (s *Stream) settle(ctx context.Context) error {
 // catchUpAs implements catchUp and settle. told says that no event was lost.
 func (s *Stream) catchUpAs(ctx context.Context, told bool) error {
 	s.backlog.check(s.streams)
-	m, why, err := s.streams.home.MissedSince(ctx, s.viewer, &s.client, told)
+	m, why, err := s.streams.home.Clients.MissedSince(ctx, s.viewer, &s.client, told)
 	if err != nil || told && why == home.NoRedis {
 		return err
 	}
@@ -447,12 +447,12 @@ func (s *Stream) catchUpAs(ctx context.Context, told bool) error {
 	}
 	if !whole {
 		home := s.streams.home
-		m.Now = home.Visit(ctx, s.viewer.ID).Position // Redis may have forgotten the user
+		m.Now = home.Reader.Visit(ctx, s.viewer.ID).Position // Redis may have forgotten the user
 		s.client.Position = m.Now
 		s.backlog.check(s.streams)
-		m.Arrived = home.ArrivedID(ctx)
+		m.Arrived = home.Arrivals.ArrivedID(ctx)
 		var all bool
-		if m.Posts, all, err = home.Since(ctx, s.viewer, s.client.Low(), true); err != nil {
+		if m.Posts, all, err = home.Clients.Since(ctx, s.viewer, s.client.Low(), true); err != nil {
 			return err
 		}
 		m.More = !all
@@ -497,7 +497,7 @@ func (s *Stream) catchUpAs(ctx context.Context, told bool) error {
 // does not have, and removals. If the changes are unknown, it tells the client to read again. A
 // reason that is not empty replaces the default one.
 func (s *Stream) sendJournal(ctx context.Context, reason string) error {
-	changes, now, why := s.streams.home.Changes(ctx, s.viewer, s.client.Position)
+	changes, now, why := s.streams.home.Clients.Changes(ctx, s.viewer, s.client.Position)
 	if why != "" {
 		s.removals = 0
 		cause := Cause(why)
@@ -516,7 +516,7 @@ func (s *Stream) sendJournal(ctx context.Context, reason string) error {
 
 // startOver tells the client to read again. The client state becomes the present timeline.
 func (s *Stream) startOver(ctx context.Context, reason string, cause Cause) error {
-	state, err := s.streams.home.ClientStateNow(ctx, s.viewer)
+	state, err := s.streams.home.Clients.Now(ctx, s.viewer)
 	if err != nil {
 		return err
 	}
@@ -561,7 +561,7 @@ func (s *Stream) position() string { return s.client.Cursor(s.viewer, s.newest) 
 // beat sends a heartbeat.
 func (s *Stream) beat() {
 	s.send(&Heartbeat{
-		Position: s.position(), CompleteUpTo: ids.TimeOf(s.client.Low()), LateBy: int(s.streams.home.LateBy().Seconds()),
+		Position: s.position(), CompleteUpTo: ids.TimeOf(s.client.Low()), LateBy: int(s.streams.home.Arrivals.LateBy().Seconds()),
 	})
 }
 

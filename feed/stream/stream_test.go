@@ -30,7 +30,7 @@ func (w *world) postMinutesAgo(author account.Viewer) int64 {
 // deliverLate delivers the post to the viewer as a late fan-out does.
 func (w *world) deliverLate(v account.Viewer, id int64) {
 	w.Helper()
-	require.NoError(w, w.Timelines.DeliverLate(w.Ctx, timeline.Arrival{Post: id}, []int64{v.ID}))
+	require.NoError(w, w.Timelines.Inboxes.DeliverLate(w.Ctx, timeline.Arrival{Post: id}, []int64{v.ID}))
 	w.tell(v, id)
 }
 
@@ -146,7 +146,7 @@ func TestLostInboxIsAnnounced(t *testing.T) {
 		w.Post(bob, schema.Public)
 		after := l.position()
 		l.close()
-		require.NoError(w, w.Timelines.Drop(w.Ctx, timeline.Inbox(ann.ID)))
+		require.NoError(w, w.Timelines.Feeds.Drop(w.Ctx, timeline.Inbox(ann.ID)))
 		missed := w.Post(bob, schema.Public)
 		w.Drain()
 		l = w.listen(ann, after)
@@ -197,11 +197,11 @@ func TestHeartbeat(t *testing.T) {
 		require.NotZero(w, missed)
 
 		// When another device moves the read marker, this one receives a heartbeat at once.
-		unread, err := w.Home.MarkRead(w.Ctx, ann, *after)
+		unread, err := w.Home.Unread.MarkRead(w.Ctx, ann, *after)
 		require.NoError(w, err)
 		require.Zero(w, unread)
 		require.IsType(w, &stream.Heartbeat{}, l.next())
-		_, err = w.Home.MarkRead(w.Ctx, ann, *after)
+		_, err = w.Home.Unread.MarkRead(w.Ctx, ann, *after)
 		require.NoError(w, err)
 		l.expectNothingBefore(bob)
 	})
@@ -361,7 +361,7 @@ func TestAChangeTellsNobodyWhoHadThePost(t *testing.T) {
 				require.NoError(w, w.Stores.DB.User.UpdateOneID(bob.ID).SetFanOutMode(c.mode).Exec(w.Ctx))
 				w.AwaitInbox(ann)
 				if name == "below floor" {
-					require.NoError(w, w.Timelines.Replace(w.Ctx, ann.ID, nil, nil, id+1, false))
+					require.NoError(w, w.Timelines.Feeds.Replace(w.Ctx, ann.ID, nil, nil, id+1, false))
 				}
 				l := w.listen(ann, nil)
 				_, err := w.Feed.SetVisibility(w.Ctx, bob, id, c.to)
@@ -387,16 +387,16 @@ func TestResumeWithoutClientState(t *testing.T) {
 		ann, bob := w.pair()
 		ids := []int64{w.PostAged(bob, 100*time.Second), w.PostAged(bob, 95*time.Second)}
 		// The posts reached no inbox, so the page must be read from SQL.
-		require.NoError(w, w.Timelines.Drop(w.Ctx, timeline.Inbox(ann.ID)))
+		require.NoError(w, w.Timelines.Feeds.Drop(w.Ctx, timeline.Inbox(ann.ID)))
 		read, err := paging.Decode(*w.Top(ann), paging.Latest, ann.ID)
 		require.NoError(w, err)
-		require.NoError(w, w.Timelines.Drop(w.Ctx, timeline.Inbox(ann.ID)))
+		require.NoError(w, w.Timelines.Feeds.Drop(w.Ctx, timeline.Inbox(ann.ID)))
 		after := paging.Cursor{Score: read.Score, ID: read.ID}.Encode(paging.Latest, ann.ID)
 		l := w.listen(ann, &after)
 		require.IsType(w, &stream.Invalidated{}, l.next())
 		w.AwaitInbox(ann)
 		for _, id := range ids {
-			require.NoError(w, w.Timelines.DeliverLate(w.Ctx, timeline.Arrival{Post: id, Again: true}, []int64{ann.ID}))
+			require.NoError(w, w.Timelines.Inboxes.DeliverLate(w.Ctx, timeline.Arrival{Post: id, Again: true}, []int64{ann.ID}))
 			w.tell(ann, id)
 		}
 		l.expectNothingBefore(ann)
@@ -410,12 +410,12 @@ func TestInboxOfNobodyActiveIsNotBuilt(t *testing.T) {
 	eachIdle(t, func(w *world) {
 		ann, bob := w.pair()
 		storagetest.Wipe(w, w.Stores)
-		require.NoError(w, w.Home.BuildInbox(w.Ctx, ann.ID))
+		require.NoError(w, w.Home.Reader.BuildInbox(w.Ctx, ann.ID))
 		id := w.History(bob, 1)[0]
-		pushed, err := w.Timelines.Deliver(w.Ctx, id, []int64{ann.ID})
+		pushed, err := w.Timelines.Inboxes.Deliver(w.Ctx, id, []int64{ann.ID})
 		require.NoError(w, err)
 		require.Empty(w, pushed)
-		_, covered, err := w.Timelines.Page(w.Ctx, timeline.Inbox(ann.ID), timeline.Range{})
+		_, covered, err := w.Timelines.Feeds.Page(w.Ctx, timeline.Inbox(ann.ID), timeline.Range{})
 		require.NoError(w, err)
 		require.Equal(w, timeline.Missing, covered.State)
 		w.AwaitInbox(ann)
