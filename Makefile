@@ -46,8 +46,8 @@ build: ## Build bin/tideline
 # SQLite and its libc are compiled without the race detector: they are C translated to Go, with
 # their own locks. The detector finds nothing there and makes SQLite ten times slower.
 UNRACED = '-gcflags=modernc.org/sqlite/lib=-race=false -d=checkptr=0' '-gcflags=modernc.org/libc=-race=false -d=checkptr=0'
-test-all flakes lint verify fuzz peers-test: export GOFLAGS := $(GOFLAGS) $(UNRACED)
-test test-all flakes peers peers-test: export TIDELINE_TEST_REQUIRE_REAL = 1
+test-all flakes lint verify fuzz bench-test: export GOFLAGS := $(GOFLAGS) $(UNRACED)
+test test-all flakes peers bench-test: export TIDELINE_TEST_REQUIRE_REAL = 1
 # A cached PostgreSQL data directory that already has the tables. Each server of the tests starts with a copy.
 test test-all flakes: export TIDELINE_TEST_CACHE = $(CURDIR)/.test/cache
 
@@ -85,7 +85,7 @@ test-all: deps e2e-deps ## Run all tests with the race detector; for some of the
 	@$(RUN_TESTS) -race
 
 .PHONY: check
-check: deps lint verify deploy image fuzz peers-test test-all ## Run everything that continuous integration runs: lint, verify, deploy, image, fuzz, peers-test, test-all
+check: deps lint verify deploy image fuzz bench-test test-all ## Run everything that continuous integration runs: lint, verify, deploy, image, fuzz, bench-test, test-all
 
 .PHONY: deploy
 deploy: ## Check the files in deploy with promtool, nginx, Caddy, systemd and helm; GORELEASER=on adds goreleaser
@@ -149,9 +149,9 @@ lint: ## Check the format and the rules in .golangci.yml, including go vet
 	@echo "lint (the first time builds the linter, some minutes)"
 	@if ! $(LINT) version >/dev/null; then \
 	  echo "LINT SKIPPED: golangci-lint could not be built; only gofmt and go vet run."; \
-	  $(GO) vet ./... && $(GO) -C bench/peers vet ./...; \
+	  $(GO) vet ./... && $(GO) -C bench vet ./...; \
 	else \
-	  $(LINT) run && linter=$$($(LINT:tool=tool -n)) && cd bench/peers && $$linter run; \
+	  $(LINT) run && linter=$$($(LINT:tool=tool -n)) && cd bench && $$linter run; \
 	fi
 
 FUZZTIME = 4s
@@ -222,8 +222,13 @@ clients/typescript/build/.tsbuildinfo: clients/typescript/node_modules/.package-
 	@touch $@
 
 .PHONY: bench
-bench: build ## Put load on a running server; ARGS="--help" prints the options
-	@exec ./bin/tideline bench $(ARGS)
+bench: bin/bench ## Put load on a running server; ARGS="--help" prints the options
+	@exec ./bin/bench $(ARGS)
+
+# bench is a module of its own, so ./... of this one does not include it.
+.PHONY: bin/bench
+bin/bench:
+	@CGO_ENABLED=0 $(GO) -C bench build -o ../bin/bench .
 
 .PHONY: peers
 peers: BENCH = Page|Live|Reconnect
@@ -236,18 +241,17 @@ peers: peers-deps ## Compare Tideline with gqlgen, PostGraphile, centrifuge and 
 model: SEED = 10000
 model: ## Measure the constants of docs/capacity.md with SEED=10000 more users; ARGS="--for 100000000 --save model.json"
 	@bash .ci/deps
-	@$(MAKE) --no-print-directory build
+	@$(MAKE) --no-print-directory build bin/bench
 	@bash .ci/model $(SEED) $(ARGS)
 
 .PHONY: peers-deps
 peers-deps: $(if $(NPM),bench/peers/postgraphile/node_modules/.package-lock.json)
 	@$(if $(NPM),:,echo "NO npm HERE: PostGraphile is left out")
 
-# bench/peers is a separate module, so ./... of this one does not include it.
-.PHONY: peers-test
-peers-test: peers-deps
+.PHONY: bench-test
+bench-test: peers-deps ## Run the tests of bench and its peers, with the race detector
 	@bash .ci/deps
-	@$(GO) -C bench/peers test -race -count=1 ./...
+	@$(GO) -C bench test -race -count=1 ./...
 
 .PHONY: clean
 clean: ## Remove everything that was built here

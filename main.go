@@ -39,7 +39,6 @@ type commands struct {
 	Keys        command.Keys        `cmd:"" help:"Make, list and revoke the API keys of servers."`
 	Webhooks    command.Webhooks    `cmd:"" help:"Tell other servers what happens: endpoints, deliveries, replays."`
 	Settings    command.Config      `cmd:"" name:"config" help:"Say what would run with the settings, and what is unsafe."`
-	Bench       command.Bench       `cmd:"" help:"Load a running Tideline as its users would, and report."`
 	Healthcheck command.Healthcheck `cmd:"" help:"Ask a running process whether it is well; for containers."`
 	Version     command.Version     `cmd:"" help:"Say which program this is: version, commit, Go, platform."`
 }

@@ -1,5 +1,8 @@
-// Package bench is the load generator behind "tideline bench". It is a client of a running Tideline. Except
-// for --model it uses only the public API and no package of the server.
+// Command bench loads a running Tideline as its users would, and reports. It is a client of that Tideline: except
+// for --model it uses only the public API.
+//
+// It is a module of its own, so that neither the tideline program nor its go.mod contains a load generator. "make
+// bench" builds and runs it.
 //
 // # Load
 //
@@ -53,7 +56,7 @@
 // deliveries. Signing up takes as long as the server's rate limits require. Memory grows by about 10 bytes
 // per delivery, post and read. A run leaves its users and posts behind, under handles of their own, so use an
 // instance whose data does not matter.
-package bench
+package main
 
 import (
 	"context"
@@ -73,30 +76,30 @@ import (
 
 // Options configure a run. The tags define flags of the command line.
 type Options struct {
-	URL         string        `name:"url" env:"-" default:"http://127.0.0.1:8080/graphql" help:"API of the Tideline to load; without a path, /graphql."`
-	AllowRemote bool          `env:"-" help:"Load a server on another machine. It must be yours."`
-	Duration    time.Duration `env:"-" default:"30s" help:"How long to load, 1s to 10m."`
-	Users       int           `env:"-" default:"50" help:"Users to sign up, 2 to 10000."`
-	Followers   int           `env:"-" default:"40" help:"Followers of the most followed user, fewer than there are users; the others have fewer, as in a real network."`
-	Subscribers int           `env:"-" default:"100" help:"Live connections, shared out among the users, 1 to 10000."`
-	PostRate    float64       `name:"posts-per-second" env:"-" default:"10" help:"Posts per second, 0.1 to 1000."`
-	Readers     int           `env:"-" default:"1" help:"Readers that read timelines without a pause, 0 to 1000."`
+	URL         string        `name:"url" default:"http://127.0.0.1:8080/graphql" help:"API of the Tideline to load; without a path, /graphql."`
+	AllowRemote bool          `help:"Load a server on another machine. It must be yours."`
+	Duration    time.Duration `default:"30s" help:"How long to load, 1s to 10m."`
+	Users       int           `default:"50" help:"Users to sign up, 2 to 10000."`
+	Followers   int           `default:"40" help:"Followers of the most followed user, fewer than there are users; the others have fewer, as in a real network."`
+	Subscribers int           `default:"100" help:"Live connections, shared out among the users, 1 to 10000."`
+	PostRate    float64       `name:"posts-per-second" default:"10" help:"Posts per second, 0.1 to 1000."`
+	Readers     int           `default:"1" help:"Readers that read timelines without a pause, 0 to 1000."`
 
-	Scenario string        `env:"-" help:"Load by the operations of a kind of day, which arrive whether or not earlier ones are answered: mixed, read-heavy, celebrity, login-storm, follow-storm or hot-spot. Without it, posts and readers as above."`
-	Rate     float64       `env:"-" default:"20" help:"Operations per second of the scenario, 1 to 100000; --find begins with it."`
-	Clients  int           `env:"-" help:"In place of --rate: clients of the scenario, each of which begins the next operation when the last one is answered, 1 to 2000."`
-	Find     bool          `env:"-" help:"Find the highest rate of the scenario, mixed by itself, that holds --p99. Each step takes --duration."`
-	P99      time.Duration `name:"p99" env:"-" placeholder:"200ms" help:"With --find: the time in which 99 of 100 operations of each kind must be done, 1ms to 10s."`
-	Plot     string        `env:"-" placeholder:"FILE.svg" help:"With --find: draw the latency at each rate into this file; beside --compare, also what it was."`
-	Save     string        `env:"-" placeholder:"FILE.json" help:"Keep the result in this file."`
-	Compare  string        `env:"-" placeholder:"FILE.json" help:"Print the result beside one that --save kept."`
-	JSON     bool          `name:"json" env:"-" help:"Print the report as JSON."`
+	Scenario string        `help:"Load by the operations of a kind of day, which arrive whether or not earlier ones are answered: mixed, read-heavy, celebrity, login-storm, follow-storm or hot-spot. Without it, posts and readers as above."`
+	Rate     float64       `default:"20" help:"Operations per second of the scenario, 1 to 100000; --find begins with it."`
+	Clients  int           `help:"In place of --rate: clients of the scenario, each of which begins the next operation when the last one is answered, 1 to 2000."`
+	Find     bool          `help:"Find the highest rate of the scenario, mixed by itself, that holds --p99. Each step takes --duration."`
+	P99      time.Duration `name:"p99" placeholder:"200ms" help:"With --find: the time in which 99 of 100 operations of each kind must be done, 1ms to 10s."`
+	Plot     string        `placeholder:"FILE.svg" help:"With --find: draw the latency at each rate into this file; beside --compare, also what it was."`
+	Save     string        `placeholder:"FILE.json" help:"Keep the result in this file."`
+	Compare  string        `placeholder:"FILE.json" help:"Print the result beside one that --save kept."`
+	JSON     bool          `name:"json" help:"Print the report as JSON."`
 
-	Model         bool               `env:"-" help:"Measure what a page, a post, a push, a live delivery and a connection cost, in processor time, memory and bytes: in steps of at most --duration. Everybody follows the first user. Give it the settings of the server, to look into its stores, and the server --rate-limit=off."`
-	WorkerMetrics []string           `env:"-" placeholder:"URL" help:"With --model: the /metrics of workers that are processes of their own; without, those inside the server count as the server."`
-	For           float64            `env:"-" placeholder:"USERS" help:"With --model: work out what so many users take, 1 to 10000000000."`
-	Assume        map[string]float64 `env:"-" mapsep:"," placeholder:"NAME=NUMBER,…" help:"With --for: other assumptions than these: ${assumptions}."`
-	Constants     string             `env:"-" placeholder:"FILE.json" help:"With --for: take the constants that --model kept by --save, and measure nothing."`
+	Model         bool               `help:"Measure what a page, a post, a push, a live delivery and a connection cost, in processor time, memory and bytes: in steps of at most --duration. Everybody follows the first user. Name the stores of the server, to look into them, and give the server --rate-limit=off."`
+	WorkerMetrics []string           `placeholder:"URL" help:"With --model: the /metrics of workers that are processes of their own; without, those inside the server count as the server."`
+	For           float64            `placeholder:"USERS" help:"With --model: work out what so many users take, 1 to 10000000000."`
+	Assume        map[string]float64 `mapsep:"," placeholder:"NAME=NUMBER,…" help:"With --for: other assumptions than these: ${assumptions}."`
+	Constants     string             `placeholder:"FILE.json" help:"With --for: take the constants that --model kept by --save, and measure nothing."`
 }
 
 // openLoop reports whether operations arrive independently of answers.

@@ -1,4 +1,4 @@
-package bench
+package main
 
 import (
 	"encoding/json"
@@ -121,7 +121,7 @@ func (res *result) keep(o Options, earlier *result, out io.Writer) error {
 	if earlier != nil {
 		before = earlier.Search
 	}
-	if err := errors.Join(res.Search.plot(f, "tideline bench, "+res.Scenario, before), f.Close()); err != nil {
+	if err := errors.Join(res.Search.plot(f, "bench, "+res.Scenario, before), f.Close()); err != nil {
 		return fmt.Errorf("--plot: %w", err)
 	}
 	return nil

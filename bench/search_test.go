@@ -1,4 +1,4 @@
-package bench
+package main
 
 import (
 	"bytes"
@@ -223,7 +223,7 @@ func TestPlot(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var picture bytes.Buffer
-			require.NoError(t, c.now.plot(&picture, "tideline bench", c.before))
+			require.NoError(t, c.now.plot(&picture, "bench", c.before))
 			require.Equal(t, c.points, strings.Count(picture.String(), "<circle"), picture.String())
 			require.NotContains(t, picture.String(), "NaN")
 			require.NotContains(t, picture.String(), "Inf")

@@ -17,6 +17,11 @@ import (
 	"tideline/storage/migration"
 )
 
+// Vars returns values that the tags of commands refer to as ${...}.
+func Vars() map[string]string {
+	return map[string]string{"lock_timeout": migration.DefaultLockTimeout.String(), "lock_patience": migration.DefaultPatience.String()}
+}
+
 // Migrate changes the schema of the database, or shows the plan.
 type Migrate struct {
 	Plan        bool          `env:"-" help:"Say what would be done, statement by statement, what it locks and for how long, and do nothing."`

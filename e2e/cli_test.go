@@ -39,7 +39,7 @@ func TestHelpNamesEverySetting(t *testing.T) {
 	code, out := run(t, nil, "--help")
 	require.Zero(t, code, out)
 	for _, word := range []string{
-		"serve", "server", "worker", "migrate", "seed", "feeds", "jobs", "bench",
+		"serve", "server", "worker", "migrate", "seed", "feeds", "jobs",
 		"$TIDELINE_ADDR", "$TIDELINE_DATA_DIR", "$TIDELINE_DATABASE_URL", "$TIDELINE_REDIS_URL", "127.0.0.1:8080",
 	} {
 		require.Contains(t, out, word)
@@ -71,7 +71,6 @@ func TestRefusals(t *testing.T) {
 		"a server without Redis":    {args: []string{"server"}, says: []string{"TIDELINE_REDIS_URL", "tideline serve"}},
 		"a worker without Redis":    {args: []string{"worker"}, says: []string{"TIDELINE_REDIS_URL", "tideline serve"}},
 		"a schema that is not made": {settings: []string{"TIDELINE_MIGRATE=off"}, says: []string{"tideline migrate"}},
-		"load on somebody else":     {args: []string{"bench", "--url=http://192.0.2.1/graphql"}, says: []string{"--allow-remote"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			code, out := run(t, c.settings, c.args...)

@@ -76,13 +76,13 @@ func newProcess(ctx context.Context, c Config, role Role, stores *storage.Stores
 		p.health.checks = append(p.health.checks, check{name: "live", ask: hub.Ready, spare: true, means: "subscribers of this server are told of posts when it is connected again"})
 		p.base = append(p.base, hub.Run, func(ctx context.Context) error { return b.sessions.Run(ctx, hub) }, b.keys.Run, b.outbox.Run)
 		p.metrics.CountHub(hub.Stats)
-		p.work = append(p.work, workers.Canary{DB: stores.DB, Queue: b.jobs, Hub: hub, Observe: p.metrics.Canary("subscriber"), Logger: log}.Run)
+		p.work = append(p.work, workers.Canary{DB: stores.DB, Queue: b.jobs, Hub: hub, Observe: p.metrics.Canary, Logger: log}.Run)
 	}
 	member := fleet.Config{DB: stores.DB, Version: ThisBuild().Version, Server: role.server, Subscriptions: p.metrics.Serving, Logger: log}
 	if role.worker {
 		w, err := workers.New(workers.Config{
 			DB: stores.DB, Visibility: b.visibility, Home: b.home, Sessions: b.sessions, Timelines: b.timelines, Queue: b.jobs, Publisher: b.publisher, Masters: stores.CheckMasters,
-			PageSize: c.FanOutPage, PartSize: c.FanOutPart, Observe: p.metrics.FanOut, ObserveHealth: p.metrics.Health, ObserveCanary: p.metrics.Canary("worker"), Logger: log,
+			PageSize: c.FanOutPage, PartSize: c.FanOutPart, Observe: p.metrics.FanOut, ObserveHealth: p.metrics.Health, Logger: log,
 		})
 		if err != nil {
 			return nil, err

@@ -127,3 +127,33 @@ type redisLogger struct{ log *slog.Logger }
 func (l redisLogger) Printf(ctx context.Context, format string, v ...any) {
 	l.log.DebugContext(ctx, "redis client", "message", fmt.Sprintf(format, v...))
 }
+
+// EachMaster calls fn with the given INFO sections of each master of Redis, one call at a time. Errors: a
+// master does not answer.
+func (s *Stores) EachMaster(ctx context.Context, fn func(info map[string]string, master *redis.Client), sections ...string) error {
+	one := func(ctx context.Context, master *redis.Client) error {
+		text, err := master.Info(ctx, sections...).Result()
+		if err != nil {
+			return fmt.Errorf("ask Redis for its %s: %w", strings.Join(sections, " and "), err)
+		}
+		info := map[string]string{}
+		for line := range strings.Lines(text) {
+			name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+			info[name] = value
+		}
+		fn(info, master)
+		return nil
+	}
+	switch rdb := s.Redis.(type) {
+	case *redis.ClusterClient:
+		var turn sync.Mutex
+		return rdb.ForEachMaster(ctx, func(ctx context.Context, master *redis.Client) error {
+			turn.Lock()
+			defer turn.Unlock()
+			return one(ctx, master)
+		})
+	case *redis.Client:
+		return one(ctx, rdb)
+	}
+	return nil
+}

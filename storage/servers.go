@@ -35,7 +35,7 @@ func (s *Stores) checkServers(ctx context.Context, incarnation string) error {
 		return nil
 	}
 	var refused []error
-	err := s.eachMaster(ctx, func(info map[string]string, master *redis.Client) {
+	err := s.EachMaster(ctx, func(info map[string]string, master *redis.Client) {
 		err := supported(info)
 		if err == nil && hidesIncarnation(info) {
 			s.HidesIncarnation = true

@@ -65,7 +65,7 @@ func (s *Stores) State(ctx context.Context) (now State, err error) {
 		if s.Embedded {
 			redisErr = s.CheckRedis(ctx)
 		} else {
-			redisErr = s.eachMaster(ctx, func(info map[string]string, master *redis.Client) {
+			redisErr = s.EachMaster(ctx, func(info map[string]string, master *redis.Client) {
 				now.Masters = append(now.Masters, masterState(info, master.Options().Addr))
 			}, "default")
 		}

@@ -52,7 +52,7 @@ func (s *Stores) Survey(ctx context.Context) (found Survey, err error) {
 		return found, nil
 	}
 	var errs []error
-	err = s.eachMaster(ctx, func(info map[string]string, master *redis.Client) {
+	err = s.EachMaster(ctx, func(info map[string]string, master *redis.Client) {
 		m := Master{Addr: master.Options().Addr, Eviction: info["maxmemory_policy"], HidesIncarnation: hidesIncarnation(info)}
 		if answer, err := master.ConfigGet(ctx, listpackSetting).Result(); err == nil { // unknown if the user may not run CONFIG
 			m.Listpack, _ = strconv.Atoi(answer[listpackSetting])

@@ -17,93 +17,18 @@ import (
 	"tideline/queue"
 )
 
-// A canary is a job that changes nothing. It takes the same path as a post and measures how long
-// that takes. There are two kinds: canaries that end at a worker, and canaries that the worker
-// passes on to a subscriber. The payload of the first kind has been a number in every release,
-// because old and new workers read it from the same queue during an upgrade. A worker that does not
-// know the second kind leaves it to others.
-
-// canaryJob is the payload of a canary that goes to a subscriber.
+// canaryJob is the payload of a canary: a job that changes nothing, and whose worker notifies a subscriber.
 type canaryJob struct {
 	Sent int64 // Unix microseconds, by the clock of the sender
-	To   int64 // the subscriber that the worker notifies; 0: none
-}
-
-// payload returns the value into which the payload of a job of this kind is decoded.
-func (j *canaryJob) payload(kind string) any {
-	if kind == job.Canary {
-		return &j.Sent
-	}
-	return j
-}
-
-func (j canaryJob) age() time.Duration { return max(0, time.Since(time.UnixMicro(j.Sent))) }
-
-// send enqueues the canary.
-func (j canaryJob) send(ctx context.Context, db *ent.Client, q *queue.Queue) error {
-	tx, err := db.Tx(ctx)
-	if err != nil {
-		return err
-	}
-	kind, payload := job.SubscriberCanary, any(j)
-	if j.To == 0 {
-		kind, payload = job.Canary, j.Sent
-	}
-	if err := q.Enqueue(ctx, tx, queue.Small, kind, payload); err != nil {
-		return errors.Join(err, tx.Rollback())
-	}
-	return tx.Commit()
-}
-
-// waitingCanaries returns the canaries that no worker has finished, oldest first.
-//
-// Cost: an index range of the waiting small jobs.
-func waitingCanaries(ctx context.Context, db *ent.Client) ([]canaryJob, error) {
-	found, err := db.Job.Query().Where(entjob.Dead(false), entjob.Pool(string(queue.Small)), entjob.KindIn(job.Canary, job.SubscriberCanary)).
-		Order(entjob.ByCreatedAt()).Select(entjob.FieldKind, entjob.FieldPayload).All(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("find canaries: %w", err)
-	}
-	list := make([]canaryJob, len(found))
-	for i, row := range found {
-		if err := json.Unmarshal(row.Payload, list[i].payload(row.Kind)); err != nil {
-			return nil, fmt.Errorf("read canary: %w", err)
-		}
-	}
-	return list, nil
-}
-
-// watchCanary sends a canary to the workers and observes its age. If a canary is already waiting,
-// it observes the age of that canary and sends none. If none is waiting and this process has
-// finished none since the last call, it observes 0, so that an old measurement does not stay.
-func (w *Workers) watchCanary(ctx context.Context) {
-	list, err := waitingCanaries(ctx, w.DB)
-	if err == nil && len(list) > 0 {
-		w.ObserveCanary(list[0].age())
-		return
-	}
-	if err == nil {
-		if !w.canaryDone.Swap(false) {
-			w.ObserveCanary(0)
-		}
-		err = canaryJob{Sent: time.Now().UnixMicro()}.send(ctx, w.DB, w.Queue)
-	}
-	if err != nil {
-		w.Logger.WarnContext(ctx, "canary not sent", "error", err)
-	}
+	To   int64 // the subscriber
 }
 
 // canaryArrived notifies the subscriber of the canary, through the same publisher as every event. A
 // failed publication is not retried: the subscriber notices that nothing arrives.
 func (w *Workers) canaryArrived(ctx context.Context, j *queue.Job) error {
 	var c canaryJob
-	if err := decode(j, c.payload(j.Kind), nil); err != nil {
+	if err := decode(j, &c, nil); err != nil {
 		return err
-	}
-	w.canaryDone.Store(true)
-	w.ObserveCanary(c.age())
-	if c.To == 0 {
-		return nil
 	}
 	if _, err := w.Publisher.Publish(ctx, live.Event{Kind: live.MarkerMoved, Post: c.Sent}, []int64{c.To}); err != nil {
 		w.Logger.WarnContext(ctx, "canary not published", "error", err)
@@ -112,8 +37,11 @@ func (w *Workers) canaryArrived(ctx context.Context, j *queue.Job) error {
 }
 
 // Canary measures the whole path of a post from a server to a subscriber of that server: SQL, the
-// queue, a worker, pub/sub and the hub. It has at most one canary waiting for a worker at a time.
-// Each server runs one Canary. Fields without a default are required.
+// queue, a worker, pub/sub and the hub. A canary takes the same path as a post and changes nothing. At
+// most one waits for a worker at a time. Each server runs one Canary. Fields without a default are required.
+//
+// It is the only measurement that covers pub/sub and the hub. A canary that ends at a worker would say
+// no more than the age of the oldest job (queue.Stats), which tells whether a late one waits in the queue.
 type Canary struct {
 	DB    *ent.Client
 	Queue *queue.Queue
@@ -187,16 +115,39 @@ func (r *canaryReader) next(ctx context.Context) error {
 			return err
 		}
 	}
-	list, err := waitingCanaries(ctx, r.DB)
+	waits, err := r.waits(ctx)
+	if err != nil || waits {
+		return err
+	}
+	tx, err := r.DB.Tx(ctx)
 	if err != nil {
 		return err
 	}
-	for _, waits := range list {
-		if waits.To == r.id {
-			return nil
+	if err := r.Queue.Enqueue(ctx, tx, queue.Small, job.Canary, canaryJob{Sent: time.Now().UnixMicro(), To: r.id}); err != nil {
+		return errors.Join(err, tx.Rollback())
+	}
+	return tx.Commit()
+}
+
+// waits reports whether no worker has finished the last canary.
+//
+// Cost: an index range of the waiting small jobs.
+func (r *canaryReader) waits(ctx context.Context) (bool, error) {
+	found, err := r.DB.Job.Query().Where(entjob.Dead(false), entjob.Pool(string(queue.Small)), entjob.Kind(job.Canary)).
+		Select(entjob.FieldPayload).All(ctx)
+	if err != nil {
+		return false, fmt.Errorf("find canaries: %w", err)
+	}
+	for _, row := range found {
+		var c canaryJob
+		if err := json.Unmarshal(row.Payload, &c); err != nil {
+			return false, fmt.Errorf("read canary: %w", err)
+		}
+		if c.To == r.id {
+			return true, nil
 		}
 	}
-	return canaryJob{Sent: time.Now().UnixMicro(), To: r.id}.send(ctx, r.DB, r.Queue)
+	return false, nil
 }
 
 func (r *canaryReader) wake() {
@@ -215,7 +166,7 @@ func (r *canaryReader) take() {
 	for event, ok := r.sub.Take(); ok; event, ok = r.sub.Take() {
 		if event.Kind == live.MarkerMoved {
 			r.since = time.Time{}
-			r.Observe(canaryJob{Sent: event.Post}.age())
+			r.Observe(max(0, time.Since(time.UnixMicro(event.Post))))
 		}
 	}
 	if ended {

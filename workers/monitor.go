@@ -26,7 +26,6 @@ const auditGrace = time.Minute
 // it is paused.
 func (w *Workers) watch(ctx context.Context) {
 	w.watchQueue(ctx)
-	w.watchCanary(ctx)
 	w.ObserveHealth(w.watchTimelines(ctx))
 }
 

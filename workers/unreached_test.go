@@ -334,7 +334,7 @@ func TestDiscardedJobsLeaveNoHole(t *testing.T) {
 func TestReplacement(t *testing.T) {
 	t.Parallel()
 	for kind, want := range map[string]string{
-		feedjob.PostCreated: "", feedjob.PostChanged: "", feedjob.RelationChanged: "", feedjob.Canary: "", feedjob.SubscriberCanary: "",
+		feedjob.PostCreated: "", feedjob.PostChanged: "", feedjob.RelationChanged: "", feedjob.Canary: "",
 		feedjob.PostGivenUp: feedjob.FeedsStale, feedjob.RelationGivenUp: feedjob.FeedsStale, feedjob.FeedsStale: feedjob.FeedsStale,
 	} {
 		then, ok := feedjob.Replacement(kind)

@@ -46,7 +46,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -104,26 +103,22 @@ type Config struct {
 	LagLimit time.Duration
 	// Observe is called after every finished fan-out. Optional.
 	Observe func(FanOutReport)
-	// ObserveHealth is called with each result of the monitor. ObserveCanary is called with the
-	// time that a canary took to reach a worker of this process. While a canary waits,
-	// ObserveCanary is called after each WatchEvery with its age. Both are optional.
+	// ObserveHealth is called with each result of the monitor. Optional.
 	ObserveHealth func(Health)
-	ObserveCanary func(time.Duration)
 	// Logger defaults to discarding.
 	Logger *slog.Logger
-	// Now is the clock for lags and ages, except the ages of canaries. Defaults to time.Now.
+	// Now is the clock for lags and ages. Defaults to time.Now.
 	Now func() time.Time
 }
 
 // Workers has the handlers of jobs and the loops beside them.
 type Workers struct {
 	Config
-	audit      *audit.Audit
-	batch      fanOutBatch
-	scans      *followerScans
-	coalescer  *coalescer
-	canaryDone atomic.Bool // since the monitor looked
-	wakeOwed   bool        // a master has returned and Wake has not succeeded since; used by wakeAfterReturn only
+	audit     *audit.Audit
+	batch     fanOutBatch
+	scans     *followerScans
+	coalescer *coalescer
+	wakeOwed  bool // a master has returned and Wake has not succeeded since; used by wakeAfterReturn only
 }
 
 // withDefaults fills in what is zero.
@@ -141,9 +136,6 @@ func (c Config) withDefaults() Config {
 	}
 	if c.ObserveHealth == nil {
 		c.ObserveHealth = func(Health) {}
-	}
-	if c.ObserveCanary == nil {
-		c.ObserveCanary = func(time.Duration) {}
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -205,7 +197,8 @@ func New(cfg Config) (*Workers, error) {
 	cfg.Queue.WhenGivenUp(job.PostChanged, job.PostGivenUp)
 	cfg.Queue.WhenGivenUp(job.RelationChanged, job.RelationGivenUp)
 	cfg.Queue.Handle(job.Canary, w.canaryArrived)
-	cfg.Queue.Handle(job.SubscriberCanary, w.canaryArrived)
+	// Processes of the previous version also send canaries that end at a worker.
+	cfg.Queue.Handle("canary", func(context.Context, *queue.Job) error { return nil })
 	return w, nil
 }
 

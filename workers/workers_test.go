@@ -48,7 +48,6 @@ type audience struct {
 	active        []int64
 	fanouts       chan workers.FanOutReport
 	health        chan workers.Health
-	canaries      chan time.Duration
 }
 
 func newAudience(t *testing.T, s *storage.Stores, followers, active int) *audience {
@@ -65,7 +64,7 @@ func newIdleAudience(t *testing.T, s *storage.Stores, followers, active int) *au
 func newIdleAudienceOf(t *testing.T, s *storage.Stores, followers, active int, cfg queue.Config) *audience {
 	a := &audience{
 		World:   feedtest.New(t, s, feedtest.Options{LargeAudience: 20, Queue: cfg}),
-		fanouts: make(chan workers.FanOutReport, 64), health: make(chan workers.Health), canaries: make(chan time.Duration),
+		fanouts: make(chan workers.FanOutReport, 64), health: make(chan workers.Health),
 		claimIdle: 3 * time.Second,
 	}
 	a.observeHealth = func(h workers.Health) { offer(a.health, h) }
@@ -115,7 +114,6 @@ func (a *audience) work(t *testing.T, rdb redis.UniversalClient, also ...func(q 
 	}
 	cfg.Observe = func(f workers.FanOutReport) { a.fanouts <- f }
 	cfg.ObserveHealth = a.observeHealth
-	cfg.ObserveCanary = func(d time.Duration) { offer(a.canaries, d) }
 	w, err := workers.New(cfg)
 	require.NoError(t, err)
 	for _, add := range also {

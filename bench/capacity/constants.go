@@ -1,6 +1,6 @@
 // Package capacity computes how many machines a Tideline of a given size needs. It only does arithmetic.
-// Constants are the costs of operations in processor time, memory, disk and network, which "tideline bench
-// --model" measures. Assumptions describe what users do. docs/capacity.md explains the formulas.
+// Constants are the costs of operations in processor time, memory, disk and network, which "bench --model"
+// measures. Assumptions describe what users do. docs/capacity.md explains the formulas.
 //
 // An unknown constant is never treated as zero: every figure that depends on it is unknown too.
 package capacity

@@ -50,7 +50,7 @@ func (m *Meter) LookUpTime(ctx context.Context) time.Duration {
 	if m.Stores == nil {
 		return 0
 	}
-	took, _ := m.Stores.CommandTime(ctx, "smismember") // an error means that it is unknown
+	took, _ := commandTime(ctx, m.Stores, "smismember") // an error means that it is unknown
 	return took
 }
 
@@ -131,7 +131,7 @@ func (m *Meter) Read(ctx context.Context) (s Reading, err error) {
 		*s.Worker += seconds * 1e6
 	}
 	if m.Stores != nil {
-		used, err := m.Stores.Spent(ctx)
+		sql, rdb, err := spent(ctx, m.Stores)
 		if err != nil {
 			return s, err
 		}
@@ -141,7 +141,7 @@ func (m *Meter) Read(ctx context.Context) (s Reading, err error) {
 			}
 			return new(float64(took.Microseconds()))
 		}
-		s.SQL, s.Redis = micros(used.SQL), micros(used.Redis)
+		s.SQL, s.Redis = micros(sql), micros(rdb)
 	}
 	s.At = time.Now()
 	return s, nil
@@ -177,7 +177,7 @@ func (m *Meter) Bytes(ctx context.Context, c *capacity.Constants) (few []string,
 	if m.Stores == nil {
 		return nil, nil
 	}
-	tables, err := m.Stores.Tables(ctx)
+	tables, err := tablesOf(ctx, m.Stores)
 	if err != nil {
 		return nil, err
 	}
@@ -185,35 +185,35 @@ func (m *Meter) Bytes(ctx context.Context, c *capacity.Constants) (few []string,
 		row := map[string]*capacity.Figure{
 			"users": &c.UserRow, "sessions": &c.SessionRow, "read_markers": &c.MarkerRow,
 			"follows": &c.FollowRow, "posts": &c.PostRow, "deliveries": &c.ReceiptRow,
-		}[t.Name]
-		if row == nil || t.Rows == 0 {
+		}[t.name]
+		if row == nil || t.rows == 0 {
 			continue
 		}
-		*row = new(float64(t.Bytes) / float64(t.Rows))
-		if t.Rows < fewRows {
-			few = append(few, fmt.Sprintf("%s (%d)", t.Name, t.Rows))
+		*row = new(float64(t.bytes) / float64(t.rows))
+		if t.rows < fewRows {
+			few = append(few, fmt.Sprintf("%s (%d)", t.name, t.rows))
 		}
 	}
-	kinds, err := m.Stores.Keys(ctx, sampled, timeline.KindOf)
+	kinds, err := keysOf(ctx, m.Stores, sampled, timeline.KindOf)
 	if err != nil {
 		return nil, err
 	}
 	per := func(kind string, entries bool) capacity.Figure {
 		k := kinds[kind]
-		n := k.Count
+		n := k.count
 		if entries {
-			n = k.Entries
+			n = k.entries
 		}
 		if n == 0 {
 			return nil
 		}
-		return new(float64(k.Bytes) / float64(n))
+		return new(float64(k.bytes) / float64(n))
 	}
 	c.InboxEntry, c.InboxRest = per(timeline.KindInbox, true), per(timeline.KindJournal, false)
 	c.OutboxEntry, c.OutboxRest = per(timeline.KindOutbox, true), per(timeline.KindCoverage, false)
 	c.Fences, c.Active, c.Latest = per(timeline.KindFences, false), per(timeline.KindActive, true), per(timeline.KindLatest, true)
-	if k := kinds[timeline.KindInbox]; k.Count > 0 {
-		c.InboxEntries = new(math.Round(float64(k.Entries) / float64(k.Count)))
+	if k := kinds[timeline.KindInbox]; k.count > 0 {
+		c.InboxEntries = new(math.Round(float64(k.entries) / float64(k.count)))
 	}
 	return few, nil
 }
@@ -230,7 +230,7 @@ func (m *Meter) SameStores(ctx context.Context, handle string) error {
 		return err
 	}
 	if n == 0 {
-		return errors.New("the stores of the settings are not those of the server at --url")
+		return errors.New("the stores are not those of the server at --url: name its own")
 	}
 	return nil
 }

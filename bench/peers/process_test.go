@@ -2,12 +2,10 @@ package peers
 
 import (
 	"bufio"
-	"bytes"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"syscall"
@@ -16,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	benchmeter "tideline/bench/meter"
 	"tideline/storage"
 	"tideline/storage/storagetest"
 )
@@ -130,10 +129,13 @@ func startMeter(tb testing.TB, stores *storage.Stores, p process) *meter {
 	return m
 }
 
-func (m *meter) read() [3]time.Duration {
-	r, err := statOf(m.redis)
-	require.NoError(m.tb, err)
-	return [3]time.Duration{below(m.tb, m.server), below(m.tb, m.postgres), r.own}
+func (m *meter) read() (used [3]time.Duration) {
+	for i, pid := range []int{m.server, m.postgres, m.redis} {
+		var err error
+		used[i], err = benchmeter.WithChildren(pid)
+		require.NoError(m.tb, err)
+	}
+	return used
 }
 
 // figures returns the processor time since the start, in µs per unit of work.
@@ -146,11 +148,11 @@ func (m *meter) figures(units int) []figure {
 func postgresPid(tb testing.TB, stores *storage.Stores) int {
 	var backend int
 	require.NoError(tb, stores.SQL.QueryRowContext(tb.Context(), "SELECT pg_backend_pid()").Scan(&backend))
-	s, err := statOf(backend)
+	s, err := benchmeter.ReadProcess(backend)
 	if err != nil {
 		tb.Skip("processor times are read from /proc: ", err)
 	}
-	return s.parent
+	return s.Parent
 }
 
 func redisPid(tb testing.TB, stores *storage.Stores) int {
@@ -159,46 +161,4 @@ func redisPid(tb testing.TB, stores *storage.Stores) int {
 	pid, err := strconv.Atoi(regexp.MustCompile(`process_id:(\d+)`).FindStringSubmatch(info)[1])
 	require.NoError(tb, err)
 	return pid
-}
-
-// procStat has values of /proc for a process: its processor time and the time of its ended
-// children, with a resolution of 10 ms.
-type procStat struct {
-	parent    int
-	own, gone time.Duration
-}
-
-func statOf(pid int) (s procStat, err error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return s, err
-	}
-	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
-	var numbers [16]int64
-	for i := 1; i < len(numbers); i++ {
-		if numbers[i], err = strconv.ParseInt(string(fields[i]), 10, 64); err != nil {
-			return s, err
-		}
-	}
-	const tick = 10 * time.Millisecond
-	s.parent = int(numbers[1])
-	s.own, s.gone = time.Duration(numbers[11]+numbers[12])*tick, time.Duration(numbers[13]+numbers[14])*tick
-	return s, nil
-}
-
-// below returns the processor time of a process and its children, including ended ones.
-func below(tb testing.TB, pid int) time.Duration {
-	s, err := statOf(pid)
-	require.NoError(tb, err)
-	total := s.own + s.gone
-	all, err := filepath.Glob("/proc/[0-9]*")
-	require.NoError(tb, err)
-	for _, dir := range all {
-		child, err := strconv.Atoi(filepath.Base(dir))
-		require.NoError(tb, err)
-		if s, err := statOf(child); err == nil && s.parent == pid { // else it has just ended
-			total += s.own
-		}
-	}
-	return total
 }

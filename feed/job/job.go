@@ -45,10 +45,8 @@ const (
 	// PostsBackdated: authors gained old posts; the feeds that they belong to must be read from
 	// SQL, and nobody is notified.
 	PostsBackdated = "posts.backdated"
-	// Canary and SubscriberCanary change nothing. They measure how long a post takes to reach a
-	// worker and a subscriber.
-	Canary           = "canary"
-	SubscriberCanary = "canary_subscriber"
+	// Canary changes nothing. It measures how long a post takes to reach a subscriber.
+	Canary = "canary_subscriber"
 )
 
 // Replacement returns the kind of the job that makes up for a dead job of the given kind when an
@@ -58,7 +56,7 @@ func Replacement(kind string) (then string, ok bool) {
 	switch kind {
 	case PostCreated, PostChanged, RelationChanged: // PostGivenUp or RelationGivenUp was enqueued when the job was given up
 		return "", true
-	case Canary, SubscriberCanary:
+	case Canary:
 		return "", true
 	case PostGivenUp, RelationGivenUp, InboxesStale, AuthorStale, PostsBackdated, WordsChanged, FeedsStale:
 		return FeedsStale, true

@@ -128,7 +128,7 @@ func New(version, commit string) *Metrics {
 			Name: "tideline_webhooks_oldest_seconds", Help: "Age of the oldest webhook that is not delivered yet.",
 		}),
 		canarySeconds: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "tideline_canary_seconds", Help: "Time that the last canary took from just before it was enqueued to a worker or to a subscriber of this process; while it does not arrive, its age.",
+			Name: "tideline_canary_seconds", Help: "Time that the last canary took from just before it was enqueued to a subscriber of this process; while it does not arrive, its age.",
 		}, []string{"to"}),
 	}
 	info := prometheus.NewGauge(prometheus.GaugeOpts{
@@ -155,9 +155,9 @@ func (m *Metrics) Health(h workers.Health) {
 	m.audited.WithLabelValues("extra").Add(float64(h.Extra))
 }
 
-// Canary returns a function for workers.Config.ObserveCanary and workers.Canary.Observe.
-func (m *Metrics) Canary(to string) func(time.Duration) {
-	return func(took time.Duration) { m.canarySeconds.WithLabelValues(to).Set(took.Seconds()) }
+// Canary implements workers.Canary.Observe.
+func (m *Metrics) Canary(took time.Duration) {
+	m.canarySeconds.WithLabelValues("subscriber").Set(took.Seconds())
 }
 
 // Checked records whether a part of /readyz is in the state now.

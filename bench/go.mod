@@ -1,8 +1,9 @@
-module tideline/bench/peers
+module tideline/bench
 
 go 1.26.0
 
 require (
+	entgo.io/ent v0.14.5
 	github.com/99designs/gqlgen v0.17.95
 	github.com/alecthomas/kong v1.17.0
 	github.com/centrifugal/centrifuge v0.40.1
@@ -17,7 +18,6 @@ require (
 
 require (
 	ariga.io/atlas v0.32.1-0.20250325101103-175b25e1c1b9 // indirect
-	entgo.io/ent v0.14.5 // indirect
 	github.com/agext/levenshtein v1.2.3 // indirect
 	github.com/agnivade/levenshtein v1.2.2 // indirect
 	github.com/alicebob/miniredis/v2 v2.40.0 // indirect
@@ -95,4 +95,4 @@ require (
 	modernc.org/sqlite v1.60.1 // indirect
 )
 
-replace tideline => ../..
+replace tideline => ..
