@@ -7,18 +7,18 @@ import (
 	"time"
 
 	"tideline/ent"
-	"tideline/feed/account"
 	"tideline/feed/clientstate"
 	"tideline/feed/ids"
 	"tideline/feed/internal/rows"
 	"tideline/feed/paging"
+	"tideline/feed/session"
 	"tideline/feed/visibility"
 	"tideline/timeline"
 )
 
 // Entry returns the post as an entry of the viewer's timeline in the order Latest. Its cursor is
 // for a client that has the timeline from this post downwards.
-func (h *Home) Entry(ctx context.Context, v account.Viewer, p *ent.Post) (paging.Edge[ent.Post], error) {
+func (h *Home) Entry(ctx context.Context, v session.Viewer, p *ent.Post) (paging.Edge[ent.Post], error) {
 	at := h.Visit(ctx, v.ID)
 	state, err := h.ClientStateOf(ctx, v, at, []*ent.Post{p}, true)
 	state = state.UpTo(p.ID)
@@ -140,7 +140,7 @@ func (b *builder) visited(ctx context.Context, user int64, at timeline.Position,
 //
 // Cost: none if the lowest post is older than the arrival grace; else the cost of recentIDs, and
 // of settling the inbox again if there are more posts than a cursor names.
-func (h *Home) ClientStateOf(ctx context.Context, v account.Viewer, at Visit, posts []*ent.Post, more bool) (clientstate.State, error) {
+func (h *Home) ClientStateOf(ctx context.Context, v session.Viewer, at Visit, posts []*ent.Post, more bool) (clientstate.State, error) {
 	c := at.state()
 	below := int64(0)
 	for _, p := range posts {
@@ -193,7 +193,7 @@ func (h *Home) takeRecent(ctx context.Context, user int64, c *clientstate.State,
 //
 // Cost: as a page of the posts that are younger than the arrival grace, at most as many as a
 // cursor names; and as BuildInbox if the inbox is missing.
-func (h *Home) ClientStateNow(ctx context.Context, v account.Viewer) (clientstate.State, error) {
+func (h *Home) ClientStateNow(ctx context.Context, v session.Viewer) (clientstate.State, error) {
 	r := timeline.Range{After: h.ArrivedID(ctx), Limit: clientstate.MaxRecent + 1}
 	at, from := h.visitInbox(ctx, v.ID, r, 0, true)
 	c := at.state()
@@ -213,7 +213,7 @@ const clockSlack = time.Minute
 // much was posted since for a client state, or if the cursor is forged and lies in the future.
 //
 // Cost: none for a cursor that carries the state, else the cost of recentIDs.
-func (h *Home) ClientStateAt(ctx context.Context, v account.Viewer, after paging.Cursor) (c clientstate.State, ok bool, err error) {
+func (h *Home) ClientStateAt(ctx context.Context, v session.Viewer, after paging.Cursor) (c clientstate.State, ok bool, err error) {
 	if c, ok = clientstate.Decode(after.Tail); ok {
 		// No server makes a state that covers posts of the future. A client that resumed from it
 		// would silently miss every post until then.
@@ -259,7 +259,7 @@ func (h *Home) recentIDs(ctx context.Context, user int64, r timeline.Range) (ids
 // from the id up. whole is false if there may be more posts. It visits the inbox.
 //
 // Cost: as a page of as many posts.
-func (h *Home) Since(ctx context.Context, v account.Viewer, id int64, ascending bool) (posts []*ent.Post, whole bool, err error) {
+func (h *Home) Since(ctx context.Context, v session.Viewer, id int64, ascending bool) (posts []*ent.Post, whole bool, err error) {
 	r := timeline.Range{After: id, Limit: h.tl.InboxCap(), Ascending: ascending}
 	_, from := h.visitInbox(ctx, v.ID, r, visibility.All, false)
 	posts, err = visibility.Fill(ctx, visibility.Home, v.ID, r, from)
@@ -303,7 +303,7 @@ type Missed struct {
 //
 // Cost: one round trip; and as a page of the posts that the client does not have, if any. Below
 // the floor of the inbox, posts are read from SQL even if the client has them.
-func (h *Home) MissedSince(ctx context.Context, v account.Viewer, c *clientstate.State, told bool) (m Missed, why Unknown, err error) {
+func (h *Home) MissedSince(ctx context.Context, v session.Viewer, c *clientstate.State, told bool) (m Missed, why Unknown, err error) {
 	if c.Position.Epoch == 0 {
 		return Missed{}, NoPosition, nil
 	}
@@ -380,7 +380,7 @@ func (h *Home) mergedDigest(ctx context.Context, user int64, list []int64, low, 
 // present end of the journal. If the changes are unknown, it returns the reason.
 //
 // Cost: one round trip.
-func (h *Home) Changes(ctx context.Context, v account.Viewer, since timeline.Position) (changes []timeline.Change, now timeline.Position, why Unknown) {
+func (h *Home) Changes(ctx context.Context, v session.Viewer, since timeline.Position) (changes []timeline.Change, now timeline.Position, why Unknown) {
 	changes, now, whole, err := h.tl.Changes(ctx, v.ID, since)
 	switch {
 	case err != nil:

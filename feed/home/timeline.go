@@ -4,9 +4,9 @@ import (
 	"context"
 
 	"tideline/ent"
-	"tideline/feed/account"
 	"tideline/feed/paging"
 	"tideline/feed/refusal"
+	"tideline/feed/session"
 	"tideline/feed/visibility"
 	"tideline/live"
 )
@@ -46,7 +46,7 @@ const (
 //
 // A ranked page costs as much as a page of all posts of an inbox; after a cursor, at most twice
 // that.
-func (h *Home) Timeline(ctx context.Context, v account.Viewer, p paging.Page, order Order) (*paging.Connection[ent.Post], error) {
+func (h *Home) Timeline(ctx context.Context, v session.Viewer, p paging.Page, order Order) (*paging.Connection[ent.Post], error) {
 	return h.TimelineWith(ctx, v, p, order, "", visibility.Likes)
 }
 
@@ -54,7 +54,7 @@ func (h *Home) Timeline(ctx context.Context, v account.Viewer, p paging.Page, or
 // the order Ranked only; "" is ranking.Hot. It costs as much as Ranking.Scores. with selects the
 // fields of posts that are read by their ids. Posts that SQL lists, and posts of a ranked page,
 // do not have them. The fields cost one more look-up by primary key for each author.
-func (h *Home) TimelineWith(ctx context.Context, v account.Viewer, p paging.Page, order Order, rank string, with visibility.Fields) (*paging.Connection[ent.Post], error) {
+func (h *Home) TimelineWith(ctx context.Context, v session.Viewer, p paging.Page, order Order, rank string, with visibility.Fields) (*paging.Connection[ent.Post], error) {
 	if v.ID == 0 {
 		return nil, refusal.ErrSignIn
 	}
@@ -91,7 +91,7 @@ func (h *Home) TimelineWith(ctx context.Context, v account.Viewer, p paging.Page
 // Errors: Unauthenticated, BadInput.
 //
 // Cost: three statements, a message to the user's connections, and UnreadCount.
-func (h *Home) MarkRead(ctx context.Context, v account.Viewer, upTo string) (int, error) {
+func (h *Home) MarkRead(ctx context.Context, v session.Viewer, upTo string) (int, error) {
 	if v.ID == 0 {
 		return 0, refusal.ErrSignIn
 	}

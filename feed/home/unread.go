@@ -6,8 +6,8 @@ import (
 	"slices"
 
 	"tideline/ent/follow"
-	"tideline/feed/account"
 	"tideline/feed/internal/rows"
+	"tideline/feed/session"
 	"tideline/feed/visibility"
 	"tideline/timeline"
 )
@@ -21,7 +21,7 @@ import (
 // Cost with a kept number: a query and a round trip; a query of the posts that came since and of
 // hidden ones, if any; and another query and round trip if reads merge. Otherwise three queries,
 // one of which reads the unread posts, at most the inbox cap.
-func (h *Home) UnreadCount(ctx context.Context, v account.Viewer) (int, error) {
+func (h *Home) UnreadCount(ctx context.Context, v session.Viewer) (int, error) {
 	if v.ID == 0 {
 		return 0, nil
 	}
