@@ -11,6 +11,7 @@ import (
 	"tideline/ent/user"
 	"tideline/feed/account"
 	"tideline/feed/moderation"
+	"tideline/feed/session"
 	"tideline/server"
 )
 
@@ -30,7 +31,7 @@ type usersSignOut struct {
 }
 
 func (s usersSignOut) Run(ctx context.Context, c server.Config, console server.Console) error {
-	return c.WithSessions(ctx, console, func(sessions *account.Sessions, people *account.Directory) error {
+	return c.WithSessions(ctx, console, func(sessions *session.Store, people *account.Directory) error {
 		who, err := people.Named(ctx, s.User)
 		if err != nil {
 			return err
@@ -50,12 +51,12 @@ type usersDelete struct {
 }
 
 func (d usersDelete) Run(ctx context.Context, c server.Config, console server.Console) error {
-	return c.WithSessions(ctx, console, func(sessions *account.Sessions, _ *account.Directory) error {
-		who, err := sessions.Named(ctx, d.User)
+	return c.WithAccounts(ctx, console, func(accounts *account.Accounts) error {
+		who, err := accounts.Named(ctx, d.User)
 		if err != nil {
 			return err
 		}
-		until, _, err := sessions.Delete(ctx, who.ID, d.Grace)
+		until, _, err := accounts.Delete(ctx, who.ID, d.Grace)
 		if err != nil {
 			return err
 		}
@@ -73,12 +74,12 @@ type usersRestore struct {
 }
 
 func (r usersRestore) Run(ctx context.Context, c server.Config, console server.Console) error {
-	return c.WithSessions(ctx, console, func(sessions *account.Sessions, _ *account.Directory) error {
-		who, err := sessions.Named(ctx, r.User)
+	return c.WithAccounts(ctx, console, func(accounts *account.Accounts) error {
+		who, err := accounts.Named(ctx, r.User)
 		if err != nil {
 			return err
 		}
-		restored, err := sessions.Restore(ctx, who.ID)
+		restored, err := accounts.Restore(ctx, who.ID)
 		if err != nil {
 			return err
 		}
@@ -98,8 +99,8 @@ type usersRole struct {
 }
 
 func (r usersRole) Run(ctx context.Context, c server.Config, console server.Console) error {
-	return c.WithModeration(ctx, console, func(m *moderation.Moderation, sessions *account.Sessions) error {
-		who, err := sessions.Named(ctx, r.User)
+	return c.WithModeration(ctx, console, func(m *moderation.Moderation, accounts *account.Accounts) error {
+		who, err := accounts.Named(ctx, r.User)
 		if err != nil {
 			return err
 		}
@@ -117,8 +118,8 @@ type usersSuspend struct {
 }
 
 func (s usersSuspend) Run(ctx context.Context, c server.Config, console server.Console) error {
-	return c.WithModeration(ctx, console, func(m *moderation.Moderation, sessions *account.Sessions) error {
-		who, err := sessions.Named(ctx, s.User)
+	return c.WithModeration(ctx, console, func(m *moderation.Moderation, accounts *account.Accounts) error {
+		who, err := accounts.Named(ctx, s.User)
 		if err != nil {
 			return err
 		}
@@ -136,8 +137,8 @@ type usersUnsuspend struct {
 }
 
 func (u usersUnsuspend) Run(ctx context.Context, c server.Config, console server.Console) error {
-	return c.WithModeration(ctx, console, func(m *moderation.Moderation, sessions *account.Sessions) error {
-		who, err := sessions.Named(ctx, u.User)
+	return c.WithModeration(ctx, console, func(m *moderation.Moderation, accounts *account.Accounts) error {
+		who, err := accounts.Named(ctx, u.User)
 		if err != nil {
 			return err
 		}
@@ -159,12 +160,12 @@ type usersExport struct {
 }
 
 func (e usersExport) Run(ctx context.Context, c server.Config, console server.Console) error {
-	return c.WithSessions(ctx, console, func(sessions *account.Sessions, _ *account.Directory) error {
-		who, err := sessions.Named(ctx, e.User)
+	return c.WithAccounts(ctx, console, func(accounts *account.Accounts) error {
+		who, err := accounts.Named(ctx, e.User)
 		if err != nil {
 			return err
 		}
 		out := bufio.NewWriter(console.Out)
-		return errors.Join(sessions.Export(ctx, who.ID, out), out.Flush())
+		return errors.Join(accounts.Export(ctx, who.ID, out), out.Flush())
 	})
 }

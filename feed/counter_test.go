@@ -12,11 +12,11 @@ import (
 
 	"tideline/ent/schema"
 	"tideline/feed"
-	"tideline/feed/account"
 	"tideline/feed/feedtest"
 	"tideline/feed/internal/rows"
 	"tideline/feed/paging"
 	"tideline/feed/refusal"
+	"tideline/feed/session"
 	"tideline/storage/storagetest"
 )
 
@@ -212,7 +212,7 @@ func TestCountersAreExactWhileTheyAreFolded(t *testing.T) {
 
 // everyChange follows and likes, and undoes both. Including the viewer's own follow or like, each
 // counter is between one and four.
-func (w *world) everyChange(v, star account.Viewer, post int64) error {
+func (w *world) everyChange(v, star session.Viewer, post int64) error {
 	found, err := w.Feed.Follow(w.Ctx, v, star.ID)
 	if err == nil && (found.FollowerCount < 1 || found.FollowerCount > 4) {
 		err = fmt.Errorf("%d followers", found.FollowerCount)

@@ -7,13 +7,13 @@ import (
 
 	"tideline/ent"
 	"tideline/ent/postversion"
-	"tideline/feed/account"
 	"tideline/feed/ids"
 	"tideline/feed/internal/rows"
 	"tideline/feed/internal/text"
 	"tideline/feed/job"
 	"tideline/feed/paging"
 	"tideline/feed/refusal"
+	"tideline/feed/session"
 	"tideline/feed/tag"
 	"tideline/feed/webhook"
 )
@@ -37,7 +37,7 @@ type Edit struct {
 // edited since.
 //
 // Cost: one query and one short transaction, for any number of followers.
-func (f *Feed) UpdatePost(ctx context.Context, v account.Viewer, id int64, e Edit) (*ent.Post, error) {
+func (f *Feed) UpdatePost(ctx context.Context, v session.Viewer, id int64, e Edit) (*ent.Post, error) {
 	if err := f.mayChange(ctx, v, id); err != nil {
 		return nil, err
 	}
@@ -65,7 +65,7 @@ func (f *Feed) UpdatePost(ctx context.Context, v account.Viewer, id int64, e Edi
 }
 
 // edit runs in the transaction of UpdatePost.
-func (f *Feed) edit(ctx context.Context, tx *ent.Tx, v account.Viewer, id int64, e Edit) (*ent.Post, error) {
+func (f *Feed) edit(ctx context.Context, tx *ent.Tx, v session.Viewer, id int64, e Edit) (*ent.Post, error) {
 	author, p, err := f.ownPost(ctx, tx, v, id)
 	if err != nil {
 		return nil, err
@@ -136,7 +136,7 @@ func firstVersion(ctx context.Context, db *ent.Client, post int64) (*ent.PostVer
 // the viewer is the author. Error: BadInput.
 //
 // Cost: an index range the size of the page.
-func (f *Feed) Versions(ctx context.Context, v account.Viewer, of *ent.Post, p paging.Page) (*paging.Connection[ent.PostVersion], error) {
+func (f *Feed) Versions(ctx context.Context, v session.Viewer, of *ent.Post, p paging.Page) (*paging.Connection[ent.PostVersion], error) {
 	if v.ID == 0 || v.ID != of.AuthorID {
 		return nil, nil
 	}

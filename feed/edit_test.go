@@ -13,11 +13,11 @@ import (
 	"tideline/ent"
 	"tideline/ent/schema"
 	"tideline/feed"
-	"tideline/feed/account"
 	"tideline/feed/feedtest"
 	"tideline/feed/ids"
 	"tideline/feed/paging"
 	"tideline/feed/refusal"
+	"tideline/feed/session"
 	"tideline/storage"
 	"tideline/storage/storagetest"
 )
@@ -35,8 +35,8 @@ func TestUpdatePost(t *testing.T) {
 		post, err := w.Feed.CreatePost(w.Ctx, ann, feed.Draft{Text: "first", Data: new(`{"n":1}`)})
 		require.NoError(t, err)
 		require.Nil(t, post.Edited())
-		edit := func(v account.Viewer, e feed.Edit) (*ent.Post, error) { return w.Feed.UpdatePost(w.Ctx, v, post.ID, e) }
-		said := func(v account.Viewer) (texts []string) {
+		edit := func(v session.Viewer, e feed.Edit) (*ent.Post, error) { return w.Feed.UpdatePost(w.Ctx, v, post.ID, e) }
+		said := func(v session.Viewer) (texts []string) {
 			for p, size := (paging.Page{}), 20; ; {
 				p.First = &size
 				page, err := w.Feed.Versions(w.Ctx, v, post, p)
@@ -64,7 +64,7 @@ func TestUpdatePost(t *testing.T) {
 		require.Greater(t, later.EditedAt, once.EditedAt)
 		require.Equal(t, []string{`second {"n":1}`, `first {"n":1}`}, said(ann))
 		require.Nil(t, said(bob))
-		require.Nil(t, said(account.Viewer{}))
+		require.Nil(t, said(session.Viewer{}))
 		seen, err := w.Feed.Post(w.Ctx, bob, post.ID)
 		require.NoError(t, err)
 		require.Equal(t, []any{"second", later.EditedAt}, []any{seen.Text, seen.EditedAt})
@@ -88,14 +88,14 @@ func TestUpdatePost(t *testing.T) {
 		require.Len(t, kept, feed.MaxVersions)
 		require.Equal(t, "my dog {}", kept[feed.MaxVersions-1])
 
-		refused := func(v account.Viewer, e feed.Edit, reason refusal.Reason) {
+		refused := func(v session.Viewer, e feed.Edit, reason refusal.Reason) {
 			t.Helper()
 			_, err := edit(v, e)
 			var r *refusal.Error
 			require.ErrorAs(t, err, &r)
 			require.Equal(t, reason.Name, r.Reason.Name)
 		}
-		refused(account.Viewer{}, feed.Edit{Text: new("x")}, refusal.SignIn)
+		refused(session.Viewer{}, feed.Edit{Text: new("x")}, refusal.SignIn)
 		refused(bob, feed.Edit{Text: new("x")}, refusal.NotTheAuthor)
 		refused(ann, feed.Edit{Text: new(" ")}, refusal.Empty)
 		refused(ann, feed.Edit{Data: new("[]")}, refusal.NotAnObject)

@@ -7,9 +7,9 @@ import (
 
 	"tideline/ent/schema"
 	"tideline/feed"
-	"tideline/feed/account"
 	"tideline/feed/feedtest"
 	"tideline/feed/refusal"
+	"tideline/feed/session"
 )
 
 // When DeletePost returns, a post with very many likes is gone except for a row that no read
@@ -24,7 +24,7 @@ func TestPostWithManyLikesIsGoneBeforeItsLikes(t *testing.T) {
 		require.NoError(w, err)
 		_, err = w.Feed.UpdatePost(w.Ctx, ann, made.ID, feed.Edit{Text: new("liked by all, and edited")})
 		require.NoError(w, err)
-		for _, v := range []account.Viewer{ann, bob} {
+		for _, v := range []session.Viewer{ann, bob} {
 			_, err := w.Feed.LikePost(w.Ctx, v, made.ID)
 			require.NoError(w, err)
 		}
@@ -41,11 +41,11 @@ func TestPostWithManyLikesIsGoneBeforeItsLikes(t *testing.T) {
 			w.Helper()
 			require.Equal(w, code, refusal.CodeOf(err), "%v", err)
 		}
-		for _, v := range []account.Viewer{ann, bob, {}} {
+		for _, v := range []session.Viewer{ann, bob, {}} {
 			_, err := w.Feed.Post(w.Ctx, v, made.ID)
 			refused(refusal.NotFound, err)
 		}
-		for _, v := range []account.Viewer{ann, bob} {
+		for _, v := range []session.Viewer{ann, bob} {
 			require.Equal(w, []int64{older}, w.Timeline(v, 10))
 			_, err := w.Feed.LikePost(w.Ctx, v, made.ID)
 			refused(refusal.NotFound, err)

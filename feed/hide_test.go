@@ -50,14 +50,14 @@ func TestEveryChangeThatHidesRaisesTheVersion(t *testing.T) {
 				_, err := w.Bulk.Blocks(w.Ctx, "app", []bulk.Block{{Blocker: "1", Blocked: "2"}})
 				return err
 			}},
-			{"suspend", func() error { _, err := w.Sessions.Suspend(w.Ctx, ann.ID, none); return err }},
+			{"suspend", func() error { _, err := w.Accounts.Suspend(w.Ctx, ann.ID, none); return err }},
 			{"suspend by a file", func() error {
 				_, err := w.Bulk.Users(w.Ctx, "app", []bulk.User{{ExternalID: "1", Suspended: true}})
 				return err
 			}},
-			{"delete an account", func() error { _, _, err := w.Sessions.Delete(w.Ctx, bob.ID, feedtest.Grace); return err }},
-			{"delete an account at once", func() error { _, _, err := w.Sessions.Delete(w.Ctx, cem.ID, 0); return err }},
-			{"delete by another server", func() error { _, err := w.Sessions.DeleteExternal(w.Ctx, "app", "2"); return err }},
+			{"delete an account", func() error { _, _, err := w.Accounts.Delete(w.Ctx, bob.ID, feedtest.Grace); return err }},
+			{"delete an account at once", func() error { _, _, err := w.Accounts.Delete(w.Ctx, cem.ID, 0); return err }},
+			{"delete by another server", func() error { _, err := w.Accounts.DeleteExternal(w.Ctx, "app", "2"); return err }},
 		} {
 			before := w.Visibility.Version()
 			require.NoError(w, change.do(), change.what)

@@ -8,9 +8,9 @@ import (
 
 	"tideline/ent"
 	"tideline/ent/like"
-	"tideline/feed/account"
 	"tideline/feed/internal/rows"
 	"tideline/feed/refusal"
+	"tideline/feed/session"
 	"tideline/feed/visibility"
 	"tideline/feed/webhook"
 )
@@ -20,20 +20,20 @@ import (
 //
 // Cost: one query and no lock if nothing changes. Otherwise two queries and a short transaction.
 // Likes of the same post do not wait for each other.
-func (f *Feed) LikePost(ctx context.Context, v account.Viewer, id int64) (*ent.Post, error) {
+func (f *Feed) LikePost(ctx context.Context, v session.Viewer, id int64) (*ent.Post, error) {
 	return f.changeLike(ctx, v, id, true)
 }
 
 // UnlikePost removes the viewer's like. Errors: Unauthenticated, NotFound.
 //
 // Cost: as LikePost.
-func (f *Feed) UnlikePost(ctx context.Context, v account.Viewer, id int64) (*ent.Post, error) {
+func (f *Feed) UnlikePost(ctx context.Context, v session.Viewer, id int64) (*ent.Post, error) {
 	return f.changeLike(ctx, v, id, false)
 }
 
 // changeLike inserts or deletes the row of the like. Only the call that changed the row updates
 // the counter, so concurrent calls count once.
-func (f *Feed) changeLike(ctx context.Context, v account.Viewer, id int64, to bool) (*ent.Post, error) {
+func (f *Feed) changeLike(ctx context.Context, v session.Viewer, id int64, to bool) (*ent.Post, error) {
 	if v.ID == 0 {
 		return nil, refusal.ErrSignIn
 	}
@@ -72,7 +72,7 @@ func (f *Feed) changeLike(ctx context.Context, v account.Viewer, id int64, to bo
 
 // Liked reports for each post whether the viewer likes it. It costs nothing if the posts were
 // read for the viewer, and one query otherwise.
-func (f *Feed) Liked(ctx context.Context, v account.Viewer, posts []*ent.Post) ([]bool, error) {
+func (f *Feed) Liked(ctx context.Context, v session.Viewer, posts []*ent.Post) ([]bool, error) {
 	liked := make([]bool, len(posts))
 	if v.ID == 0 {
 		return liked, nil
@@ -87,7 +87,7 @@ func (f *Feed) Liked(ctx context.Context, v account.Viewer, posts []*ent.Post) (
 }
 
 // likedNow implements Liked with a query. It costs one query.
-func (f *Feed) likedNow(ctx context.Context, v account.Viewer, ids []int64) ([]bool, error) {
+func (f *Feed) likedNow(ctx context.Context, v session.Viewer, ids []int64) ([]bool, error) {
 	liked := make([]bool, len(ids))
 	list, err := f.db.Like.Query().Where(like.UserID(v.ID), rows.Among(like.FieldPostID, ids)).All(ctx)
 	if err != nil {

@@ -13,10 +13,10 @@ import (
 	"tideline/ent/follow"
 	"tideline/ent/followrequest"
 	"tideline/ent/mute"
-	"tideline/feed/account"
 	"tideline/feed/home"
 	"tideline/feed/internal/rows"
 	"tideline/feed/paging"
+	"tideline/feed/session"
 	"tideline/feed/tag"
 	"tideline/feed/visibility"
 	"tideline/timeline"
@@ -34,7 +34,7 @@ type finder struct {
 // BadInput.
 //
 // Cost: as home.Reader.PostsBy.
-func (f *finder) UserPosts(ctx context.Context, v account.Viewer, author int64, p paging.Page) (*paging.Connection[ent.Post], error) {
+func (f *finder) UserPosts(ctx context.Context, v session.Viewer, author int64, p paging.Page) (*paging.Connection[ent.Post], error) {
 	w, err := paging.Open(p, paging.Posts, author, f.cfg.MaxPage)
 	if err != nil {
 		return nil, err
@@ -69,7 +69,7 @@ func (f *finder) Following(ctx context.Context, owner int64, p paging.Page) (*pa
 // returns nil unless the viewer is the owner. Error: BadInput.
 //
 // Cost: as Followers.
-func (f *finder) FollowRequests(ctx context.Context, v account.Viewer, owner int64, p paging.Page) (*paging.Connection[ent.User], error) {
+func (f *finder) FollowRequests(ctx context.Context, v session.Viewer, owner int64, p paging.Page) (*paging.Connection[ent.User], error) {
 	if v.ID != owner {
 		return nil, nil
 	}
@@ -81,7 +81,7 @@ func (f *finder) FollowRequests(ctx context.Context, v account.Viewer, owner int
 // returns nil unless the viewer is the owner. Error: BadInput.
 //
 // Cost: as Followers.
-func (f *finder) SentRequests(ctx context.Context, v account.Viewer, owner int64, p paging.Page) (*paging.Connection[ent.User], error) {
+func (f *finder) SentRequests(ctx context.Context, v session.Viewer, owner int64, p paging.Page) (*paging.Connection[ent.User], error) {
 	if v.ID != owner {
 		return nil, nil
 	}
@@ -93,7 +93,7 @@ func (f *finder) SentRequests(ctx context.Context, v account.Viewer, owner int64
 // the viewer is the owner. Error: BadInput.
 //
 // Cost: as Followers.
-func (f *finder) Blocked(ctx context.Context, v account.Viewer, owner int64, p paging.Page) (*paging.Connection[ent.User], error) {
+func (f *finder) Blocked(ctx context.Context, v session.Viewer, owner int64, p paging.Page) (*paging.Connection[ent.User], error) {
 	if v.ID != owner {
 		return nil, nil
 	}
@@ -104,7 +104,7 @@ func (f *finder) Blocked(ctx context.Context, v account.Viewer, owner int64, p p
 // the viewer is the owner. Error: BadInput.
 //
 // Cost: as Followers.
-func (f *finder) Muted(ctx context.Context, v account.Viewer, owner int64, p paging.Page) (*paging.Connection[ent.User], error) {
+func (f *finder) Muted(ctx context.Context, v session.Viewer, owner int64, p paging.Page) (*paging.Connection[ent.User], error) {
 	if v.ID != owner {
 		return nil, nil
 	}
@@ -118,7 +118,7 @@ func (f *finder) Muted(ctx context.Context, v account.Viewer, owner int64, p pag
 // Cost: an index range the size of the page, and its posts by primary key. A run of posts that
 // are hidden by now adds the same cost again for twice as many posts, up to visibility.MostLooked
 // posts in total.
-func (f *finder) LikedPosts(ctx context.Context, v account.Viewer, owner int64, p paging.Page) (*paging.Connection[ent.Post], error) {
+func (f *finder) LikedPosts(ctx context.Context, v session.Viewer, owner int64, p paging.Page) (*paging.Connection[ent.Post], error) {
 	if v.ID != owner {
 		return nil, nil
 	}
@@ -147,7 +147,7 @@ func (f *finder) LikedPosts(ctx context.Context, v account.Viewer, owner int64, 
 //
 // Cost: as visibility.Tagged. A run of posts that the viewer may not see adds the same cost again
 // for twice as many posts, up to visibility.MostLooked posts in total.
-func (f *finder) TaggedPosts(ctx context.Context, v account.Viewer, text string, p paging.Page) (*paging.Connection[ent.Post], error) {
+func (f *finder) TaggedPosts(ctx context.Context, v session.Viewer, text string, p paging.Page) (*paging.Connection[ent.Post], error) {
 	name, err := tag.Parse(text)
 	if err != nil {
 		return nil, err

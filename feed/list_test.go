@@ -14,6 +14,7 @@ import (
 	"tideline/feed/moderation"
 	"tideline/feed/paging"
 	"tideline/feed/refusal"
+	"tideline/feed/session"
 	"tideline/feed/visibility"
 	"tideline/storage/storagetest"
 )
@@ -54,35 +55,35 @@ func TestOwnLists(t *testing.T) {
 	t.Parallel()
 	feedtest.Each(t, func(w *feedtest.World) {
 		ann, others := w.User("ann"), w.Users(7)
-		type change = func(v account.Viewer, other int64) (*ent.User, error)
-		type list = func(v account.Viewer, owner int64, p paging.Page) (*paging.Connection[ent.User], error)
+		type change = func(v session.Viewer, other int64) (*ent.User, error)
+		type list = func(v session.Viewer, owner int64, p paging.Page) (*paging.Connection[ent.User], error)
 		for name, of := range map[string]struct {
 			do, undo change
 			list     list
 		}{
 			"blocked": {
-				func(v account.Viewer, other int64) (*ent.User, error) { return w.Feed.Block(w.Ctx, v, other) },
-				func(v account.Viewer, other int64) (*ent.User, error) { return w.Feed.Unblock(w.Ctx, v, other) },
-				func(v account.Viewer, owner int64, p paging.Page) (*paging.Connection[ent.User], error) {
+				func(v session.Viewer, other int64) (*ent.User, error) { return w.Feed.Block(w.Ctx, v, other) },
+				func(v session.Viewer, other int64) (*ent.User, error) { return w.Feed.Unblock(w.Ctx, v, other) },
+				func(v session.Viewer, owner int64, p paging.Page) (*paging.Connection[ent.User], error) {
 					return w.Feed.Blocked(w.Ctx, v, owner, p)
 				},
 			},
 			"muted": {
-				func(v account.Viewer, other int64) (*ent.User, error) { return w.Feed.Mute(w.Ctx, v, other) },
-				func(v account.Viewer, other int64) (*ent.User, error) { return w.Feed.Unmute(w.Ctx, v, other) },
-				func(v account.Viewer, owner int64, p paging.Page) (*paging.Connection[ent.User], error) {
+				func(v session.Viewer, other int64) (*ent.User, error) { return w.Feed.Mute(w.Ctx, v, other) },
+				func(v session.Viewer, other int64) (*ent.User, error) { return w.Feed.Unmute(w.Ctx, v, other) },
+				func(v session.Viewer, owner int64, p paging.Page) (*paging.Connection[ent.User], error) {
 					return w.Feed.Muted(w.Ctx, v, owner, p)
 				},
 			},
 			"requests": {
-				func(v account.Viewer, other int64) (*ent.User, error) {
+				func(v session.Viewer, other int64) (*ent.User, error) {
 					yes := true
-					_, err := w.Accounts.UpdateProfile(w.Ctx, account.Viewer{ID: other}, account.Profile{ApprovesFollowers: &yes})
+					_, err := w.Accounts.UpdateProfile(w.Ctx, session.Viewer{ID: other}, account.Profile{ApprovesFollowers: &yes})
 					require.NoError(w, err)
 					return w.Feed.Follow(w.Ctx, v, other)
 				},
-				func(v account.Viewer, other int64) (*ent.User, error) { return w.Feed.Unfollow(w.Ctx, v, other) },
-				func(v account.Viewer, owner int64, p paging.Page) (*paging.Connection[ent.User], error) {
+				func(v session.Viewer, other int64) (*ent.User, error) { return w.Feed.Unfollow(w.Ctx, v, other) },
+				func(v session.Viewer, owner int64, p paging.Page) (*paging.Connection[ent.User], error) {
 					return w.Feed.SentRequests(w.Ctx, v, owner, p)
 				},
 			},
@@ -102,7 +103,7 @@ func TestOwnLists(t *testing.T) {
 			}
 			require.Equal(w, want, read(), name)
 
-			for _, nobody := range []account.Viewer{others[0], {}} {
+			for _, nobody := range []session.Viewer{others[0], {}} {
 				page, err := of.list(nobody, ann.ID, paging.Page{})
 				require.NoError(w, err, name)
 				require.Nil(w, page, name)
@@ -140,7 +141,7 @@ func TestLikedPosts(t *testing.T) {
 	t.Parallel()
 	feedtest.Each(t, func(w *feedtest.World) {
 		ann, bob, cat, dan := w.User("ann"), w.User("bob"), w.User("cat"), w.User("dan")
-		for _, author := range []account.Viewer{bob, cat, dan} {
+		for _, author := range []session.Viewer{bob, cat, dan} {
 			w.Befriend(ann, author)
 		}
 		like := func(id int64) int64 {
@@ -171,7 +172,7 @@ func TestLikedPosts(t *testing.T) {
 
 		all := []int64{ofBob, narrowed, mutual, ofCat, hidden, own, deleted, ofDan}
 		require.Equal(w, append(all[:8:8], run[8], run[7], run[6], run[5], run[4], run[3], run[2], run[1], run[0]), read(false))
-		for _, nobody := range []account.Viewer{bob, {}} {
+		for _, nobody := range []session.Viewer{bob, {}} {
 			page, err := w.Feed.LikedPosts(w.Ctx, nobody, ann.ID, paging.Page{})
 			require.NoError(w, err)
 			require.Nil(w, page)

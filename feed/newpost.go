@@ -11,10 +11,10 @@ import (
 
 	"tideline/ent"
 	"tideline/ent/user"
-	"tideline/feed/account"
 	"tideline/feed/internal/rows"
 	"tideline/feed/job"
 	"tideline/feed/refusal"
+	"tideline/feed/session"
 	"tideline/feed/tag"
 	"tideline/feed/visibility"
 	"tideline/feed/webhook"
@@ -23,7 +23,7 @@ import (
 
 // insertPost writes the post, the author's counters, the idempotency key and the job, all in one
 // transaction.
-func (f *Feed) insertPost(ctx context.Context, v account.Viewer, body, data string, d Draft) (*ent.Post, error) {
+func (f *Feed) insertPost(ctx context.Context, v session.Viewer, body, data string, d Draft) (*ent.Post, error) {
 	id, err := f.cfg.IDs.Next()
 	if err != nil {
 		return nil, err

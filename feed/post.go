@@ -16,11 +16,11 @@ import (
 	"tideline/ent/postversion"
 	"tideline/ent/schema"
 	"tideline/ent/user"
-	"tideline/feed/account"
 	"tideline/feed/internal/rows"
 	"tideline/feed/internal/text"
 	"tideline/feed/job"
 	"tideline/feed/refusal"
+	"tideline/feed/session"
 	"tideline/feed/visibility"
 	"tideline/feed/webhook"
 	"tideline/queue"
@@ -42,7 +42,7 @@ type Draft struct {
 // Cost: one statement (on SQLite a short transaction) and a write to the author's own two feeds,
 // for any number of followers. A job fans the post out. A repeated call costs two queries and the
 // two feeds.
-func (f *Feed) CreatePost(ctx context.Context, v account.Viewer, d Draft) (*ent.Post, error) {
+func (f *Feed) CreatePost(ctx context.Context, v session.Viewer, d Draft) (*ent.Post, error) {
 	if v.ID == 0 {
 		return nil, refusal.ErrSignIn
 	}
@@ -86,7 +86,7 @@ func (f *Feed) CreatePost(ctx context.Context, v account.Viewer, d Draft) (*ent.
 // firstPost returns the post that an earlier call with the key created, or nil. It returns
 // Conflict if that post has another text or other data: a client that reuses its keys would lose
 // posts.
-func firstPost(ctx context.Context, db *ent.Client, v account.Viewer, body, data, key string) (*ent.Post, error) {
+func firstPost(ctx context.Context, db *ent.Client, v session.Viewer, body, data, key string) (*ent.Post, error) {
 	if key == "" {
 		return nil, nil
 	}
@@ -125,7 +125,7 @@ func firstPost(ctx context.Context, db *ent.Client, v account.Viewer, body, data
 
 // ownPost locks a post and its author in tx, for a change by the author. Error: NotFound, also
 // for a post of another author.
-func (f *Feed) ownPost(ctx context.Context, tx *ent.Tx, v account.Viewer, id int64) (*ent.User, *ent.Post, error) {
+func (f *Feed) ownPost(ctx context.Context, tx *ent.Tx, v session.Viewer, id int64) (*ent.User, *ent.Post, error) {
 	author, err := tx.User.Query().Where(user.ID(v.ID)).Modify(rows.ForUpdate).Only(ctx)
 	if err != nil {
 		return nil, nil, fmt.Errorf("lock author: %w", err)
@@ -139,7 +139,7 @@ func (f *Feed) ownPost(ctx context.Context, tx *ent.Tx, v account.Viewer, id int
 
 // mayChange checks that the viewer is the author of the post. It returns NotFound if the viewer
 // may not see the post, and Forbidden if the post belongs to another author.
-func (f *Feed) mayChange(ctx context.Context, v account.Viewer, id int64) error {
+func (f *Feed) mayChange(ctx context.Context, v session.Viewer, id int64) error {
 	if v.ID == 0 {
 		return refusal.ErrSignIn
 	}
@@ -158,7 +158,7 @@ func (f *Feed) mayChange(ctx context.Context, v account.Viewer, id int64) error 
 // for a post that a moderator hid.
 //
 // Cost: one query and one short transaction, for any number of followers.
-func (f *Feed) SetVisibility(ctx context.Context, v account.Viewer, id int64, to schema.Visibility) (*ent.Post, error) {
+func (f *Feed) SetVisibility(ctx context.Context, v session.Viewer, id int64, to schema.Visibility) (*ent.Post, error) {
 	if err := f.mayChange(ctx, v, id); err != nil {
 		return nil, err
 	}
@@ -216,7 +216,7 @@ const manyLikes = 1000
 //
 // Cost: as SetVisibility, and one row for each like, at most a thousand. If the post has more
 // likes, its row stays without its text until a job has deleted the likes.
-func (f *Feed) DeletePost(ctx context.Context, v account.Viewer, id int64) error {
+func (f *Feed) DeletePost(ctx context.Context, v session.Viewer, id int64) error {
 	if err := f.mayChange(ctx, v, id); err != nil {
 		return err
 	}
@@ -279,7 +279,7 @@ func (f *Feed) erase(ctx context.Context, tx *ent.Tx, p *ent.Post) error {
 }
 
 // Post returns a post. Error: NotFound, also if the viewer may not see it. It costs one query.
-func (f *Feed) Post(ctx context.Context, v account.Viewer, id int64) (*ent.Post, error) {
+func (f *Feed) Post(ctx context.Context, v session.Viewer, id int64) (*ent.Post, error) {
 	posts, err := f.Posts(ctx, v, []int64{id})
 	if err != nil {
 		return nil, err
@@ -302,19 +302,19 @@ func (f *Feed) ReportedPost(ctx context.Context, id int64) (*ent.Post, error) {
 
 // Posts returns the posts with the ids, in their order. An entry is nil if there is no such post
 // or the viewer may not see it. It costs one query.
-func (f *Feed) Posts(ctx context.Context, v account.Viewer, ids []int64) ([]*ent.Post, error) {
+func (f *Feed) Posts(ctx context.Context, v session.Viewer, ids []int64) ([]*ent.Post, error) {
 	return f.posts.Posts(ctx, visibility.Direct, v.ID, ids, visibility.Likes)
 }
 
 // Data returns the app's own fields of the posts, in their order. The posts must have been read
 // for the viewer. It costs one query.
-func (f *Feed) Data(ctx context.Context, v account.Viewer, posts []*ent.Post) ([]*string, error) {
+func (f *Feed) Data(ctx context.Context, v session.Viewer, posts []*ent.Post) ([]*string, error) {
 	return f.posts.Data(ctx, v.ID, rows.PostIDs(posts))
 }
 
 // Deliveries returns the receipts of the posts, in their order. An entry is nil if the viewer is
 // not the author, or if the fan-out has not begun. It costs one query.
-func (f *Feed) Deliveries(ctx context.Context, v account.Viewer, posts []*ent.Post) ([]*ent.Delivery, error) {
+func (f *Feed) Deliveries(ctx context.Context, v session.Viewer, posts []*ent.Post) ([]*ent.Delivery, error) {
 	ids := make([]int64, len(posts)) // 0 for a post of another author
 	for i, p := range posts {
 		if v.ID == p.AuthorID {

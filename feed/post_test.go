@@ -17,10 +17,10 @@ import (
 	"tideline/ent/job"
 	"tideline/ent/schema"
 	"tideline/feed"
-	"tideline/feed/account"
 	"tideline/feed/feedtest"
 	"tideline/feed/paging"
 	"tideline/feed/refusal"
+	"tideline/feed/session"
 	"tideline/storage"
 	"tideline/storage/storagetest"
 )
@@ -163,7 +163,7 @@ func TestNewPostsAreCounted(t *testing.T) {
 		require.Len(t, jobs, 7)
 		require.Equal(t, []string{"small", "large"}, []string{jobs[5].Pool, jobs[6].Pool})
 
-		_, err = w.Feed.CreatePost(w.Ctx, account.Viewer{ID: 1}, feed.Draft{Text: "nobody's"})
+		_, err = w.Feed.CreatePost(w.Ctx, session.Viewer{ID: 1}, feed.Draft{Text: "nobody's"})
 		require.Error(t, err)
 		require.Equal(t, 7, s.DB.Job.Query().CountX(w.Ctx))
 	})

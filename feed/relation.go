@@ -13,11 +13,11 @@ import (
 	"tideline/ent/mute"
 	"tideline/ent/predicate"
 	"tideline/ent/user"
-	"tideline/feed/account"
 	"tideline/feed/ids"
 	"tideline/feed/internal/rows"
 	"tideline/feed/job"
 	"tideline/feed/refusal"
+	"tideline/feed/session"
 	"tideline/feed/visibility"
 	"tideline/feed/webhook"
 	"tideline/queue"
@@ -63,7 +63,7 @@ type relationChange struct {
 //
 // Cost of every operation that changes a relation: two short queries if nothing changes.
 // Otherwise one short transaction, a job, and home.Sync.Inbox for the viewer.
-func (f *Feed) change(ctx context.Context, v account.Viewer, other int64, c relationChange) (*ent.User, error) {
+func (f *Feed) change(ctx context.Context, v session.Viewer, other int64, c relationChange) (*ent.User, error) {
 	if v.ID == 0 {
 		return nil, refusal.ErrSignIn
 	}
@@ -179,7 +179,7 @@ func (f *Feed) otherUser(ctx context.Context, id int64, givesAccess bool) (*ent.
 // Forbidden if one of the two blocks the other.
 //
 // Cost: as change.
-func (f *Feed) Follow(ctx context.Context, v account.Viewer, other int64) (*ent.User, error) {
+func (f *Feed) Follow(ctx context.Context, v session.Viewer, other int64) (*ent.User, error) {
 	return f.change(ctx, v, other, relationChange{
 		already:     func(r visibility.Relation) bool { return r.Has(visibility.Following) },
 		givesAccess: true,
@@ -266,7 +266,7 @@ func (p pair) count(ctx context.Context, follower, followee *ent.User, n int) er
 // Unauthenticated, NotFound, BadInput.
 //
 // Cost: as change.
-func (f *Feed) Unfollow(ctx context.Context, v account.Viewer, other int64) (*ent.User, error) {
+func (f *Feed) Unfollow(ctx context.Context, v session.Viewer, other int64) (*ent.User, error) {
 	return f.change(ctx, v, other, relationChange{
 		already: func(r visibility.Relation) bool { return r&(visibility.Following|visibility.Requested) == 0 },
 		make: func(p pair) (bool, error) {
@@ -291,7 +291,7 @@ func (p pair) deleteRequest(ctx context.Context, requester, target int64) (bool,
 // nothing. Errors: Unauthenticated, BadInput; NotFound if there is no request.
 //
 // Cost: as change.
-func (f *Feed) AcceptFollower(ctx context.Context, v account.Viewer, other int64) (*ent.User, error) {
+func (f *Feed) AcceptFollower(ctx context.Context, v session.Viewer, other int64) (*ent.User, error) {
 	return f.change(ctx, v, other, relationChange{givesAccess: true, make: func(p pair) (bool, error) {
 		asked, err := p.deleteRequest(ctx, other, v.ID)
 		if err != nil {
@@ -313,7 +313,7 @@ func (f *Feed) AcceptFollower(ctx context.Context, v account.Viewer, other int64
 // Errors: Unauthenticated, BadInput; NotFound if there is no request.
 //
 // Cost: as change.
-func (f *Feed) RejectFollower(ctx context.Context, v account.Viewer, other int64) (*ent.User, error) {
+func (f *Feed) RejectFollower(ctx context.Context, v session.Viewer, other int64) (*ent.User, error) {
 	return f.change(ctx, v, other, relationChange{make: func(p pair) (bool, error) {
 		asked, err := p.deleteRequest(ctx, other, v.ID)
 		if err != nil {
@@ -332,7 +332,7 @@ func (f *Feed) RejectFollower(ctx context.Context, v account.Viewer, other int64
 // NotFound, BadInput.
 //
 // Cost: as change.
-func (f *Feed) RemoveFollower(ctx context.Context, v account.Viewer, other int64) (*ent.User, error) {
+func (f *Feed) RemoveFollower(ctx context.Context, v session.Viewer, other int64) (*ent.User, error) {
 	return f.change(ctx, v, other, relationChange{
 		already: func(r visibility.Relation) bool { return !r.Has(visibility.FollowedBy) },
 		make: func(p pair) (bool, error) {
@@ -345,7 +345,7 @@ func (f *Feed) RemoveFollower(ctx context.Context, v account.Viewer, other int64
 // from each other until Unblock. Errors: Unauthenticated, NotFound, BadInput.
 //
 // Cost: as change.
-func (f *Feed) Block(ctx context.Context, v account.Viewer, other int64) (*ent.User, error) {
+func (f *Feed) Block(ctx context.Context, v session.Viewer, other int64) (*ent.User, error) {
 	return f.change(ctx, v, other, relationChange{
 		already: func(r visibility.Relation) bool { return r.Has(visibility.Blocking) },
 		make: func(p pair) (bool, error) {
@@ -370,7 +370,7 @@ func (f *Feed) Block(ctx context.Context, v account.Viewer, other int64) (*ent.U
 // NotFound, BadInput.
 //
 // Cost: as change.
-func (f *Feed) Unblock(ctx context.Context, v account.Viewer, other int64) (*ent.User, error) {
+func (f *Feed) Unblock(ctx context.Context, v session.Viewer, other int64) (*ent.User, error) {
 	return f.change(ctx, v, other, relationChange{
 		already: func(r visibility.Relation) bool { return !r.Has(visibility.Blocking) },
 		make: func(p pair) (bool, error) {
@@ -384,7 +384,7 @@ func (f *Feed) Unblock(ctx context.Context, v account.Viewer, other int64) (*ent
 // Unauthenticated, NotFound, BadInput.
 //
 // Cost: as change.
-func (f *Feed) Mute(ctx context.Context, v account.Viewer, other int64) (*ent.User, error) {
+func (f *Feed) Mute(ctx context.Context, v session.Viewer, other int64) (*ent.User, error) {
 	return f.change(ctx, v, other, relationChange{
 		already:   func(r visibility.Relation) bool { return r.Has(visibility.Muting) },
 		unnoticed: true,
@@ -402,7 +402,7 @@ func (f *Feed) Mute(ctx context.Context, v account.Viewer, other int64) (*ent.Us
 // BadInput.
 //
 // Cost: as change.
-func (f *Feed) Unmute(ctx context.Context, v account.Viewer, other int64) (*ent.User, error) {
+func (f *Feed) Unmute(ctx context.Context, v session.Viewer, other int64) (*ent.User, error) {
 	return f.change(ctx, v, other, relationChange{
 		already:   func(r visibility.Relation) bool { return !r.Has(visibility.Muting) },
 		unnoticed: true,
@@ -425,7 +425,7 @@ func blockBetween(a, b int64) predicate.Block {
 // if the viewer is anonymous, and zero for the viewer's own id.
 //
 // Cost: one query of six index look-ups for each user.
-func (f *Feed) Relations(ctx context.Context, v account.Viewer, others []int64) ([]*visibility.Relation, error) {
+func (f *Feed) Relations(ctx context.Context, v session.Viewer, others []int64) ([]*visibility.Relation, error) {
 	list := make([]*visibility.Relation, len(others))
 	if v.ID == 0 {
 		return list, nil

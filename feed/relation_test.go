@@ -23,6 +23,7 @@ import (
 	"tideline/feed/ids"
 	"tideline/feed/paging"
 	"tideline/feed/refusal"
+	"tideline/feed/session"
 	"tideline/feed/visibility"
 	"tideline/storage/storagetest"
 )
@@ -63,24 +64,24 @@ func TestConcurrentChangesKeepOneEdgeAndTrueCounters(t *testing.T) {
 	each(t, func(w *world) {
 		u := w.Users(4)
 		id := w.Post(u[0], schema.Public)
-		changes := []func(me, other account.Viewer) error{
-			func(me, other account.Viewer) error { _, err := w.Feed.Follow(w.Ctx, me, other.ID); return err },
-			func(me, other account.Viewer) error { _, err := w.Feed.Follow(w.Ctx, me, other.ID); return err },
-			func(me, other account.Viewer) error { _, err := w.Feed.Unfollow(w.Ctx, me, other.ID); return err },
-			func(me, other account.Viewer) error { _, err := w.Feed.RemoveFollower(w.Ctx, me, other.ID); return err },
-			func(me, other account.Viewer) error { _, err := w.Feed.Block(w.Ctx, me, other.ID); return err },
-			func(me, other account.Viewer) error { _, err := w.Feed.Unblock(w.Ctx, me, other.ID); return err },
-			func(me, _ account.Viewer) error { _, err := w.Feed.LikePost(w.Ctx, me, id); return err },
-			func(me, _ account.Viewer) error { _, err := w.Feed.UnlikePost(w.Ctx, me, id); return err },
-			func(account.Viewer, account.Viewer) error {
+		changes := []func(me, other session.Viewer) error{
+			func(me, other session.Viewer) error { _, err := w.Feed.Follow(w.Ctx, me, other.ID); return err },
+			func(me, other session.Viewer) error { _, err := w.Feed.Follow(w.Ctx, me, other.ID); return err },
+			func(me, other session.Viewer) error { _, err := w.Feed.Unfollow(w.Ctx, me, other.ID); return err },
+			func(me, other session.Viewer) error { _, err := w.Feed.RemoveFollower(w.Ctx, me, other.ID); return err },
+			func(me, other session.Viewer) error { _, err := w.Feed.Block(w.Ctx, me, other.ID); return err },
+			func(me, other session.Viewer) error { _, err := w.Feed.Unblock(w.Ctx, me, other.ID); return err },
+			func(me, _ session.Viewer) error { _, err := w.Feed.LikePost(w.Ctx, me, id); return err },
+			func(me, _ session.Viewer) error { _, err := w.Feed.UnlikePost(w.Ctx, me, id); return err },
+			func(session.Viewer, session.Viewer) error {
 				_, err := w.Feed.SetVisibility(w.Ctx, u[0], id, schema.Mutuals)
 				return err
 			},
-			func(account.Viewer, account.Viewer) error {
+			func(session.Viewer, session.Viewer) error {
 				_, err := w.Feed.SetVisibility(w.Ctx, u[0], id, schema.Public)
 				return err
 			},
-			func(me, _ account.Viewer) error {
+			func(me, _ session.Viewer) error {
 				p, err := w.Feed.CreatePost(w.Ctx, me, feed.Draft{Text: "x"})
 				if err == nil {
 					err = w.Feed.DeletePost(w.Ctx, me, p.ID)
@@ -202,7 +203,7 @@ func TestRemoveFollower(t *testing.T) {
 		require.Equal(w, refusal.BadInput, refusal.CodeOf(err))
 		_, err = w.Feed.RemoveFollower(w.Ctx, ann, 12345)
 		require.Equal(w, refusal.NotFound, refusal.CodeOf(err))
-		_, err = w.Feed.RemoveFollower(w.Ctx, account.Viewer{}, ann.ID)
+		_, err = w.Feed.RemoveFollower(w.Ctx, session.Viewer{}, ann.ID)
 		require.Equal(w, refusal.Unauthenticated, refusal.CodeOf(err))
 	})
 }
@@ -218,7 +219,7 @@ func TestBlockClearsBothWays(t *testing.T) {
 		n, err := w.Stores.DB.Follow.Query().Count(w.Ctx)
 		require.NoError(w, err)
 		require.Zero(w, n)
-		for _, pair := range [][2]account.Viewer{{a, b}, {b, a}} {
+		for _, pair := range [][2]session.Viewer{{a, b}, {b, a}} {
 			_, err = w.Feed.Follow(w.Ctx, pair[0], pair[1].ID)
 			require.Equal(w, refusal.Forbidden, refusal.CodeOf(err))
 		}
@@ -240,7 +241,7 @@ func TestBlockClearsBothWays(t *testing.T) {
 func TestAccessIsTakenFromHiddenUsers(t *testing.T) {
 	t.Parallel()
 	each(t, func(w *world) {
-		type change func(context.Context, account.Viewer, int64) (*ent.User, error)
+		type change func(context.Context, session.Viewer, int64) (*ent.User, error)
 		takes := map[string]struct {
 			do   change
 			left visibility.Relation // the viewer follows the other user and is followed
@@ -255,24 +256,24 @@ func TestAccessIsTakenFromHiddenUsers(t *testing.T) {
 		none := func(*ent.Tx, *ent.User) error { return nil }
 		hide := map[string]func(id int64) (show func()){
 			"suspended": func(id int64) func() {
-				_, err := w.Sessions.Suspend(w.Ctx, id, none)
+				_, err := w.Accounts.Suspend(w.Ctx, id, none)
 				require.NoError(w, err)
 				return func() {
-					_, err := w.Sessions.Unsuspend(w.Ctx, id, none)
+					_, err := w.Accounts.Unsuspend(w.Ctx, id, none)
 					require.NoError(w, err)
 				}
 			},
 			"leaving": func(id int64) func() {
-				_, _, err := w.Sessions.Delete(w.Ctx, id, feedtest.Grace)
+				_, _, err := w.Accounts.Delete(w.Ctx, id, feedtest.Grace)
 				require.NoError(w, err)
 				return func() {
-					_, err := w.Sessions.Restore(w.Ctx, id)
+					_, err := w.Accounts.Restore(w.Ctx, id)
 					require.NoError(w, err)
 				}
 			},
 		}
 		n := 0
-		user := func() account.Viewer { n++; return w.User(fmt.Sprint("user", n)) }
+		user := func() session.Viewer { n++; return w.User(fmt.Sprint("user", n)) }
 		for how, hide := range hide {
 			for doing, change := range takes {
 				alice, bob := user(), user()
@@ -296,7 +297,7 @@ func TestAccessIsTakenFromHiddenUsers(t *testing.T) {
 			}
 			// Follow requests in both directions.
 			yes, alice, bob := true, user(), user()
-			for _, v := range []account.Viewer{alice, bob} {
+			for _, v := range []session.Viewer{alice, bob} {
 				_, err := w.Accounts.UpdateProfile(w.Ctx, v, account.Profile{ApprovesFollowers: &yes})
 				require.NoError(w, err)
 			}
@@ -319,7 +320,7 @@ func TestAccessIsTakenFromHiddenUsers(t *testing.T) {
 
 		alice, bob := user(), user()
 		w.Befriend(alice, bob)
-		_, _, err := w.Sessions.Delete(w.Ctx, bob.ID, 0)
+		_, _, err := w.Accounts.Delete(w.Ctx, bob.ID, 0)
 		require.NoError(w, err)
 		for doing, change := range takes {
 			_, err := change.do(w.Ctx, alice, bob.ID)
@@ -338,11 +339,11 @@ func TestRefusals(t *testing.T) {
 		code(refusal.BadInput, err)
 		_, err = w.Feed.Follow(w.Ctx, a, 12345)
 		code(refusal.NotFound, err)
-		_, err = w.Feed.Follow(w.Ctx, account.Viewer{}, a.ID)
+		_, err = w.Feed.Follow(w.Ctx, session.Viewer{}, a.ID)
 		code(refusal.Unauthenticated, err)
 		code(refusal.NotFound, w.Feed.DeletePost(w.Ctx, b, private))
 		code(refusal.Forbidden, w.Feed.DeletePost(w.Ctx, b, public))
-		code(refusal.Unauthenticated, w.Feed.DeletePost(w.Ctx, account.Viewer{}, public))
+		code(refusal.Unauthenticated, w.Feed.DeletePost(w.Ctx, session.Viewer{}, public))
 		_, err = w.Feed.SetVisibility(w.Ctx, b, public, schema.Private)
 		code(refusal.Forbidden, err)
 		for _, text := range []string{"", "  \n ", "a\x00b", "bell\a", "\xff", string(make([]rune, 5001))} {
@@ -364,7 +365,7 @@ func TestRefusals(t *testing.T) {
 		require.NoError(w, err)
 		_, err = w.Home.Timeline(w.Ctx, a, paging.Page{After: &page.Edges[0].Cursor}, home.Latest)
 		code(refusal.BadInput, err)
-		_, err = w.Home.Timeline(w.Ctx, account.Viewer{}, paging.Page{}, home.Latest)
+		_, err = w.Home.Timeline(w.Ctx, session.Viewer{}, paging.Page{}, home.Latest)
 		code(refusal.Unauthenticated, err)
 	})
 }
@@ -460,7 +461,7 @@ func TestMutesAndNoOpsTakeNoLock(t *testing.T) {
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(w.Ctx, 30*time.Second)
 	defer cancel()
-	do := func(change func(context.Context, account.Viewer, int64) (*ent.User, error), other account.Viewer, enqueued int) {
+	do := func(change func(context.Context, session.Viewer, int64) (*ent.User, error), other session.Viewer, enqueued int) {
 		t.Helper()
 		u, err := change(ctx, ann, other.ID)
 		require.NoError(t, err)

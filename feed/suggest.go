@@ -8,10 +8,10 @@ import (
 
 	"tideline/ent"
 	"tideline/ent/user"
-	"tideline/feed/account"
 	"tideline/feed/internal/rows"
 	"tideline/feed/paging"
 	"tideline/feed/refusal"
+	"tideline/feed/session"
 	"tideline/feed/visibility"
 )
 
@@ -60,7 +60,7 @@ var popular = fmt.Sprintf("SELECT id FROM ("+
 // found, together a few milliseconds at most; then two queries for each 50 users, for at most 200
 // users. If there are too few, also an index range of 200 users, 200 users in the pull mode, and
 // two queries for each 50 of these.
-func (f *finder) Suggestions(ctx context.Context, v account.Viewer, first *int) ([]*ent.User, error) {
+func (f *finder) Suggestions(ctx context.Context, v session.Viewer, first *int) ([]*ent.User, error) {
 	if v.ID == 0 {
 		return nil, refusal.ErrSignIn
 	}
@@ -86,7 +86,7 @@ func (f *finder) Suggestions(ctx context.Context, v account.Viewer, first *int) 
 
 // suggestible returns the first n of the given users that can be suggested to the viewer, in
 // order.
-func (f *finder) suggestible(ctx context.Context, v account.Viewer, among []int64, n int) (users []*ent.User, err error) {
+func (f *finder) suggestible(ctx context.Context, v session.Viewer, among []int64, n int) (users []*ent.User, err error) {
 	for len(among) > 0 && len(users) < n {
 		step := among[:min(suggestStep, len(among))]
 		among = among[len(step):]

@@ -12,12 +12,13 @@ import (
 	"tideline/feed/feedtest"
 	"tideline/feed/moderation"
 	"tideline/feed/refusal"
+	"tideline/feed/session"
 	"tideline/storage"
 	"tideline/storage/storagetest"
 )
 
 // suggested returns the handles of the first n suggestions for the viewer.
-func (w *world) suggested(v account.Viewer, n int) []string {
+func (w *world) suggested(v session.Viewer, n int) []string {
 	w.Helper()
 	users, err := w.Feed.Suggestions(w.Ctx, v, &n)
 	require.NoError(w, err)
@@ -34,7 +35,7 @@ func (w *world) suggested(v account.Viewer, n int) []string {
 func TestSuggestions(t *testing.T) {
 	t.Parallel()
 	each(t, func(w *world) {
-		u := map[string]account.Viewer{}
+		u := map[string]session.Viewer{}
 		handles := []string{"old", "liked", "once", "twice", "viewer", "friend1", "friend2", "gone", "blocked", "blocker", "muted", "asked", "suspended", "leaving", "followed", "newest"}
 		for _, handle := range handles {
 			u[handle] = w.User(handle)
@@ -77,7 +78,7 @@ func TestSuggestions(t *testing.T) {
 			_, err := w.Feed.Suggestions(w.Ctx, viewer, &n)
 			require.Equal(t, refusal.BadInput, refusal.CodeOf(err))
 		}
-		_, err = w.Feed.Suggestions(w.Ctx, account.Viewer{}, nil)
+		_, err = w.Feed.Suggestions(w.Ctx, session.Viewer{}, nil)
 		require.Equal(t, refusal.Unauthenticated, refusal.CodeOf(err))
 	})
 }

@@ -11,17 +11,17 @@ import (
 	"tideline/ent/post"
 	"tideline/ent/schema"
 	"tideline/feed"
-	"tideline/feed/account"
 	"tideline/feed/feedtest"
 	"tideline/feed/moderation"
 	"tideline/feed/paging"
 	"tideline/feed/refusal"
+	"tideline/feed/session"
 	"tideline/feed/visibility"
 	"tideline/storage/storagetest"
 )
 
 // tagged returns the posts that the list of a tag shows to a viewer, read with a given page size.
-func tagged(w *feedtest.World, v account.Viewer, tag string, size int) []int64 {
+func tagged(w *feedtest.World, v session.Viewer, tag string, size int) []int64 {
 	w.Helper()
 	all := []int64{}
 	for p := (paging.Page{First: &size}); ; {
@@ -35,7 +35,7 @@ func tagged(w *feedtest.World, v account.Viewer, tag string, size int) []int64 {
 	}
 }
 
-func say(w *feedtest.World, author account.Viewer, text string, v schema.Visibility) int64 {
+func say(w *feedtest.World, author session.Viewer, text string, v schema.Visibility) int64 {
 	w.Helper()
 	p, err := w.Feed.CreatePost(w.Ctx, author, feed.Draft{Text: text, Visibility: &v})
 	require.NoError(w, err)
@@ -57,7 +57,7 @@ func TestTaggedPosts(t *testing.T) {
 		say(w, bob, "tide, and #tides", schema.Public)
 		loud := say(w, cat, "a LOUD #tide", schema.Public)
 		public, followers, mutuals, private := posts[schema.Public], posts[schema.Followers], posts[schema.Mutuals], posts[schema.Private]
-		see := func(v account.Viewer, want ...int64) {
+		see := func(v session.Viewer, want ...int64) {
 			w.Helper()
 			for _, size := range []int{1, 2, 20} {
 				require.Equal(w, append([]int64{}, want...), tagged(w, v, "TIDE", size))
@@ -66,7 +66,7 @@ func TestTaggedPosts(t *testing.T) {
 		see(bob, loud, private, mutuals, followers, public)
 		see(ann, loud, mutuals, followers, public)
 		see(cat, loud, followers, public)
-		see(account.Viewer{}, loud, public)
+		see(session.Viewer{}, loud, public)
 		require.Equal(w, []int64{mutuals, followers, public}, tagged(w, ann, "#潮水", 2))
 		require.Empty(w, tagged(w, ann, "ebb", 20))
 
@@ -85,12 +85,12 @@ func TestTaggedPosts(t *testing.T) {
 		see(ann, public)
 
 		do(w.Feed.SetVisibility(w.Ctx, bob, public, schema.Private))
-		see(account.Viewer{}, loud)
+		see(session.Viewer{}, loud)
 		do(w.Feed.SetVisibility(w.Ctx, bob, public, schema.Public))
 		do(w.Feed.HidePost(w.Ctx, loud, true, func(*ent.Tx) error { return nil }))
-		see(account.Viewer{}, public)
+		see(session.Viewer{}, public)
 		do(w.Moderation.Suspend(w.Ctx, moderation.Console, bob.ID, ""))
-		see(account.Viewer{})
+		see(session.Viewer{})
 		see(cat, loud)
 	})
 }
@@ -114,7 +114,7 @@ func TestTagsFollowTheText(t *testing.T) {
 						found = append(found, id)
 					}
 				}
-				require.Equal(w, found, tagged(w, account.Viewer{}, tag, 20), "%s: %s", text, tag)
+				require.Equal(w, found, tagged(w, session.Viewer{}, tag, 20), "%s: %s", text, tag)
 			}
 		}
 		edit("#ebb #flow", "ebb", "flow")

@@ -9,12 +9,12 @@ import (
 	"tideline/ent"
 	"tideline/ent/mutedword"
 	"tideline/ent/user"
-	"tideline/feed/account"
 	"tideline/feed/home"
 	"tideline/feed/internal/rows"
 	"tideline/feed/internal/text"
 	"tideline/feed/job"
 	"tideline/feed/refusal"
+	"tideline/feed/session"
 	"tideline/feed/visibility"
 	"tideline/queue"
 )
@@ -43,7 +43,7 @@ type mutedWords struct {
 // a text without a word, for a text that is too long, and for too many words.
 //
 // Cost: a short transaction, a job and four round trips.
-func (m *mutedWords) MuteWord(ctx context.Context, v account.Viewer, word string) (normalised string, u *ent.User, err error) {
+func (m *mutedWords) MuteWord(ctx context.Context, v session.Viewer, word string) (normalised string, u *ent.User, err error) {
 	if word, err = wordField.FoldPhrase(word); err != nil {
 		return "", nil, err
 	}
@@ -65,7 +65,7 @@ func (m *mutedWords) MuteWord(ctx context.Context, v account.Viewer, word string
 // UnmuteWord shows the posts again that MuteWord removed. Errors: Unauthenticated, BadInput.
 //
 // Cost: as MuteWord.
-func (m *mutedWords) UnmuteWord(ctx context.Context, v account.Viewer, word string) (normalised string, u *ent.User, err error) {
+func (m *mutedWords) UnmuteWord(ctx context.Context, v session.Viewer, word string) (normalised string, u *ent.User, err error) {
 	if word, err = wordField.FoldPhrase(word); err != nil {
 		return "", nil, err
 	}
@@ -77,7 +77,7 @@ func (m *mutedWords) UnmuteWord(ctx context.Context, v account.Viewer, word stri
 
 // changeWords changes the viewer's words. If they changed, it tells the viewer's clients to read
 // the timeline again.
-func (m *mutedWords) changeWords(ctx context.Context, v account.Viewer, word string, make func(tx *ent.Tx, word, head string) (bool, error)) (normalised string, u *ent.User, err error) {
+func (m *mutedWords) changeWords(ctx context.Context, v session.Viewer, word string, make func(tx *ent.Tx, word, head string) (bool, error)) (normalised string, u *ent.User, err error) {
 	if v.ID == 0 {
 		return "", nil, refusal.ErrSignIn
 	}
@@ -112,7 +112,7 @@ func (m *mutedWords) changeWords(ctx context.Context, v account.Viewer, word str
 // nil unless the viewer is the owner.
 //
 // Cost: one query by index.
-func (m *mutedWords) MutedWords(ctx context.Context, v account.Viewer, owner int64) ([]string, error) {
+func (m *mutedWords) MutedWords(ctx context.Context, v session.Viewer, owner int64) ([]string, error) {
 	if v.ID == 0 || v.ID != owner {
 		return nil, nil
 	}

@@ -9,15 +9,15 @@ import (
 
 	"tideline/ent/schema"
 	"tideline/feed"
-	"tideline/feed/account"
 	"tideline/feed/feedtest"
 	"tideline/feed/home"
 	"tideline/feed/paging"
 	"tideline/feed/refusal"
+	"tideline/feed/session"
 )
 
 // says creates a post with the text and returns its id.
-func says(w *feedtest.World, author account.Viewer, text string) int64 {
+func says(w *feedtest.World, author session.Viewer, text string) int64 {
 	w.Helper()
 	public := schema.Public
 	p, err := w.Feed.CreatePost(w.Ctx, author, feed.Draft{Text: text, Visibility: &public})
@@ -97,11 +97,11 @@ func TestMutedWordsAreBounded(t *testing.T) {
 	t.Parallel()
 	feedtest.Each(t, func(w *feedtest.World) {
 		ann := w.User("ann")
-		mute := func(v account.Viewer, word string) refusal.Code {
+		mute := func(v session.Viewer, word string) refusal.Code {
 			_, _, err := w.Feed.MuteWord(w.Ctx, v, word)
 			return refusal.CodeOf(err)
 		}
-		require.Equal(w, refusal.Unauthenticated, mute(account.Viewer{}, "cat"))
+		require.Equal(w, refusal.Unauthenticated, mute(session.Viewer{}, "cat"))
 		for _, bad := range []string{"", "  ", "\u200B", "\u2800", "a\nb", "a\u2028b", "a\x00", "\xff", strings.Repeat("a", feed.MaxMutedWord+1),
 			strings.Repeat("a", feed.MaxMutedWord-1) + "ß", strings.Repeat("ﷺ", feed.MaxMutedWord/2)} {
 			require.Equal(w, refusal.BadInput, mute(ann, bad), "%q", bad)

@@ -13,7 +13,7 @@ import (
 
 	"tideline/ent"
 	"tideline/ent/schema"
-	"tideline/feed/account"
+	"tideline/feed/session"
 	"tideline/graph"
 	"tideline/live"
 )
@@ -70,15 +70,15 @@ func TestEventThatIsHiddenWhileItIsMadeIsNotSent(t *testing.T) {
 			"what depends on the viewer, for many": {"edge { node { author { relationship { following } } } } " + unread, &feeds, true},
 			"the author, for each of many":         {"edge { node { author { data relationship { following } } } }", &users, true},
 		} {
-			for why, hide := range map[string]func(author, viewer account.Viewer, post int64) error{
-				"blocked": func(author, viewer account.Viewer, _ int64) error {
+			for why, hide := range map[string]func(author, viewer session.Viewer, post int64) error{
+				"blocked": func(author, viewer session.Viewer, _ int64) error {
 					if err := c.s.DB.Block.Create().SetBlockerID(author.ID).SetBlockedID(viewer.ID).Exec(c.ctx); err != nil {
 						return err
 					}
 					_, err := c.s.SQL.ExecContext(c.ctx, "DELETE FROM follows WHERE follower_id = $1", viewer.ID)
 					return err
 				},
-				"hidden": func(_, _ account.Viewer, post int64) error {
+				"hidden": func(_, _ session.Viewer, post int64) error {
 					return c.s.DB.Post.UpdateOneID(post).SetVisibility(schema.Private).Exec(c.ctx)
 				},
 			} {
@@ -86,7 +86,7 @@ func TestEventThatIsHiddenWhileItIsMadeIsNotSent(t *testing.T) {
 					handle := fmt.Sprint("user", n)
 					n += 10
 					author, first, second := c.User(handle+"0"), c.User(handle+"1"), c.User(handle+"2")
-					for _, v := range []account.Viewer{first, second} {
+					for _, v := range []session.Viewer{first, second} {
 						require.NoError(t, c.s.DB.Follow.Create().SetFollowerID(v.ID).SetFolloweeID(author.ID).Exec(c.ctx))
 						c.AwaitInbox(v)
 					}

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tideline/ent"
-	"tideline/feed/account"
+	"tideline/feed/session"
 	"tideline/live"
 )
 
@@ -45,7 +45,7 @@ func TestDataOfPosts(t *testing.T) {
 		}
 		c.viewer = bob
 		require.Equal(t, want, c.get("post.data", `query($id: ID!) { post(id: $id) { data } }`, map[string]any{"id": id}))
-		c.viewer = account.Viewer{}
+		c.viewer = session.Viewer{}
 		require.Equal(t, want, c.get("post.data", `query($id: ID!) { post(id: $id) { data } }`, map[string]any{"id": id}))
 		c.viewer = ann
 		require.Len(t, c.get("timeline.nodes", `{ timeline { nodes { data text author { data links avatarUrl } } } }`, nil), 3)
@@ -94,7 +94,7 @@ func TestEditsOverTheAPI(t *testing.T) {
 	each(t, func(c *client) {
 		c.Work()
 		ann, bob, eve, max := c.User("ann"), c.User("bob"), c.User("eve"), c.User("max")
-		for _, v := range []account.Viewer{bob, eve, max} {
+		for _, v := range []session.Viewer{bob, eve, max} {
 			c.Follow(v, ann)
 			c.AwaitInbox(v)
 		}
@@ -105,7 +105,7 @@ func TestEditsOverTheAPI(t *testing.T) {
 			... on TimelinePostAdded { position edge { cursor score node { id text data editedAt viewerHasLiked } } }
 			... on TimelinePostUpdated { position edge { cursor score node { id text data editedAt viewerHasLiked } } } } }`
 		var subscribers []subscriber
-		for _, v := range []account.Viewer{bob, eve, max} {
+		for _, v := range []session.Viewer{bob, eve, max} {
 			subscribers = append(subscribers, c.subscribe(v, query, nil))
 		}
 		c.viewer = ann
@@ -155,12 +155,12 @@ func TestEditsOverTheAPI(t *testing.T) {
 func TestDataInEvents(t *testing.T) {
 	each(t, func(c *client) {
 		ann, bob, eve := c.User("ann"), c.User("bob"), c.User("eve")
-		for _, v := range []account.Viewer{bob, eve} {
+		for _, v := range []session.Viewer{bob, eve} {
 			c.Follow(v, ann)
 			c.AwaitInbox(v)
 		}
 		const query = `subscription { e: timelineEvents { ... on TimelinePostAdded { edge { node { text data author { data } } } } } }`
-		for _, to := range [][]account.Viewer{{bob}, {bob, eve}} {
+		for _, to := range [][]session.Viewer{{bob}, {bob, eve}} {
 			var subscribers []subscriber
 			var ids []int64
 			for _, v := range to {

@@ -9,7 +9,7 @@ import (
 
 	"tideline/ent/schema"
 	"tideline/ent/user"
-	"tideline/feed/account"
+	"tideline/feed/session"
 	"tideline/live"
 	"tideline/storage/storagetest"
 )
@@ -40,13 +40,13 @@ func TestEventShowsWhatAQueryShows(t *testing.T) {
 			SetAvatarURL("https://img.example.org/a.png").SetDefaultVisibility(schema.Mutuals).SetRole(user.RoleMODERATOR).SetApprovesFollowers(true).
 			SetPostCount(15).SetPublicPostCount(1).SetFollowersPostCount(2).SetMutualsPostCount(4).SetFollowingCount(5).SetFollowerCount(6).Exec(c.ctx))
 		require.NoError(t, c.s.DB.UserData.Create().SetUserID(author.ID).SetData(`{"of":"author"}`).Exec(c.ctx))
-		for _, v := range []account.Viewer{first, second} {
+		for _, v := range []session.Viewer{first, second} {
 			require.NoError(t, c.s.DB.Follow.Create().SetFollowerID(v.ID).SetFolloweeID(author.ID).Exec(c.ctx))
 		}
 		fields := c.plain("Post") + " author { " + c.plain("User") + " }"
 		require.Contains(t, fields, "viewerHasLiked")
 		require.Contains(t, fields, "postCount")
-		for _, to := range [][]account.Viewer{{first}, {author}, {author, first, second}} {
+		for _, to := range [][]session.Viewer{{first}, {author}, {author, first, second}} {
 			var subscribers []subscriber
 			var ids []int64
 			for _, v := range to {

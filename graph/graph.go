@@ -25,8 +25,10 @@ import (
 	"tideline/feed/counts"
 	"tideline/feed/home"
 	"tideline/feed/ids"
+	"tideline/feed/login"
 	"tideline/feed/moderation"
 	"tideline/feed/refusal"
+	"tideline/feed/session"
 	"tideline/feed/stream"
 	"tideline/feed/visibility"
 	"tideline/graph/exec"
@@ -52,7 +54,9 @@ type Config struct {
 
 // Backend has the parts that the resolvers call. Fields without a default are required.
 type Backend struct {
+	Sessions   *session.Store
 	Accounts   *account.Accounts
+	Login      *login.Login
 	Bulk       *bulk.Bulk
 	Counts     *counts.Counts
 	Directory  *account.Directory
@@ -222,13 +226,13 @@ const retryNoIDs = 5
 type viewerKey struct{}
 
 // WithViewer returns a copy of ctx in which v is the viewer.
-func WithViewer(ctx context.Context, v account.Viewer) context.Context {
+func WithViewer(ctx context.Context, v session.Viewer) context.Context {
 	return context.WithValue(ctx, viewerKey{}, v)
 }
 
 // Viewer returns the viewer of ctx: the anonymous viewer if WithViewer was not called.
-func Viewer(ctx context.Context) account.Viewer {
+func Viewer(ctx context.Context) session.Viewer {
 	exec.Own(ctx)
-	v, _ := ctx.Value(viewerKey{}).(account.Viewer)
+	v, _ := ctx.Value(viewerKey{}).(session.Viewer)
 	return v
 }

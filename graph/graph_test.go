@@ -12,9 +12,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"tideline/feed/account"
 	"tideline/feed/feedtest"
 	"tideline/feed/home"
+	"tideline/feed/session"
 	"tideline/graph"
 	"tideline/graph/exec"
 	"tideline/storage"
@@ -31,7 +31,7 @@ type client struct {
 	ctx    context.Context
 	s      *storage.Stores
 	engine *exec.Engine
-	viewer account.Viewer
+	viewer session.Viewer
 }
 
 func each(t *testing.T, test func(c *client)) {
@@ -105,7 +105,7 @@ func (c *client) refused(code, query string, variables map[string]any) {
 	require.Equal(c.t, code, a.Errors[0].Extensions["code"], a.Errors[0].Message)
 }
 
-func (c *client) signUp(handle string) (id string, v account.Viewer) {
+func (c *client) signUp(handle string) (id string, v session.Viewer) {
 	c.t.Helper()
 	a := c.do(`mutation($h: String!) { signUp(input: {handle: $h, password: "correct horse"}) { token expiresAt user { id handle } } }`,
 		map[string]any{"h": handle})
@@ -190,7 +190,7 @@ func TestEveryField(t *testing.T) {
 		require.Equal(c.t, "Bob", c.get("updateProfile.user.name", `mutation { updateProfile(input: {name: "Bob", bio: "b", approvesFollowers: true, defaultVisibility: MUTUALS}) { user { name bio approvesFollowers defaultVisibility } } }`, nil))
 		require.Equal(c.t, true, c.get("logOut", `mutation { logOut }`, nil))
 		require.Equal(c.t, "bob", c.get("logIn.user.handle", `mutation { logIn(input: {handle: "bob", password: "correct horse"}) { token user { handle } } }`, nil))
-		c.viewer = account.Viewer{}
+		c.viewer = session.Viewer{}
 		require.Nil(c.t, c.get("viewer", `{ viewer { id } }`, nil))
 		require.Nil(c.t, c.get("user.relationship", `{ user(handle: "bob") { relationship { following } } }`, nil))
 	})
@@ -225,7 +225,7 @@ func TestErrorsCarryCodesAndNoInternals(t *testing.T) {
 func TestPostCountIsOfWhatTheViewerMaySee(t *testing.T) {
 	each(t, func(c *client) {
 		id, author := c.signUp("author")
-		viewers := map[string]account.Viewer{"author": author, "nobody": {}}
+		viewers := map[string]session.Viewer{"author": author, "nobody": {}}
 		for _, name := range []string{"stranger", "follower", "followed", "mutual", "blocked", "blocking"} {
 			_, viewers[name] = c.signUp(name)
 		}
@@ -293,7 +293,7 @@ func TestPostCountsOfAPageCostOneQuery(t *testing.T) {
 		plain := page("handle")
 		require.Equal(c.t, plain+1, page("handle postCount"))
 		require.Equal(c.t, plain+1, page("handle postCount relationship { following }"))
-		c.viewer = account.Viewer{}
+		c.viewer = session.Viewer{}
 		require.Equal(c.t, plain, page("handle postCount"), "nobody stands in a relation to anybody")
 		c.viewer = viewer
 	})
@@ -307,7 +307,7 @@ func TestPageOfPostsCostsAConstantNumberOfQueries(t *testing.T) {
 		for _, authors := range []int{1, 20} {
 			for i := range authors {
 				handle := fmt.Sprintf("author_%d_%d", authors, i)
-				c.viewer = account.Viewer{}
+				c.viewer = session.Viewer{}
 				id, author := c.signUp(handle)
 				c.viewer = author
 				for range 40 / authors {

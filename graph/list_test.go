@@ -6,8 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"tideline/feed/account"
 	"tideline/feed/moderation"
+	"tideline/feed/session"
 )
 
 // Users see their own lists of blocks, mutes, requests and likes. The lists of other
@@ -39,9 +39,9 @@ func TestOwnListsOverTheAPI(t *testing.T) {
 
 		// Nobody else sees a list, and ann cannot see bob's.
 		for _, of := range []struct {
-			viewer account.Viewer
+			viewer session.Viewer
 			handle string
-		}{{bob, "ann"}, {account.Viewer{}, "ann"}, {ann, "bob"}} {
+		}{{bob, "ann"}, {session.Viewer{}, "ann"}, {ann, "bob"}} {
 			c.viewer = of.viewer
 			require.Equal(c.t, map[string]any{"blocked": nil, "muted": nil, "sentRequests": nil, "likedPosts": nil},
 				c.get("user", lists, map[string]any{"handle": of.handle}))
@@ -77,7 +77,7 @@ func TestSuggestionsOverTheAPI(t *testing.T) {
 		}, list[0])
 		require.Len(c.t, c.get("suggestedUsers", suggested, map[string]any{"first": 2}), 2)
 		require.Equal(c.t, "OUT_OF_RANGE", c.do(suggested, map[string]any{"first": 0}).Errors[0].Extensions["reason"])
-		c.viewer = account.Viewer{}
+		c.viewer = session.Viewer{}
 		require.Equal(c.t, "UNAUTHENTICATED", c.do(suggested, nil).Errors[0].Extensions["code"])
 	})
 }
@@ -96,7 +96,7 @@ func TestRemoveFollowerOverTheAPI(t *testing.T) {
 		require.EqualValues(c.t, 0, c.get("viewer.followerCount", `{ viewer { followerCount } }`, nil))
 		c.refused("BAD_USER_INPUT", remove, map[string]any{"user": annID})
 		c.refused("NOT_FOUND", remove, map[string]any{"user": globalID("User:1")})
-		c.viewer = account.Viewer{}
+		c.viewer = session.Viewer{}
 		c.refused("UNAUTHENTICATED", remove, map[string]any{"user": fanID})
 	})
 }
@@ -133,7 +133,7 @@ func TestRelationshipIsANodeOfItsViewer(t *testing.T) {
 		user := func(id any) any { return map[string]any{"id": id} }
 		require.Equal(c.t, []any{found(of("cat")), user(annID), found(id), nil, found(of("ann")), found(id), user(bobID)}, c.get("nodes", nodes, ids))
 
-		for _, other := range []account.Viewer{bob, cat, {}} { // including the other user of the relationship
+		for _, other := range []session.Viewer{bob, cat, {}} { // including the other user of the relationship
 			c.viewer = other
 			require.Nil(c.t, c.get("node", node, map[string]any{"id": id}))
 			require.Equal(c.t, []any{nil, user(annID), nil, nil, nil, nil, user(bobID)}, c.get("nodes", nodes, ids))
@@ -167,7 +167,7 @@ func TestTaggedPosts(t *testing.T) {
 		for i := 3; i < 6; i++ {
 			c.get("createPost.post.id", fmt.Sprintf(`mutation { createPost(input: {text: "%d #tide"}) { post { id } } }`, i), nil)
 		}
-		c.viewer = account.Viewer{}
+		c.viewer = session.Viewer{}
 		const query = `query($tag: String!, $after: Cursor) { taggedPosts(tag: $tag, first: 2, after: $after) { nodes { text tags author { handle } } pageInfo { hasNextPage endCursor } } }`
 		first := c.do(query, map[string]any{"tag": "#Tide"})
 		require.Empty(c.t, first.Errors)

@@ -8,9 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tideline/ent/user"
-	"tideline/feed/account"
 	"tideline/feed/apikey"
 	"tideline/feed/moderation"
+	"tideline/feed/session"
 	"tideline/storage/storagetest"
 )
 
@@ -74,7 +74,7 @@ func TestKeysModerateByAScopeOfTheirOwn(t *testing.T) {
 		export  = `mutation { exportAccount(input: {}) { path } }`
 	)
 	as := func(scopes ...apikey.Scope) {
-		c.viewer = account.Viewer{ID: boss.ID, Session: -7, Key: &apikey.Key{ID: 7, Scopes: scopes}}
+		c.viewer = session.Viewer{ID: boss.ID, Session: -7, Key: &apikey.Key{ID: 7, Scopes: scopes}}
 	}
 	refused := func(reason, query string) {
 		t.Helper()

@@ -6,29 +6,31 @@ import (
 	"tideline/ent"
 	"tideline/feed"
 	"tideline/feed/account"
+	"tideline/feed/login"
 	"tideline/feed/paging"
+	"tideline/feed/session"
 	"tideline/graph/model"
 )
 
-func (r mutation) SignUp(ctx context.Context, in model.SignUpInput) (*account.Auth, error) {
-	return r.Accounts.SignUp(ctx, in.Handle, in.Password, orZero(in.Name))
+func (r mutation) SignUp(ctx context.Context, in model.SignUpInput) (*login.Auth, error) {
+	return r.Login.SignUp(ctx, in.Handle, in.Password, orZero(in.Name))
 }
 
-func (r mutation) LogIn(ctx context.Context, in model.LogInInput) (*account.Auth, error) {
-	return r.Accounts.LogIn(ctx, in.Handle, in.Password)
+func (r mutation) LogIn(ctx context.Context, in model.LogInInput) (*login.Auth, error) {
+	return r.Login.LogIn(ctx, in.Handle, in.Password)
 }
 
 func (r mutation) LogOut(ctx context.Context) (bool, error) {
-	return true, r.Accounts.LogOut(ctx, Viewer(ctx))
+	return true, r.Sessions.LogOut(ctx, Viewer(ctx))
 }
 
 func (r mutation) LogOutEverywhere(ctx context.Context) (*model.LogOutEverywherePayload, error) {
-	n, err := r.Accounts.LogOutEverywhere(ctx, Viewer(ctx))
+	n, err := r.Sessions.LogOutEverywhere(ctx, Viewer(ctx))
 	return &model.LogOutEverywherePayload{EndedSessions: n}, err
 }
 
 func (r mutation) EndSession(ctx context.Context, in model.EndSessionInput) (*model.EndSessionPayload, error) {
-	return &model.EndSessionPayload{EndedSessionID: in.SessionID}, r.Accounts.End(ctx, Viewer(ctx), in.SessionID)
+	return &model.EndSessionPayload{EndedSessionID: in.SessionID}, r.Sessions.End(ctx, Viewer(ctx), in.SessionID)
 }
 
 func (r mutation) ChangeHandle(ctx context.Context, in model.ChangeHandleInput) (*model.ChangeHandlePayload, error) {
@@ -37,17 +39,17 @@ func (r mutation) ChangeHandle(ctx context.Context, in model.ChangeHandleInput) 
 }
 
 func (r mutation) ChangePassword(ctx context.Context, in model.ChangePasswordInput) (*model.ChangePasswordPayload, error) {
-	n, err := r.Accounts.ChangePassword(ctx, Viewer(ctx), in.CurrentPassword, in.NewPassword)
+	n, err := r.Login.ChangePassword(ctx, Viewer(ctx), in.CurrentPassword, in.NewPassword)
 	return &model.ChangePasswordPayload{EndedSessions: n}, err
 }
 
 func (r mutation) DeleteAccount(ctx context.Context, in model.DeleteAccountInput) (*model.DeleteAccountPayload, error) {
-	until, err := r.Accounts.DeleteAccount(ctx, Viewer(ctx), orZero(in.Password))
+	until, err := r.Login.DeleteAccount(ctx, Viewer(ctx), orZero(in.Password))
 	return &model.DeleteAccountPayload{RestorableUntil: until}, err
 }
 
 func (r mutation) ExportAccount(ctx context.Context, in model.ExportAccountInput) (*model.ExportAccountPayload, error) {
-	path, until, err := r.Accounts.OfferExport(ctx, Viewer(ctx), orZero(in.Password))
+	path, until, err := r.Login.OfferExport(ctx, Viewer(ctx), orZero(in.Password))
 	return &model.ExportAccountPayload{Path: path, ExpiresAt: until}, err
 }
 
@@ -101,7 +103,7 @@ func (r mutation) UnlikePost(ctx context.Context, in model.LikePostInput) (*mode
 }
 
 func like(
-	ctx context.Context, in model.LikePostInput, change func(context.Context, account.Viewer, int64) (*ent.Post, error),
+	ctx context.Context, in model.LikePostInput, change func(context.Context, session.Viewer, int64) (*ent.Post, error),
 ) (*model.LikePostPayload, error) {
 	id, err := idOf("postId", in.PostID, "Post")
 	if err != nil {
@@ -159,7 +161,7 @@ func (r mutation) UnmuteWord(ctx context.Context, in model.MuteWordInput) (*mode
 
 // relate changes the viewer's relation to a user.
 func relate(
-	ctx context.Context, in model.UserInput, change func(context.Context, account.Viewer, int64) (*ent.User, error),
+	ctx context.Context, in model.UserInput, change func(context.Context, session.Viewer, int64) (*ent.User, error),
 ) (*model.RelationshipPayload, error) {
 	id, err := idOf("userId", in.UserID, "User")
 	if err != nil {

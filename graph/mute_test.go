@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"tideline/feed/account"
+	"tideline/feed/session"
 	"tideline/storage"
 	"tideline/storage/storagetest"
 	"tideline/workers"
@@ -47,7 +47,7 @@ func tellOfMutes(c *client, mute bool) (told []string) {
 		c.Drain()
 		stop()
 	}
-	people := map[string]account.Viewer{}
+	people := map[string]session.Viewer{}
 	for _, name := range []string{"author", "muter", "away", "fan", "stranger"} {
 		_, people[name] = c.signUp(name)
 	}

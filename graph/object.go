@@ -6,9 +6,9 @@ import (
 
 	"tideline/ent"
 	"tideline/ent/schema"
-	"tideline/feed/account"
 	"tideline/feed/ids"
 	"tideline/feed/paging"
+	"tideline/feed/session"
 	"tideline/feed/tag"
 	"tideline/feed/visibility"
 	"tideline/graph/exec"
@@ -25,7 +25,7 @@ func (user) DefaultVisibility(ctx context.Context, u *ent.User) (*schema.Visibil
 func (r user) ExternalID(ctx context.Context, u *ent.User) (*string, error) {
 	g := groupsOf(ctx)
 	return field(g, g.users, u, "externalId", func(users []*ent.User) ([]*string, error) {
-		return r.Accounts.ExternalIDs(ctx, Viewer(ctx), idsOf(users, func(u *ent.User) int64 { return u.ID }))
+		return r.Login.ExternalIDs(ctx, Viewer(ctx), idsOf(users, func(u *ent.User) int64 { return u.ID }))
 	})
 }
 
@@ -90,8 +90,8 @@ func (r user) LikedPosts(ctx context.Context, u *ent.User, first *int, after *st
 	return postPage(ctx, c, err)
 }
 
-func (r user) Sessions(ctx context.Context, u *ent.User, first *int, after *string) (*paging.Connection[account.Session], error) {
-	return r.Accounts.List(ctx, Viewer(ctx), u.ID, paging.Page{First: first, After: after}, r.Home.MaxPage())
+func (r user) Sessions(ctx context.Context, u *ent.User, first *int, after *string) (*paging.Connection[session.Session], error) {
+	return r.Backend.Sessions.List(ctx, Viewer(ctx), u.ID, paging.Page{First: first, After: after}, r.Home.MaxPage())
 }
 
 func (r user) MutedWords(ctx context.Context, u *ent.User) ([]string, error) {

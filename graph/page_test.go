@@ -12,6 +12,7 @@ import (
 	"tideline/ent/schema"
 	"tideline/feed"
 	"tideline/feed/account"
+	"tideline/feed/session"
 	"tideline/feed/visibility"
 	"tideline/graph"
 	"tideline/graph/exec"
@@ -66,7 +67,7 @@ func TestCompiledPageIsGqlgens(t *testing.T) {
 				require.False(t, op.Compiled(), name)
 			}
 		}
-		c.viewer = account.Viewer{}
+		c.viewer = session.Viewer{}
 		c.refused("UNAUTHENTICATED", `{ timeline { nodes { id } } }`, nil)
 		c.viewer = ann
 		c.refused("BAD_USER_INPUT", `{ timeline(after: "forged") { nodes { id } } }`, nil)
@@ -101,7 +102,7 @@ func TestUnreadCountIsCountedOnce(t *testing.T) {
 
 // data returns the answer to a query without the parts of cursors that depend on the time or
 // on whether the inbox is built.
-func (c *client) data(v account.Viewer, query string) (data string, compiled bool) {
+func (c *client) data(v session.Viewer, query string) (data string, compiled bool) {
 	c.t.Helper()
 	ctx := graph.WithViewer(c.ctx, v)
 	op, errs := c.engine.Prepare(ctx, exec.Request{Query: query})

@@ -55,7 +55,7 @@ func (r query) User(ctx context.Context, handle string) (*ent.User, error) {
 }
 
 func (r query) UserByExternalID(ctx context.Context, externalID string) (*ent.User, error) {
-	id, err := orNull(r.Accounts.UserByExternalID(ctx, Viewer(ctx), externalID))
+	id, err := orNull(r.Login.UserByExternalID(ctx, Viewer(ctx), externalID))
 	if id == nil || err != nil {
 		return nil, err
 	}

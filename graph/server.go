@@ -5,11 +5,11 @@ import (
 
 	"github.com/vektah/gqlparser/v2/ast"
 
-	"tideline/feed/account"
 	"tideline/feed/apikey"
 	"tideline/feed/bulk"
 	"tideline/feed/paging"
 	"tideline/feed/refusal"
+	"tideline/feed/session"
 	"tideline/graph/exec"
 	"tideline/graph/model"
 )
@@ -34,7 +34,7 @@ var keyScopes = map[string][]apikey.Scope{
 // permit checks each root field of the operation. It returns an error if the viewer's API key lacks a scope
 // for the field, or if the viewer has no key and only API keys may use the field. Error: Forbidden.
 func permit(ctx context.Context, op *exec.Operation) error {
-	v, _ := ctx.Value(viewerKey{}).(account.Viewer)
+	v, _ := ctx.Value(viewerKey{}).(session.Viewer)
 	usual := reading
 	if op.Kind() == ast.Mutation {
 		usual = writing

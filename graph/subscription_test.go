@@ -13,7 +13,7 @@ import (
 
 	"tideline/ent"
 	"tideline/ent/schema"
-	"tideline/feed/account"
+	"tideline/feed/session"
 	"tideline/graph"
 	"tideline/graph/exec"
 	"tideline/live"
@@ -22,12 +22,12 @@ import (
 // subscriber is a subscription of a viewer.
 type subscriber struct {
 	c      *client
-	viewer account.Viewer
+	viewer session.Viewer
 	*exec.Subscription
 	news chan struct{}
 }
 
-func (c *client) subscribe(v account.Viewer, query string, variables map[string]any) subscriber {
+func (c *client) subscribe(v session.Viewer, query string, variables map[string]any) subscriber {
 	c.t.Helper()
 	op, errs := c.engine.Prepare(c.ctx, exec.Request{Query: query, Variables: variables})
 	require.Empty(c.t, errs)
@@ -68,13 +68,13 @@ func nextOf[T any](s subscriber) T {
 func TestEventForMany(t *testing.T) {
 	each(t, func(c *client) {
 		const n = 12
-		var viewers []account.Viewer
+		var viewers []session.Viewer
 		var ids []int64
-		make := func(handle string) account.Viewer {
+		make := func(handle string) session.Viewer {
 			u, err := c.s.DB.User.Create().SetID(int64(1 + len(ids))).SetHandle(handle).SetName(handle).SetPasswordHash("-").Save(c.ctx)
 			require.NoError(c.t, err)
 			ids = append(ids, u.ID)
-			return account.Viewer{ID: u.ID}
+			return session.Viewer{ID: u.ID}
 		}
 		author := make("author")
 		for i := range n {
@@ -205,7 +205,7 @@ func TestUnreadCountOfTheViewer(t *testing.T) {
 			a = answer{Data: event}
 		}
 		require.Equal(c.t, of(0), a.Data["viewer"])
-		c.viewer = account.Viewer{}
+		c.viewer = session.Viewer{}
 		require.Nil(c.t, c.get("user.unreadCount", `{ user(handle: "ann") { unreadCount } }`, nil))
 	})
 }
@@ -225,7 +225,7 @@ func TestAHeartbeatTellsOfFollowRequests(t *testing.T) {
 		c.get("createPost.post.id", createPost, map[string]any{"text": "the stream has begun", "visibility": "PUBLIC"})
 		require.Equal(c.t, "TimelinePostAdded", stream.next()["__typename"])
 		for _, step := range []struct {
-			viewer         account.Viewer
+			viewer         session.Viewer
 			mutation, user string
 			asking         int
 		}{
@@ -295,9 +295,9 @@ func TestPostCounts(t *testing.T) {
 		require.Equal(c.t, 1+50*5, cost(50))
 
 		for reason, try := range map[string]struct {
-			viewer account.Viewer
+			viewer session.Viewer
 			n      int
-		}{"TOO_MANY": {reader, 101}, "SIGN_IN": {account.Viewer{}, 1}} {
+		}{"TOO_MANY": {reader, 101}, "SIGN_IN": {session.Viewer{}, 1}} {
 			op, errs := c.engine.Prepare(c.ctx, exec.Request{Query: watchCounts, Variables: map[string]any{"ids": slices.Repeat(ids[:1], try.n)}})
 			require.Empty(c.t, errs)
 			_, errs = c.engine.Subscribe(graph.WithViewer(c.ctx, try.viewer), op, func() {})

@@ -16,10 +16,10 @@ import (
 	"tideline/ent"
 	"tideline/ent/schema"
 	"tideline/ent/user"
-	"tideline/feed/account"
 	"tideline/feed/feedtest"
 	"tideline/feed/home"
 	"tideline/feed/ids"
+	"tideline/feed/session"
 	"tideline/queue"
 	"tideline/storage"
 	"tideline/timeline"
@@ -190,11 +190,11 @@ func (r *run) name(user int) string {
 	return names[user]
 }
 
-func (r *run) viewer(user int) account.Viewer {
+func (r *run) viewer(user int) session.Viewer {
 	if user == nobody {
-		return account.Viewer{}
+		return session.Viewer{}
 	}
-	return account.Viewer{ID: r.users[user].id}
+	return session.Viewer{ID: r.users[user].id}
 }
 
 // front returns the serving process of this step.

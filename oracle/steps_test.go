@@ -17,6 +17,7 @@ import (
 	"tideline/feed/home"
 	"tideline/feed/paging"
 	"tideline/feed/refusal"
+	"tideline/feed/session"
 )
 
 // step is one event of a run. Its numbers are indexes modulo the count, so a step has a meaning
@@ -93,18 +94,18 @@ func (r *run) do(s step) error {
 // social executes the steps of users.
 func (r *run) social(s step, a, b, p int) error {
 	f, v := r.front(), r.viewer(a)
-	between := func(doing string, call func(context.Context, account.Viewer, int64) error, want string) error {
+	between := func(doing string, call func(context.Context, session.Viewer, int64) error, want string) error {
 		r.say("%s %s %s", r.name(a), doing, r.name(b))
 		return r.checkRefusal(call(r.ctx, v, r.users[b].id), want)
 	}
 	// relate is call without the user in its result.
-	relate := func(call func(context.Context, account.Viewer, int64) (*entUser, error)) func(context.Context, account.Viewer, int64) error {
-		return func(ctx context.Context, v account.Viewer, id int64) error { _, err := call(ctx, v, id); return err }
+	relate := func(call func(context.Context, session.Viewer, int64) (*entUser, error)) func(context.Context, session.Viewer, int64) error {
+		return func(ctx context.Context, v session.Viewer, id int64) error { _, err := call(ctx, v, id); return err }
 	}
 	if r.users[a].hidden { // a hidden user cannot sign in
 		return nil
 	}
-	towards := map[string]func(context.Context, account.Viewer, int64) (*entUser, error){
+	towards := map[string]func(context.Context, session.Viewer, int64) (*entUser, error){
 		"follow": f.Feed.Follow, "unfollow": f.Feed.Unfollow, "accept": f.Feed.AcceptFollower, "reject": f.Feed.RejectFollower,
 		"remove follower": f.Feed.RemoveFollower,
 		"block":           f.Feed.Block, "unblock": f.Feed.Unblock, "mute": f.Feed.Mute, "unmute": f.Feed.Unmute,
@@ -122,7 +123,7 @@ func (r *run) social(s step, a, b, p int) error {
 			return nil
 		}
 		r.say("somebody signs up")
-		auth, err := f.Accounts.SignUp(r.ctx, fmt.Sprint("new", r.turn), "a long password", "")
+		auth, err := f.Login.SignUp(r.ctx, fmt.Sprint("new", r.turn), "a long password", "")
 		if err != nil {
 			return err
 		}
@@ -196,9 +197,9 @@ func (r *run) suspend(u int, hide bool) error {
 	if r.users[u].leaving || r.users[u].gone {
 		return nil
 	}
-	call, does := r.front().Sessions.Suspend, "suspends"
+	call, does := r.front().Accounts.Suspend, "suspends"
 	if !hide {
-		call, does = r.front().Sessions.Unsuspend, "reinstates"
+		call, does = r.front().Accounts.Unsuspend, "reinstates"
 	}
 	r.say("a moderator %s %s", does, r.name(u))
 	r.users[u].hidden = hide
@@ -231,7 +232,7 @@ func (r *run) deleteAccount(u int) error {
 	r.say("%s deletes the account", r.name(u))
 	r.users[u].hidden, r.users[u].leaving = true, true
 	r.ends(u)
-	_, _, err := r.front().Sessions.Delete(r.ctx, r.users[u].id, 0)
+	_, _, err := r.front().Accounts.Delete(r.ctx, r.users[u].id, 0)
 	return err
 }
 

@@ -12,8 +12,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"tideline/feed/account"
 	"tideline/feed/feedtest"
+	"tideline/feed/session"
 	"tideline/server/internal/servertest"
 	"tideline/server/limit"
 	"tideline/storage"
@@ -59,9 +59,9 @@ func TestExportIsGoodUntilItWasSentWhole(t *testing.T) {
 func TestBrokenDownloadLeavesThePathGood(t *testing.T) {
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
 		w := feedtest.New(t, s, feedtest.Options{})
-		auth, err := w.Accounts.SignUp(w.Ctx, "ann", "correct horse", "")
+		auth, err := w.Login.SignUp(w.Ctx, "ann", "correct horse", "")
 		require.NoError(t, err)
-		path, _, err := w.Accounts.OfferExport(w.Ctx, account.Viewer{ID: auth.User.ID}, "correct horse")
+		path, _, err := w.Login.OfferExport(w.Ctx, session.Viewer{ID: auth.User.ID}, "correct horse")
 		require.NoError(t, err)
 		p := &process{log: slog.New(slog.DiscardHandler), limits: new(limit.Limits)}
 		serve := p.serveExport(w.Sessions)

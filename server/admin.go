@@ -84,7 +84,7 @@ func hostOf(host string) string {
 // adminPage returns the admin page of a server. Its streams end when ctx ends.
 func (p *process) adminPage(ctx context.Context, b backend, called graph.Backend, id int64) *admin.Page {
 	return admin.New(ctx, admin.Config{
-		Accounts: called.Accounts, Directory: b.directory, Moderation: called.Moderation, Audit: audit.New(b.home),
+		Sessions: called.Sessions, Login: called.Login, Directory: b.directory, Moderation: called.Moderation, Audit: audit.New(b.home),
 		Fleet: fleet.New(p.stores.DB, time.Now), Queue: b.jobs, Stores: p.stores, Limits: p.limits, Webhooks: b.webhooks.Stats,
 		Ready: p.health.states, Metrics: p.metrics.Registry(), Process: id, Version: ThisBuild().Version, PostID: graph.PostID, Logger: p.log,
 	})

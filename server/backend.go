@@ -12,7 +12,9 @@ import (
 	"tideline/feed/identity"
 	"tideline/feed/ids"
 	"tideline/feed/job"
+	"tideline/feed/login"
 	"tideline/feed/moderation"
+	"tideline/feed/session"
 	"tideline/feed/stream"
 	"tideline/feed/visibility"
 	"tideline/feed/webhook"
@@ -36,7 +38,8 @@ type backend struct {
 	home       *home.Home
 	directory  *account.Directory
 	keys       *apikey.Keys
-	sessions   *account.Sessions
+	sessions   *session.Store
+	accounts   *account.Accounts
 	outbox     *webhook.Outbox
 	webhooks   *webhook.Deliverer
 }
@@ -71,7 +74,11 @@ func (c Config) backend(stores *storage.Stores, log *slog.Logger, m *metrics.Met
 	if b.webhooks, err = c.deliverer(stores, log, m); err != nil {
 		return b, err
 	}
-	b.sessions, err = account.NewSessions(account.SessionsConfig{DB: stores.DB, Publisher: b.publisher, Queue: b.jobs, Visibility: b.visibility, Keys: b.keys, TTL: c.SessionTTL, Grace: c.DeletionGrace, Webhooks: b.outbox, Logger: log})
+	b.sessions, err = session.New(session.Config{DB: stores.DB, Publisher: b.publisher, Keys: b.keys, TTL: c.SessionTTL, Logger: log})
+	if err != nil {
+		return b, err
+	}
+	b.accounts, err = account.New(account.Config{DB: stores.DB, Sessions: b.sessions, Queue: b.jobs, Visibility: b.visibility, Avatars: c.AvatarHosts, Webhooks: b.outbox})
 	if err != nil {
 		return b, err
 	}
@@ -112,9 +119,10 @@ func (c Config) verifier(log *slog.Logger) (*identity.Verifier, error) {
 // api builds the parts that a server's resolvers call.
 func (b backend) api(c Config, issuers *identity.Verifier, generator *ids.Generator, hub *live.Hub, log *slog.Logger) (a graph.Backend, err error) {
 	a.Home, a.Directory, a.Keys, a.MaxText, a.Avatars = b.home, b.directory, b.keys, c.MaxText, c.AvatarHosts
-	if a.Accounts, err = account.New(account.Config{
-		Sessions: b.sessions, IDs: generator, Issuers: issuers, NoSignUp: c.SignUp == "off", NoPasswords: c.OwnAccounts == "off",
-		Webhooks: b.outbox, Avatars: c.AvatarHosts,
+	a.Sessions, a.Accounts = b.sessions, b.accounts
+	if a.Login, err = login.New(login.Config{
+		DB: b.stores.DB, Sessions: b.sessions, Accounts: b.accounts, IDs: generator, Keys: b.keys, Issuers: issuers,
+		NoSignUp: c.SignUp == "off", NoPasswords: c.OwnAccounts == "off", Grace: c.DeletionGrace, Webhooks: b.outbox, Logger: log,
 	}); err != nil {
 		return a, err
 	}
@@ -126,7 +134,7 @@ func (b backend) api(c Config, issuers *identity.Verifier, generator *ids.Genera
 	if err != nil {
 		return a, err
 	}
-	a.Moderation, err = moderation.New(moderation.Config{DB: b.stores.DB, Sessions: b.sessions, Feed: a.Feed, Webhooks: b.outbox, MaxPage: c.MaxPage})
+	a.Moderation, err = moderation.New(moderation.Config{DB: b.stores.DB, Accounts: b.accounts, Feed: a.Feed, Webhooks: b.outbox, MaxPage: c.MaxPage})
 	if err != nil {
 		return a, err
 	}
@@ -146,7 +154,7 @@ func (b backend) api(c Config, issuers *identity.Verifier, generator *ids.Genera
 // bulk returns the part that imports many rows at once from other servers.
 func (b backend) bulk(c Config, generator *ids.Generator, log *slog.Logger) (*bulk.Bulk, error) {
 	return bulk.New(bulk.Config{
-		DB: b.stores.DB, Dialect: b.stores.Dialect, Visibility: b.visibility, Timelines: b.timelines, Queue: b.jobs, IDs: generator, Sessions: b.sessions,
+		DB: b.stores.DB, Dialect: b.stores.Dialect, Visibility: b.visibility, Timelines: b.timelines, Queue: b.jobs, IDs: generator, Accounts: b.accounts,
 		MaxText: c.MaxText, Logger: log,
 	})
 }

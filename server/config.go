@@ -16,8 +16,10 @@ import (
 	"tideline/feed/account"
 	"tideline/feed/home"
 	"tideline/feed/identity"
+	"tideline/feed/login"
 	"tideline/feed/paging"
 	"tideline/feed/ranking"
+	"tideline/feed/session"
 	"tideline/feed/webhook"
 	"tideline/graph/exec"
 	"tideline/internal/trace"
@@ -124,7 +126,7 @@ type Config struct {
 // command line inserts them.
 func Vars() map[string]string {
 	vars := map[string]string{
-		"active_for": short(timeline.DefaultActiveFor), "rank_decay": short(ranking.DefaultDecay), "session_ttl": short(account.DefaultSessionTTL), "deletion_grace": short(account.DefaultGrace),
+		"active_for": short(timeline.DefaultActiveFor), "rank_decay": short(ranking.DefaultDecay), "session_ttl": short(session.DefaultTTL), "deletion_grace": short(login.DefaultGrace),
 	}
 	for name, value := range map[string]int{
 		"max_text": feed.DefaultMaxText, "most_max_text": feed.MostMaxText,
@@ -193,8 +195,8 @@ func (c Config) Validate() error {
 	number("MaxText", c.MaxText, 1, feed.MostMaxText)
 	number("MaxErrors", c.MaxErrors, 1, 1000)
 	number("PullAbove", c.PullAbove, -1, 1_000_000_000)
-	duration("SessionTTL", c.SessionTTL, account.MinSessionTTL, account.MaxSessionTTL)
-	duration("DeletionGrace", c.DeletionGrace, 0, account.MaxGrace)
+	duration("SessionTTL", c.SessionTTL, session.MinTTL, session.MaxTTL)
+	duration("DeletionGrace", c.DeletionGrace, 0, login.MaxGrace)
 	number("SmallWorkers", c.SmallWorkers, 1, queue.MaxWorkers)
 	number("LargeWorkers", c.LargeWorkers, 1, queue.MaxWorkers)
 	number("RelationWorkers", c.RelationWorkers, 1, queue.MaxWorkers)

@@ -20,10 +20,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tideline/feed"
-	"tideline/feed/account"
 	"tideline/feed/home"
 	"tideline/feed/paging"
 	"tideline/feed/ranking"
+	"tideline/feed/session"
 	"tideline/graph/exec"
 	"tideline/server/transport"
 	"tideline/storage"
@@ -63,7 +63,7 @@ func TestDefaultsAreThoseOfThePackages(t *testing.T) {
 	require.Equal(t, timeline.DefaultActiveFor, c.ActiveFor)
 	require.Equal(t, home.DefaultPullAbove, c.PullAbove)
 	require.Equal(t, ranking.DefaultDecay, c.RankDecay)
-	require.Equal(t, account.DefaultSessionTTL, c.SessionTTL)
+	require.Equal(t, session.DefaultTTL, c.SessionTTL)
 	require.Equal(t, feed.DefaultMaxText, c.MaxText)
 	require.Equal(t, paging.DefaultMaxSize, c.MaxPage)
 	require.Equal(t, workers.DefaultPageSize, c.FanOutPage)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"tideline/feed/account"
+	"tideline/feed/login"
 	"tideline/feed/refusal"
 	"tideline/server/limit"
 	"tideline/server/transport"
@@ -14,10 +15,10 @@ import (
 // serveExport streams all data of a user to a client that has the export's secret path. The path expires only
 // after the whole file was sent: a HEAD request or an interrupted download leaves it valid. An interrupted
 // download lacks the last line, and the connection ends without the end of the body.
-func (p *process) serveExport(sessions *account.Sessions) http.HandlerFunc {
+func (p *process) serveExport(logins *login.Login, accounts *account.Accounts) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		ctx := r.Context()
-		offer, err := p.findExport(r, sessions)
+		offer, err := p.findExport(r, logins)
 		if transport.Refuse(w, err) {
 			return
 		}
@@ -33,7 +34,7 @@ func (p *process) serveExport(sessions *account.Sessions) http.HandlerFunc {
 		if r.Method == http.MethodHead {
 			return
 		}
-		err = sessions.Export(ctx, offer.User, patient{w})
+		err = accounts.Export(ctx, offer.User, patient{w})
 		if err == nil {
 			err = http.NewResponseController(w).Flush()
 		}
@@ -43,7 +44,7 @@ func (p *process) serveExport(sessions *account.Sessions) http.HandlerFunc {
 			}
 			panic(http.ErrAbortHandler)
 		}
-		if err := sessions.EndExport(context.WithoutCancel(ctx), offer); err != nil {
+		if err := logins.EndExport(context.WithoutCancel(ctx), offer); err != nil {
 			p.log.WarnContext(ctx, "export not ended; its path ends by itself", "error", err)
 		}
 	}
@@ -51,14 +52,14 @@ func (p *process) serveExport(sessions *account.Sessions) http.HandlerFunc {
 
 // findExport finds the export that a request asks for, under the limits of its address. A download counts as
 // a log-in, since it reads all data of a user.
-func (p *process) findExport(r *http.Request, sessions *account.Sessions) (offer account.Offer, err error) {
+func (p *process) findExport(r *http.Request, logins *login.Login) (offer login.Offer, err error) {
 	ctx, address := r.Context(), limit.AddressOf(r.RemoteAddr)
 	done, refused := p.limits.Attempt(ctx, address)
 	if refused != nil {
 		return offer, refused
 	}
 	defer func() { done(refusal.IsWrongCredential(err)) }()
-	if offer, err = sessions.FindExport(ctx, r.URL.Query().Get("secret")); err != nil {
+	if offer, err = logins.FindExport(ctx, r.URL.Query().Get("secret")); err != nil {
 		return offer, err
 	}
 	demand := limit.Demand{Cost: limit.LeastCost}

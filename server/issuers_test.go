@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tideline/feed/account"
+	"tideline/feed/session"
 	"tideline/server/internal/servertest"
 )
 
@@ -112,7 +113,7 @@ func TestSignOutByCommand(t *testing.T) {
 	require.NoError(t, err)
 	console := Console{Out: t.Output(), Log: t.Output()}
 	migrateFor(t, c)
-	require.NoError(t, c.WithSessions(t.Context(), console, func(s *account.Sessions, people *account.Directory) error {
+	require.NoError(t, c.WithSessions(t.Context(), console, func(s *session.Store, people *account.Directory) error {
 		_, err := people.User(t.Context(), "nobody")
 		require.Error(t, err)
 		_, err = s.SignOut(t.Context(), 1)

@@ -18,11 +18,11 @@ import (
 	"tideline/ent"
 	"tideline/ent/post"
 	"tideline/ent/schema"
-	"tideline/feed/account"
 	"tideline/feed/feedtest"
 	"tideline/feed/home"
 	"tideline/feed/ids"
 	"tideline/feed/paging"
+	"tideline/feed/session"
 	"tideline/graph"
 	"tideline/graph/exec"
 	"tideline/server/limit"
@@ -42,11 +42,11 @@ func BenchmarkPage(b *testing.B) {
 	w := feedtest.New(b, s, feedtest.Options{})
 	engine, err := graph.New(graph.Backend{Accounts: w.Accounts, Directory: w.Directory, Feed: w.Feed, Home: w.Home, Streams: w.Streams}, graph.Config{})
 	require.NoError(b, err)
-	user := func(handle string) account.Viewer {
+	user := func(handle string) session.Viewer {
 		id, err := w.IDs.Next()
 		require.NoError(b, err)
 		require.NoError(b, s.DB.User.Create().SetID(id).SetHandle(handle).SetPasswordHash("-").Exec(ctx))
-		return account.Viewer{ID: id}
+		return session.Viewer{ID: id}
 	}
 	reader := user("reader")
 	for i := range 30 {
@@ -108,7 +108,7 @@ func BenchmarkPage(b *testing.B) {
 	b.Run("http", func(b *testing.B) {
 		h, err := transport.New(ctx, transport.Config{
 			Engine: engine, Limits: new(limit.Limits), Ended: w.Sessions.Ended,
-			Authenticate:   func(context.Context, string) (account.Viewer, time.Time, error) { return reader, time.Time{}, nil },
+			Authenticate:   func(context.Context, string) (session.Viewer, time.Time, error) { return reader, time.Time{}, nil },
 			RequestTimeout: time.Minute, MaxBody: 1 << 20, MaxSockets: 1,
 		})
 		require.NoError(b, err)

@@ -11,8 +11,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"tideline/feed/account"
 	"tideline/feed/ids"
+	"tideline/feed/login"
 	"tideline/graph"
 	"tideline/internal/fleet"
 	"tideline/internal/trace"
@@ -81,7 +81,7 @@ func newProcess(ctx context.Context, c Config, role Role, stores *storage.Stores
 	member := fleet.Config{DB: stores.DB, Version: ThisBuild().Version, Server: role.server, Subscriptions: p.metrics.Serving, Logger: log}
 	if role.worker {
 		w, err := workers.New(workers.Config{
-			DB: stores.DB, Visibility: b.visibility, Home: b.home, Sessions: b.sessions, Timelines: b.timelines, Queue: b.jobs, Publisher: b.publisher, Masters: stores.CheckMasters,
+			DB: stores.DB, Visibility: b.visibility, Home: b.home, Sessions: b.sessions, Accounts: b.accounts, Timelines: b.timelines, Queue: b.jobs, Publisher: b.publisher, Masters: stores.CheckMasters,
 			PageSize: c.FanOutPage, PartSize: c.FanOutPart, Observe: p.metrics.FanOut, ObserveHealth: p.metrics.Health, Logger: log,
 		})
 		if err != nil {
@@ -122,7 +122,7 @@ func newProcess(ctx context.Context, c Config, role Role, stores *storage.Stores
 			return nil, err
 		}
 		p.base = append(p.base, called.Counts.Run)
-		if err := p.serveAPI(ctx, mux, called, b.sessions); err != nil {
+		if err := p.serveAPI(ctx, mux, called); err != nil {
 			return nil, err
 		}
 		p.metrics.CountStreams(called.Streams.Stats)
@@ -150,7 +150,7 @@ func newProcess(ctx context.Context, c Config, role Role, stores *storage.Stores
 }
 
 // serveAPI adds the handlers of the API and of the pages.
-func (p *process) serveAPI(ctx context.Context, mux *http.ServeMux, called graph.Backend, sessions *account.Sessions) error {
+func (p *process) serveAPI(ctx context.Context, mux *http.ServeMux, called graph.Backend) error {
 	c := p.config
 	engine, err := graph.New(called, graph.Config{
 		Introspection: !c.Production, Suggestions: !c.Production, Limits: c.requestLimits(), Logger: p.log,
@@ -162,7 +162,7 @@ func (p *process) serveAPI(ctx context.Context, mux *http.ServeMux, called graph
 	if c.App != "off" {
 		config.AlwaysTrusted = web.Documents()
 	}
-	config.Engine, config.Authenticate, config.Recall, config.Ended = engine, called.Accounts.Authenticate, called.Accounts.Recall, sessions.Ended
+	config.Engine, config.Authenticate, config.Recall, config.Ended = engine, called.Login.Authenticate, called.Login.Recall, called.Sessions.Ended
 	config.Limits, config.Tracer, config.Logger = p.limits, p.tracer, p.log
 	config.ObserveRequest, config.ObserveSubscriptions = p.metrics.Request, p.metrics.Subscribed
 	config.ObserveSlowSocket = p.metrics.SlowSocket
@@ -176,7 +176,7 @@ func (p *process) serveAPI(ctx context.Context, mux *http.ServeMux, called graph
 		compressed = wire.Compress
 	}
 	mux.Handle("/graphql", compressed(p.api))
-	mux.Handle("GET "+account.ExportPath, p.serveExport(sessions))
+	mux.Handle("GET "+login.ExportPath, p.serveExport(called.Login, called.Accounts))
 	mux.Handle("/", web.Handler(web.Options{NoApp: c.App == "off", GraphiQL: c.graphiql(), ImageHosts: c.AvatarHosts})) // its files are compressed already
 	if !c.Production {
 		mux.Handle("GET /schema.graphql", compressed(http.HandlerFunc(serveSchema)))

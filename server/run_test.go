@@ -21,10 +21,10 @@ import (
 	"go.uber.org/goleak"
 
 	"tideline/feed"
-	"tideline/feed/account"
 	"tideline/feed/home"
 	"tideline/feed/ids"
 	"tideline/feed/paging"
+	"tideline/feed/session"
 	"tideline/live"
 	"tideline/server/internal/servertest"
 	"tideline/storage/storagetest"
@@ -210,7 +210,7 @@ func TestRankDecayIsTheFeeds(t *testing.T) {
 	require.NoError(t, err)
 	called, err := b.api(c, nil, generator, live.NewHub(stores.Redis, live.HubConfig{}), log)
 	require.NoError(t, err)
-	ann := account.Viewer{ID: 1}
+	ann := session.Viewer{ID: 1}
 	require.NoError(t, stores.DB.User.Create().SetID(ann.ID).SetHandle("ann").SetName("Ann").SetPasswordHash("-").Exec(t.Context()))
 	p, err := called.Feed.CreatePost(t.Context(), ann, feed.Draft{Text: "hello"})
 	require.NoError(t, err)

@@ -30,6 +30,7 @@ import (
 	"tideline/feed/bulk"
 	"tideline/feed/ids"
 	"tideline/feed/moderation"
+	"tideline/feed/session"
 	"tideline/feed/webhook"
 	"tideline/internal/fleet"
 	"tideline/internal/trace"
@@ -229,25 +230,30 @@ func (c Config) WithCounters(ctx context.Context, console Console, fn func(*audi
 
 // WithSessions lets a command end sessions. Running servers are told. Errors: the schema is not up to
 // date, or an error of WithStores.
-func (c Config) WithSessions(ctx context.Context, console Console, fn func(*account.Sessions, *account.Directory) error) error {
+func (c Config) WithSessions(ctx context.Context, console Console, fn func(*session.Store, *account.Directory) error) error {
 	return c.withBackend(ctx, console, func(b backend, _ *slog.Logger) error { return fn(b.sessions, b.directory) })
 }
 
+// WithAccounts lets a command change accounts, as WithSessions lets it end sessions.
+func (c Config) WithAccounts(ctx context.Context, console Console, fn func(*account.Accounts) error) error {
+	return c.withBackend(ctx, console, func(b backend, _ *slog.Logger) error { return fn(b.accounts) })
+}
+
 // WithModeration lets a command grant roles and suspend users. Errors: the errors of WithSessions.
-func (c Config) WithModeration(ctx context.Context, console Console, fn func(*moderation.Moderation, *account.Sessions) error) error {
+func (c Config) WithModeration(ctx context.Context, console Console, fn func(*moderation.Moderation, *account.Accounts) error) error {
 	return c.withBackend(ctx, console, func(b backend, _ *slog.Logger) error {
-		m, err := moderation.New(moderation.Config{DB: b.stores.DB, Sessions: b.sessions, MaxPage: c.MaxPage})
+		m, err := moderation.New(moderation.Config{DB: b.stores.DB, Accounts: b.accounts, MaxPage: c.MaxPage})
 		if err != nil {
 			return err
 		}
-		return fn(m, b.sessions)
+		return fn(m, b.accounts)
 	})
 }
 
 // WithJobs lets a command act on jobs and record that in the audit log. Errors: the errors of WithSessions.
 func (c Config) WithJobs(ctx context.Context, console Console, fn func(*queue.Queue, *moderation.Moderation) error) error {
 	return c.withBackend(ctx, console, func(b backend, _ *slog.Logger) error {
-		m, err := moderation.New(moderation.Config{DB: b.stores.DB, Sessions: b.sessions, MaxPage: c.MaxPage})
+		m, err := moderation.New(moderation.Config{DB: b.stores.DB, Accounts: b.accounts, MaxPage: c.MaxPage})
 		if err != nil {
 			return err
 		}

@@ -16,9 +16,9 @@ import (
 
 	"tideline/ent"
 	"tideline/feed"
-	"tideline/feed/account"
 	"tideline/feed/feedtest"
 	"tideline/feed/home"
+	"tideline/feed/session"
 	"tideline/queue"
 	"tideline/storage"
 	"tideline/storage/storagetest"
@@ -169,7 +169,7 @@ func benchmarkFanOut(b *testing.B, followers, percent int) {
 	var ours, floor time.Duration
 	for b.Loop() {
 		start := time.Now()
-		p, err := c.Feed.CreatePost(ctx, account.Viewer{ID: 1}, feed.Draft{Text: "hello"})
+		p, err := c.Feed.CreatePost(ctx, session.Viewer{ID: 1}, feed.Draft{Text: "hello"})
 		require.NoError(b, err)
 		require.Equal(b, len(c.active), c.fanout(b).Pushed)
 		ours += time.Since(start)
@@ -217,7 +217,7 @@ func BenchmarkMasters(b *testing.B) {
 			}), *benchFollowers, 100)
 			spent, start := processorTime(), time.Now()
 			for b.Loop() {
-				_, err := c.Feed.CreatePost(b.Context(), account.Viewer{ID: 1}, feed.Draft{Text: "hello"})
+				_, err := c.Feed.CreatePost(b.Context(), session.Viewer{ID: 1}, feed.Draft{Text: "hello"})
 				require.NoError(b, err)
 				require.Equal(b, len(c.active), c.fanout(b).Pushed)
 			}
@@ -247,7 +247,7 @@ func BenchmarkSlowMasters(b *testing.B) {
 			}
 			start, post := time.Now(), int64(0)
 			for b.Loop() {
-				p, err := c.Feed.CreatePost(b.Context(), account.Viewer{ID: 1}, feed.Draft{Text: "hello"})
+				p, err := c.Feed.CreatePost(b.Context(), session.Viewer{ID: 1}, feed.Draft{Text: "hello"})
 				require.NoError(b, err)
 				require.Equal(b, len(c.active), c.fanout(b).Pushed)
 				post = p.ID
@@ -314,7 +314,7 @@ func BenchmarkSmallBesideLarge(b *testing.B) {
 		require.NoError(b, err)
 	}
 	small := func() (lag time.Duration, beside bool) {
-		p, err := c.Feed.CreatePost(ctx, account.Viewer{ID: 2}, feed.Draft{Text: "to a few"})
+		p, err := c.Feed.CreatePost(ctx, session.Viewer{ID: 2}, feed.Draft{Text: "to a few"})
 		require.NoError(b, err)
 		f := c.fanout(b)
 		if f.Post != p.ID { // the large one was faster
@@ -327,7 +327,7 @@ func BenchmarkSmallBesideLarge(b *testing.B) {
 	for b.Loop() {
 		lag, _ := small()
 		idle = append(idle, lag)
-		_, err := c.Feed.CreatePost(ctx, account.Viewer{ID: 1}, feed.Draft{Text: "to very many"})
+		_, err := c.Feed.CreatePost(ctx, session.Viewer{ID: 1}, feed.Draft{Text: "to very many"})
 		require.NoError(b, err)
 		for {
 			lag, still := small()

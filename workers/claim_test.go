@@ -15,8 +15,8 @@ import (
 
 	"tideline/ent/schema"
 	"tideline/feed"
-	"tideline/feed/account"
 	"tideline/feed/feedtest"
+	"tideline/feed/session"
 	"tideline/queue"
 	"tideline/storage"
 	"tideline/storage/storagetest"
@@ -227,14 +227,14 @@ func loseClaim(a *audience, stopped *stoppedProcess, id int64, undo func(a *audi
 // friends are two users with inboxes. The follower's inbox has a post of the author for friends.
 type friends struct {
 	*feedtest.World
-	author, follower account.Viewer
+	author, follower session.Viewer
 	post             int64
 }
 
 func newFriends(t *testing.T, s *storage.Stores) *friends {
 	f := &friends{World: feedtest.New(t, s, feedtest.Options{})}
 	f.author, f.follower = f.User("author"), f.User("follower")
-	for _, v := range []account.Viewer{f.author, f.follower} {
+	for _, v := range []session.Viewer{f.author, f.follower} {
 		_, err := f.Timelines.Visits.Visit(f.Ctx, v.ID)
 		require.NoError(t, err)
 		require.NoError(t, f.Home.Reader.BuildInbox(f.Ctx, v.ID))

@@ -57,7 +57,7 @@ func (w *Workers) postErased(ctx context.Context, j *queue.Job) error {
 func (w *Workers) deleteDue(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, trimFor)
 	defer cancel()
-	n, err := w.Sessions.BeginDeletions(ctx)
+	n, err := w.Accounts.BeginDeletions(ctx)
 	if err != nil {
 		w.Logger.WarnContext(ctx, "deletions of users not begun", "error", err)
 	} else if n > 0 {

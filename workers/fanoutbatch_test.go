@@ -17,8 +17,8 @@ import (
 	"tideline/ent/job"
 	"tideline/ent/schema"
 	"tideline/feed"
-	"tideline/feed/account"
 	"tideline/feed/feedtest"
+	"tideline/feed/session"
 	"tideline/queue"
 	"tideline/storage"
 	"tideline/storage/storagetest"
@@ -58,8 +58,8 @@ func (c *common) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 // readerOfMany is an active user who is the only follower of several authors.
 type readerOfMany struct {
 	*feedtest.World
-	authors []account.Viewer
-	reader  account.Viewer
+	authors []session.Viewer
+	reader  session.Viewer
 	posts   []int64
 }
 

@@ -14,8 +14,8 @@ import (
 	"tideline/ent"
 	"tideline/ent/schema"
 	"tideline/feed"
-	"tideline/feed/account"
 	"tideline/feed/feedtest"
+	"tideline/feed/session"
 	"tideline/queue"
 	"tideline/storage"
 	"tideline/storage/storagetest"
@@ -59,7 +59,7 @@ type pairOfFriends struct {
 	t                *testing.T
 	stopper          *stopper
 	built            func() // ends a build that the test has begun
-	author, follower account.Viewer
+	author, follower session.Viewer
 }
 
 func newPairOfFriends(t *testing.T, s *storage.Stores) *pairOfFriends {
@@ -79,7 +79,7 @@ func newPairOfFriends(t *testing.T, s *storage.Stores) *pairOfFriends {
 // becomeFriends replaces both users with new ones that have empty inboxes.
 func (p *pairOfFriends) becomeFriends(t *testing.T) {
 	p.t, p.built = t, nil
-	for _, v := range []*account.Viewer{&p.author, &p.follower} {
+	for _, v := range []*session.Viewer{&p.author, &p.follower} {
 		var err error
 		v.ID, err = p.IDs.Next()
 		require.NoError(t, err)
@@ -111,7 +111,7 @@ func (at *stop) wait(t *testing.T) {
 }
 
 // do makes one of the two follow, block or mute the other, or undo that.
-func (p *pairOfFriends) do(do func(context.Context, account.Viewer, int64) (*ent.User, error), one, other account.Viewer) {
+func (p *pairOfFriends) do(do func(context.Context, session.Viewer, int64) (*ent.User, error), one, other session.Viewer) {
 	p.t.Helper()
 	_, err := do(p.Ctx, one, other.ID)
 	require.NoError(p.t, err)
@@ -131,7 +131,7 @@ func (p *pairOfFriends) wipe() {
 	p.t.Helper()
 	p.drainButOne()
 	require.NoError(p.t, p.Stores.Redis.FlushAll(p.Ctx).Err())
-	for _, v := range []account.Viewer{p.follower, p.author} {
+	for _, v := range []session.Viewer{p.follower, p.author} {
 		_, err := p.Timelines.Visits.Visit(p.Ctx, v.ID)
 		require.NoError(p.t, err)
 		require.NoError(p.t, p.Home.Reader.BuildInbox(p.Ctx, v.ID))
@@ -162,7 +162,7 @@ func (p *pairOfFriends) followerInbox() []int64 {
 	return p.inbox(p.follower)
 }
 
-func (p *pairOfFriends) inbox(v account.Viewer) []int64 {
+func (p *pairOfFriends) inbox(v session.Viewer) []int64 {
 	p.t.Helper()
 	ids, covered, err := p.Timelines.Feeds.Page(p.Ctx, timeline.Inbox(v.ID), timeline.Range{Limit: 10})
 	require.NoError(p.t, err)

@@ -14,8 +14,8 @@ import (
 
 	"tideline/ent"
 	"tideline/feed"
-	"tideline/feed/account"
 	"tideline/feed/feedtest"
+	"tideline/feed/session"
 	"tideline/queue"
 	"tideline/storage/storagetest"
 	"tideline/workers"
@@ -40,7 +40,7 @@ func BenchmarkCreatePost(b *testing.B) {
 			all <- struct{}{}
 		}
 	}}})
-	authors, active := w.Users(writers), []account.Viewer(nil)
+	authors, active := w.Users(writers), []session.Viewer(nil)
 	for _, author := range authors {
 		for range followers {
 			reader := w.User("reader" + time.Now().Format("150405.000000000"))

@@ -19,10 +19,10 @@ import (
 	"tideline/ent/schema"
 	"tideline/ent/user"
 	"tideline/feed"
-	"tideline/feed/account"
 	"tideline/feed/feedtest"
 	"tideline/feed/home"
 	feedjob "tideline/feed/job"
+	"tideline/feed/session"
 	"tideline/queue"
 	"tideline/storage"
 	"tideline/storage/storagetest"
@@ -246,7 +246,7 @@ func TestGivenUpRelationLeavesNoHole(t *testing.T) {
 		author, follower := w.User("author"), w.User("follower")
 		stop := w.Work()
 		w.Befriend(author, follower)
-		for _, v := range []account.Viewer{author, follower} {
+		for _, v := range []session.Viewer{author, follower} {
 			_, err := w.Timelines.Visits.Visit(w.Ctx, v.ID)
 			require.NoError(t, err)
 			require.NoError(t, w.Home.Reader.BuildInbox(w.Ctx, v.ID))

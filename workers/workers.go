@@ -55,6 +55,7 @@ import (
 	"tideline/feed/audit"
 	"tideline/feed/home"
 	"tideline/feed/job"
+	"tideline/feed/session"
 	"tideline/feed/visibility"
 	"tideline/live"
 	"tideline/queue"
@@ -69,7 +70,8 @@ type Config struct {
 	DB         *ent.Client
 	Visibility *visibility.Reader
 	Home       *home.Home
-	Sessions   *account.Sessions
+	Sessions   *session.Store
+	Accounts   *account.Accounts
 	Timelines  *timeline.Store
 	Queue      *queue.Queue
 	Publisher  *live.Publisher
@@ -149,8 +151,8 @@ func (c Config) withDefaults() Config {
 // validate returns an error that names everything that is missing or out of bounds.
 func (c Config) validate() error {
 	var errs []error
-	if c.DB == nil || c.Visibility == nil || c.Home == nil || c.Sessions == nil || c.Timelines == nil || c.Queue == nil || c.Publisher == nil {
-		errs = append(errs, errors.New("workers: DB, Visibility, Home, Sessions, Timelines, Queue and Publisher are required"))
+	if c.DB == nil || c.Visibility == nil || c.Home == nil || c.Sessions == nil || c.Accounts == nil || c.Timelines == nil || c.Queue == nil || c.Publisher == nil {
+		errs = append(errs, errors.New("workers: DB, Visibility, Home, Sessions, Accounts, Timelines, Queue and Publisher are required"))
 	}
 	if c.PageSize < 1 {
 		errs = append(errs, fmt.Errorf("workers: PageSize is %d: it must be at least 1", c.PageSize))

@@ -20,8 +20,8 @@ import (
 	"tideline/ent/schema"
 	"tideline/ent/user"
 	"tideline/feed"
-	"tideline/feed/account"
 	"tideline/feed/feedtest"
+	"tideline/feed/session"
 	"tideline/internal/batch"
 	"tideline/live"
 	"tideline/queue"
@@ -44,7 +44,7 @@ type audience struct {
 	claimIdle     time.Duration
 	pageSize      int                                             // of the workers; 0: 5
 	masters       func(context.Context) (map[string]error, error) // how the workers check Redis; nil: as the product does
-	author        account.Viewer
+	author        session.Viewer
 	active        []int64
 	fanouts       chan workers.FanOutReport
 	health        chan workers.Health
@@ -79,7 +79,7 @@ func newIdleAudienceOf(t *testing.T, s *storage.Stores, followers, active int, c
 	}
 	rows, err := s.DB.User.CreateBulk(users...).Save(a.Ctx)
 	require.NoError(t, err)
-	a.author = account.Viewer{ID: rows[0].ID}
+	a.author = session.Viewer{ID: rows[0].ID}
 	follows := make([]*ent.FollowCreate, followers)
 	for i := range follows {
 		follows[i] = s.DB.Follow.Create().SetFollowerID(rows[i+1].ID).SetFolloweeID(rows[0].ID)
@@ -471,7 +471,7 @@ func TestSmallFanOutDoesNotWaitForLargeOnes(t *testing.T) {
 			}
 		}
 		<-stuck
-		p, err := a.Feed.CreatePost(a.Ctx, account.Viewer{ID: author}, feed.Draft{Text: "to a few"})
+		p, err := a.Feed.CreatePost(a.Ctx, session.Viewer{ID: author}, feed.Draft{Text: "to a few"})
 		require.NoError(t, err)
 		f := <-a.fanouts
 		require.Equal(t, [3]any{p.ID, 10, 10}, [3]any{f.Post, f.Followers, f.Pushed})

@@ -1,177 +1,94 @@
-// Package account manages users: their accounts, their sessions, and the search for users.
+// Package account manages the accounts of users: their profiles, handles and visibility to others,
+// the search for users, and the export and deletion of all their data.
+//
+// It does not know how users log in: package login does. It ends the sessions of users who are
+// hidden.
 package account
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"tideline/ent"
 	"tideline/ent/schema"
 	"tideline/ent/user"
-	"tideline/feed/identity"
-	"tideline/feed/ids"
 	"tideline/feed/internal/rows"
 	"tideline/feed/internal/text"
-	"tideline/feed/password"
 	"tideline/feed/refusal"
+	"tideline/feed/session"
+	"tideline/feed/visibility"
 	"tideline/feed/webhook"
+	"tideline/queue"
 )
 
 // Config configures Accounts. Fields are required unless they have a default.
 type Config struct {
-	Sessions *Sessions
-	IDs      *ids.Generator // generates the ids of users
-	// Issuers verifies the tokens of other issuers. Defaults to none.
-	Issuers *identity.Verifier
-	// NoSignUp turns off accounts with a password. NoPasswords also turns off log-in with a
-	// password, and rejects the tokens of sessions that began with one.
-	NoSignUp, NoPasswords bool
+	DB       *ent.Client
+	Sessions *session.Store // ends the sessions of hidden users
+	Queue    *queue.Queue   // runs the jobs that delete accounts
+	// Visibility reevaluates its verdicts when a user is hidden.
+	Visibility *visibility.Reader
 	// Avatars lists the hosts that avatar URLs may name. Defaults to none.
 	Avatars AvatarHosts
 	// Webhooks records events for endpoints of other servers. Defaults to none.
 	Webhooks *webhook.Outbox
+	// Now is the clock. Defaults to time.Now.
+	Now func() time.Time
 }
 
-// Accounts creates accounts and logs users in. It is safe for concurrent use.
-type Accounts struct {
-	*Sessions
-	ids       *ids.Generator
-	with      Config
-	passwords *password.Hasher
-}
+// Accounts changes accounts. It is safe for concurrent use.
+type Accounts struct{ cfg Config }
 
 // New returns Accounts. It fails if a required field is missing.
-func New(c Config) (*Accounts, error) {
-	if c.Sessions == nil || c.IDs == nil {
-		return nil, errors.New("accounts: Sessions and IDs are required")
+func New(cfg Config) (*Accounts, error) {
+	if cfg.DB == nil || cfg.Sessions == nil || cfg.Queue == nil || cfg.Visibility == nil {
+		return nil, errors.New("accounts: DB, Sessions, Queue and Visibility are required")
 	}
-	return &Accounts{c.Sessions, c.IDs, c, password.NewHasher()}, nil
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	return &Accounts{cfg}, nil
 }
 
-// SignUp creates an account and starts a session. The name defaults to the handle. Errors:
-// BadInput; Conflict if the handle is taken; Forbidden if sign-up is turned off.
+// now returns UTC, because SQLite compares times as text.
+func (a *Accounts) now() time.Time { return a.cfg.Now().UTC() }
+
+// ChangeHandle changes the viewer's handle. The former handle is free at once: a look-up finds
+// nobody, or another user who has taken it. Errors: Unauthenticated, BadInput; Conflict if the
+// new handle is taken.
 //
-// Cost: one password hash, of which a process computes few at a time, and a transaction of two
-// inserts and KeepNames.
-func (a *Accounts) SignUp(ctx context.Context, handle, secret, name string) (*Auth, error) {
-	if a.with.NoSignUp || a.with.NoPasswords {
-		return nil, refusal.New(refusal.SignUpOff, "This server makes no accounts with a password.")
+// Cost: a short transaction of an update and a look-up by primary key, and KeepNames.
+func (a *Accounts) ChangeHandle(ctx context.Context, v session.Viewer, handle string) (*ent.User, error) {
+	if v.ID == 0 {
+		return nil, refusal.ErrSignIn
 	}
 	handle, err := Handle(handle)
 	if err != nil {
 		return nil, err
 	}
-	if err := password.Check("password", secret); err != nil {
-		return nil, err
-	}
-	if name == "" {
-		name = handle
-	}
-	if name, err = NameField.CleanLine(name); err != nil {
-		return nil, err
-	}
-	hash, err := a.passwords.Hash(ctx, secret)
-	if err != nil {
-		return nil, err
-	}
-	id, err := a.ids.Next()
-	if err != nil {
-		return nil, err
-	}
-	var auth *Auth
+	var u *ent.User
 	err = rows.InTx(ctx, a.cfg.DB, func(tx *ent.Tx) error {
-		u, err := tx.User.Create().SetID(id).SetHandle(handle).SetName(name).SetPasswordHash(hash).Save(ctx)
+		err := tx.User.Update().Where(user.ID(v.ID)).SetHandle(handle).Exec(ctx)
 		if ent.IsConstraintError(err) {
 			return refusal.New(refusal.HandleTaken, "The handle @%s is taken.", handle).In("handle")
 		}
+		if err == nil {
+			u, err = tx.User.Query().Where(user.ID(v.ID), rows.WithFollows).Only(ctx)
+		}
+		if ent.IsNotFound(err) {
+			return refusal.ErrSignIn
+		}
 		if err != nil {
-			return fmt.Errorf("create user: %w", err)
+			return fmt.Errorf("change handle: %w", err)
 		}
 		if err := KeepNames(ctx, tx, u); err != nil {
 			return err
 		}
-		if err := a.with.Webhooks.User(ctx, tx, webhook.UserCreated, u); err != nil {
-			return err
-		}
-		auth, _, err = a.start(ctx, tx.Session, u)
-		return err
+		return a.cfg.Webhooks.User(ctx, tx, webhook.UserUpdated, u)
 	})
-	return auth, err
-}
-
-// LogIn starts a session. It restores an account in the grace period of a deletion, but not an
-// account whose deletion has begun. A user has at most MaxSessions sessions; LogIn ends the
-// oldest. Errors: Unauthenticated, the same and after the same work for an unknown handle and for
-// a wrong password; Forbidden if log-in is turned off, and for the right password of a suspended
-// account.
-//
-// Cost: one password hash, as SignUp, a look-up and a short transaction. If the stored hash has
-// other parameters than new hashes, one more hash and an update.
-func (a *Accounts) LogIn(ctx context.Context, handle, password string) (*Auth, error) {
-	if a.with.NoPasswords {
-		return nil, refusal.New(refusal.LogInOff, "Nobody logs in with a password on this server.")
-	}
-	handle, err := Handle(handle)
-	if err != nil {
-		handle = "" // no user has an empty handle
-	}
-	for range 3 { // the hash may change at the same time
-		u, err := a.cfg.DB.User.Query().Where(user.Handle(handle)).Only(ctx)
-		if err != nil && !ent.IsNotFound(err) {
-			return nil, fmt.Errorf("find user: %w", err)
-		}
-		stored := ""
-		if u != nil {
-			stored = u.PasswordHash
-		}
-		fits, old, err := a.passwords.Verify(ctx, password, stored)
-		if err != nil {
-			return nil, err
-		}
-		if !fits || u == nil {
-			return nil, errWrong
-		}
-		if auth, err := a.startVerified(ctx, u); auth != nil || err != nil {
-			if err == nil && old {
-				a.renewHash(ctx, u, password)
-			}
-			return auth, err
-		}
-	}
-	return nil, errWrong
-}
-
-// errWrong is the same error for an unknown handle and a wrong password.
-var errWrong error = refusal.New(refusal.WrongCredentials, "Handle or password is wrong.")
-
-// startVerified starts a session after the password was verified against u.PasswordHash. It
-// returns nil if the hash has changed since: ChangePassword ends all existing sessions, so no
-// session with the former password may start afterwards.
-func (a *Accounts) startVerified(ctx context.Context, u *ent.User) (auth *Auth, err error) {
-	ended := 0
-	err = rows.InTx(ctx, a.cfg.DB, func(tx *ent.Tx) error {
-		auth = nil
-		now, err := tx.User.Query().Where(user.ID(u.ID), rows.ForUpdate, rows.WithFollows).Only(ctx)
-		if ent.IsNotFound(err) || err == nil && now.PasswordHash != u.PasswordHash {
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("lock user: %w", err)
-		}
-		restored, err := a.restore(ctx, tx, now)
-		if err != nil {
-			return err
-		}
-		if auth, ended, err = a.start(ctx, tx.Session, now); auth != nil {
-			auth.Restored = restored
-		}
-		return err
-	})
-	if err == nil && ended > 0 {
-		a.tellSeveral(ctx, u.ID)
-	}
-	return auth, err
+	return u, err
 }
 
 // Profile is a change of a user's own profile. Fields that are nil do not change.
@@ -188,7 +105,7 @@ type Profile struct {
 //
 // Cost: a lock, one update and one look-up by primary key, one more update for the data, and
 // KeepNames for another name.
-func (a *Accounts) UpdateProfile(ctx context.Context, v Viewer, p Profile) (*ent.User, error) {
+func (a *Accounts) UpdateProfile(ctx context.Context, v session.Viewer, p Profile) (*ent.User, error) {
 	if v.ID == 0 {
 		return nil, refusal.ErrSignIn
 	}
@@ -217,7 +134,7 @@ func (a *Accounts) UpdateProfile(ctx context.Context, v Viewer, p Profile) (*ent
 			change.SetBio(bio)
 		}
 		if p.AvatarURL != nil {
-			address, err := a.with.Avatars.clean(*p.AvatarURL)
+			address, err := a.cfg.Avatars.clean(*p.AvatarURL)
 			if err != nil {
 				return err
 			}
@@ -253,7 +170,7 @@ func (a *Accounts) UpdateProfile(ctx context.Context, v Viewer, p Profile) (*ent
 			}
 			u.Data = &data
 		}
-		return a.with.Webhooks.User(ctx, tx, webhook.UserUpdated, u)
+		return a.cfg.Webhooks.User(ctx, tx, webhook.UserUpdated, u)
 	})
 	return u, err
 }

@@ -30,9 +30,11 @@ import (
 	"tideline/feed/account"
 	"tideline/feed/feedtest"
 	"tideline/feed/job"
+	"tideline/feed/login"
 	"tideline/feed/moderation"
 	"tideline/feed/paging"
 	"tideline/feed/refusal"
+	"tideline/feed/session"
 	"tideline/storage"
 	"tideline/storage/storagetest"
 )
@@ -149,14 +151,14 @@ func texts(ids ...int64) []string {
 
 // circle is a user to be deleted, with data of every kind.
 type circle struct {
-	gone, follower, followee, friend account.Viewer
+	gone, follower, followee, friend session.Viewer
 	posts                            []int64
 	liked                            int64 // the friend's post that the user likes
 }
 
 func newCircle(w *feedtest.World) circle {
 	w.Helper()
-	c := circle{gone: signUp(w, "soongone", "correct horse"), follower: w.User("follower"), followee: w.User("followee"), friend: w.User("friend")}
+	c := circle{gone: w.SignUp("soongone", "correct horse"), follower: w.User("follower"), followee: w.User("followee"), friend: w.User("friend")}
 	stranger, shy := w.User("stranger"), w.User("shy")
 	w.Stores.DB.User.UpdateOneID(shy.ID).SetApprovesFollowers(true).ExecX(w.Ctx)
 	w.Follow(c.follower, c.gone)
@@ -165,7 +167,7 @@ func newCircle(w *feedtest.World) circle {
 	w.Follow(c.gone, shy)
 	_, err := w.Feed.Block(w.Ctx, c.gone, stranger.ID)
 	require.NoError(w, err)
-	for _, v := range []account.Viewer{c.follower, c.friend, c.gone} {
+	for _, v := range []session.Viewer{c.follower, c.friend, c.gone} {
 		w.AwaitInbox(v)
 	}
 	for _, v := range []schema.Visibility{"PUBLIC", "FOLLOWERS", "MUTUALS", "PRIVATE"} {
@@ -180,7 +182,7 @@ func newCircle(w *feedtest.World) circle {
 	}
 	c.liked = w.Post(c.friend, "PUBLIC")
 	for _, like := range []struct {
-		by   account.Viewer
+		by   session.Viewer
 		post int64
 	}{{c.gone, c.liked}, {c.follower, c.liked}, {c.friend, c.posts[0]}, {c.follower, c.posts[0]}} {
 		_, err := w.Feed.LikePost(w.Ctx, like.by, like.post)
@@ -235,13 +237,13 @@ func TestNothingIsLeftOfADeletedUser(t *testing.T) {
 		for _, text := range append(texts(append(c.posts, c.gone.ID)...), "soongone") {
 			require.Contains(w, all, text, "the dump has everything")
 		}
-		_, changed, err := w.Sessions.Delete(w.Ctx, c.gone.ID, 0)
+		_, changed, err := w.Accounts.Delete(w.Ctx, c.gone.ID, 0)
 		require.NoError(w, err)
 		require.True(w, changed)
 		w.Drain()
 		stop()
-		_, _, err = w.Sessions.Delete(w.Ctx, c.gone.ID, 0)
-		requireCode(w, refusal.NotFound, err)
+		_, _, err = w.Accounts.Delete(w.Ctx, c.gone.ID, 0)
+		w.RequireCode(refusal.NotFound, err)
 
 		// A call that was running during the whole deletion leaves a trace.
 		w.Stores.DB.ReadMarker.Create().SetID(c.gone.ID).SetPostID(c.liked).ExecX(w.Ctx)
@@ -296,7 +298,7 @@ func TestNothingIsLeftOfAUserWhoIsDeletedUnderLoad(t *testing.T) {
 			})
 		}
 		require.Eventually(w, func() bool { mu.Lock(); defer mu.Unlock(); return len(posts) > 5 }, time.Minute, time.Millisecond)
-		_, _, err := w.Sessions.Delete(w.Ctx, gone.ID, 0)
+		_, _, err := w.Accounts.Delete(w.Ctx, gone.ID, 0)
 		require.NoError(w, err)
 		stop()
 		all.Wait()
@@ -318,32 +320,32 @@ func TestDeletedUserIsHiddenAndALogInRestores(t *testing.T) {
 		w.Work()
 		c := newCircle(w)
 		w.Drain()
-		_, err := w.Accounts.DeleteAccount(w.Ctx, account.Viewer{}, "")
-		requireCode(w, refusal.Unauthenticated, err)
-		_, err = w.Accounts.DeleteAccount(w.Ctx, c.gone, "wrong horse")
-		requireCode(w, refusal.Forbidden, err)
+		_, err := w.Login.DeleteAccount(w.Ctx, session.Viewer{}, "")
+		w.RequireCode(refusal.Unauthenticated, err)
+		_, err = w.Login.DeleteAccount(w.Ctx, c.gone, "wrong horse")
+		w.RequireCode(refusal.Forbidden, err)
 		before := w.Timeline(c.follower, 10)
 		require.NotEmpty(w, before)
-		auth, err := w.Accounts.LogIn(w.Ctx, "soongone", "correct horse")
+		auth, err := w.Login.LogIn(w.Ctx, "soongone", "correct horse")
 		require.NoError(w, err)
 		require.False(w, auth.Restored)
 
-		until, err := w.Accounts.DeleteAccount(w.Ctx, c.gone, "correct horse")
+		until, err := w.Login.DeleteAccount(w.Ctx, c.gone, "correct horse")
 		require.NoError(w, err)
 		require.WithinDuration(w, time.Now().Add(feedtest.Grace), *until, time.Minute)
-		requireRefused(w, auth.Token)
+		w.RequireRefused(auth.Token)
 		hidden := func() {
 			w.Helper()
 			require.Empty(w, w.Timeline(c.follower, 10))
-			for _, v := range []account.Viewer{c.follower, {}} {
+			for _, v := range []session.Viewer{c.follower, {}} {
 				_, err = w.Feed.Post(w.Ctx, v, c.posts[0])
-				requireCode(w, refusal.NotFound, err)
+				w.RequireCode(refusal.NotFound, err)
 				page, err := w.Feed.UserPosts(w.Ctx, v, c.gone.ID, paging.Page{})
 				require.NoError(w, err)
 				require.Empty(w, page.Edges)
 			}
 			_, err = w.Directory.User(w.Ctx, "soongone")
-			requireCode(w, refusal.NotFound, err)
+			w.RequireCode(refusal.NotFound, err)
 			found, err := w.Directory.Search(w.Ctx, "soongone", paging.Page{})
 			require.NoError(w, err)
 			require.Empty(w, found.Edges)
@@ -364,30 +366,30 @@ func TestDeletedUserIsHiddenAndALogInRestores(t *testing.T) {
 		hidden()
 		// Calls that were running when the user was hidden change nothing.
 		_, err = w.Feed.Follow(w.Ctx, c.followee, c.gone.ID)
-		requireCode(w, refusal.NotFound, err)
+		w.RequireCode(refusal.NotFound, err)
 		_, err = w.Feed.Follow(w.Ctx, c.follower, c.gone.ID)
-		requireCode(w, refusal.NotFound, err)
+		w.RequireCode(refusal.NotFound, err)
 		_, err = w.Feed.Follow(w.Ctx, c.gone, c.follower.ID)
-		requireCode(w, refusal.Unauthenticated, err)
+		w.RequireCode(refusal.Unauthenticated, err)
 		_, err = w.Feed.CreatePost(w.Ctx, c.gone, feed.Draft{Text: "late"})
-		requireCode(w, refusal.Unauthenticated, err)
+		w.RequireCode(refusal.Unauthenticated, err)
 		w.Drain()
 		w.AwaitInbox(c.follower) // an inbox that is built now contains none of the posts
 		hidden()
-		again, _, err := w.Sessions.Delete(w.Ctx, c.gone.ID, 2*feedtest.Grace)
+		again, _, err := w.Accounts.Delete(w.Ctx, c.gone.ID, 2*feedtest.Grace)
 		require.NoError(w, err)
 		require.Equal(w, until.UnixMilli(), again.UnixMilli(), "it stays as it was")
 
 		later(2 * feedtest.Grace)
-		auth, err = w.Accounts.LogIn(w.Ctx, "soongone", "correct horse")
+		auth, err = w.Login.LogIn(w.Ctx, "soongone", "correct horse")
 		require.NoError(w, err)
 		require.True(w, auth.Restored, "nobody has begun to delete the user")
-		n, err := w.Sessions.BeginDeletions(w.Ctx)
+		n, err := w.Accounts.BeginDeletions(w.Ctx)
 		require.NoError(w, err)
 		require.Zero(w, n)
 		w.Drain()
 		require.Equal(w, before, w.Timeline(c.follower, 10))
-		_, err = w.Feed.Post(w.Ctx, account.Viewer{}, c.posts[0])
+		_, err = w.Feed.Post(w.Ctx, session.Viewer{}, c.posts[0])
 		require.NoError(w, err)
 	})
 }
@@ -396,21 +398,21 @@ func TestDeletedUserIsHiddenAndALogInRestores(t *testing.T) {
 func TestLogInAfterTheGracePeriodRestoresNothing(t *testing.T) {
 	t.Parallel()
 	eachLater(t, func(w *feedtest.World, later func(time.Duration)) {
-		gone := signUp(w, "soongone", "correct horse")
-		_, err := w.Accounts.DeleteAccount(w.Ctx, gone, "correct horse")
+		gone := w.SignUp("soongone", "correct horse")
+		_, err := w.Login.DeleteAccount(w.Ctx, gone, "correct horse")
 		require.NoError(w, err)
-		n, err := w.Sessions.BeginDeletions(w.Ctx)
+		n, err := w.Accounts.BeginDeletions(w.Ctx)
 		require.NoError(w, err)
 		require.Zero(w, n)
 		later(2 * feedtest.Grace)
-		n, err = w.Sessions.BeginDeletions(w.Ctx)
+		n, err = w.Accounts.BeginDeletions(w.Ctx)
 		require.NoError(w, err)
 		require.Equal(w, 1, n)
-		_, err = w.Accounts.LogIn(w.Ctx, "soongone", "correct horse")
-		requireCode(w, refusal.Unauthenticated, err)
-		_, err = w.Sessions.Restore(w.Ctx, gone.ID)
-		requireCode(w, refusal.Conflict, err)
-		n, err = w.Sessions.BeginDeletions(w.Ctx)
+		_, err = w.Login.LogIn(w.Ctx, "soongone", "correct horse")
+		w.RequireCode(refusal.Unauthenticated, err)
+		_, err = w.Accounts.Restore(w.Ctx, gone.ID)
+		w.RequireCode(refusal.Conflict, err)
+		n, err = w.Accounts.BeginDeletions(w.Ctx)
 		require.NoError(w, err)
 		require.Zero(w, n)
 		require.Equal(w, 1, w.Stores.DB.Job.Query().Where(entjob.Kind(job.UserDeleted)).CountX(w.Ctx))
@@ -426,7 +428,7 @@ func TestErasureGoesOnWhereAWorkerDied(t *testing.T) {
 		c := newCircle(w)
 		w.Drain()
 		stop()
-		_, _, err := w.Sessions.Delete(w.Ctx, c.gone.ID, 0)
+		_, _, err := w.Accounts.Delete(w.Ctx, c.gone.ID, 0)
 		require.NoError(w, err)
 		w.Stores.DB.Job.Delete().Where(entjob.Kind(job.AuthorStale)).ExecX(w.Ctx)
 		own := w.Stores.DB.Job.Query().OnlyIDX(w.Ctx)
@@ -475,7 +477,7 @@ func TestErasureWaitsForJobsAboutTheUser(t *testing.T) {
 	eachLater(t, func(w *feedtest.World, _ func(time.Duration)) {
 		gone := w.User("soongone")
 		post := w.Post(gone, "PUBLIC")
-		_, _, err := w.Sessions.Delete(w.Ctx, gone.ID, 0)
+		_, _, err := w.Accounts.Delete(w.Ctx, gone.ID, 0)
 		require.NoError(w, err)
 		own := w.Stores.DB.Job.Query().Where(entjob.Kind(job.UserDeleted)).OnlyIDX(w.Ctx)
 		run := func() error {
@@ -497,20 +499,20 @@ func TestErasureWaitsForJobsAboutTheUser(t *testing.T) {
 
 // A user of an issuer confirms with a fresh token, and no token restores the user.
 func TestUserOfAnIssuerDeletesTheAccount(t *testing.T) {
-	eachWithIssuers(t, feedtest.Options{}, func(t *testing.T, w *feedtest.World) {
-		old := signIn(w, tokenOf(t, "app", "7", time.Now().Add(-time.Hour), nil))
-		_, err := w.Accounts.DeleteAccount(w.Ctx, old, "")
-		requireCode(w, refusal.Forbidden, err)
-		fresh := signIn(w, tokenOf(t, "app", "7", time.Now(), nil))
+	feedtest.EachWithIssuers(t, feedtest.Options{}, func(t *testing.T, w *feedtest.World) {
+		old := w.SignIn(feedtest.TokenOf(t, "app", "7", time.Now().Add(-time.Hour), nil))
+		_, err := w.Login.DeleteAccount(w.Ctx, old, "")
+		w.RequireCode(refusal.Forbidden, err)
+		fresh := w.SignIn(feedtest.TokenOf(t, "app", "7", time.Now(), nil))
 		require.Equal(t, old.ID, fresh.ID)
-		_, err = w.Accounts.DeleteAccount(w.Ctx, fresh, "")
+		_, err = w.Login.DeleteAccount(w.Ctx, fresh, "")
 		require.NoError(t, err)
-		_, _, err = w.Accounts.Authenticate(w.Ctx, tokenOf(t, "app", "7", time.Now().Add(5*time.Second), nil))
-		requireCode(w, refusal.Unauthenticated, err)
-		restored, err := w.Sessions.Restore(w.Ctx, fresh.ID)
+		_, _, err = w.Login.Authenticate(w.Ctx, feedtest.TokenOf(t, "app", "7", time.Now().Add(5*time.Second), nil))
+		w.RequireCode(refusal.Unauthenticated, err)
+		restored, err := w.Accounts.Restore(w.Ctx, fresh.ID)
 		require.NoError(t, err)
 		require.True(t, restored)
-		restored, err = w.Sessions.Restore(w.Ctx, fresh.ID)
+		restored, err = w.Accounts.Restore(w.Ctx, fresh.ID)
 		require.NoError(t, err)
 		require.False(t, restored)
 	})
@@ -519,12 +521,12 @@ func TestUserOfAnIssuerDeletesTheAccount(t *testing.T) {
 // A second device of a deleted user still has a token. That token does not create a new user; a
 // token that the issuer signs later does.
 func TestTokenOfADeletedUserMakesNobody(t *testing.T) {
-	eachWithIssuers(t, feedtest.Options{}, func(t *testing.T, w *feedtest.World) {
-		token := tokenOf(t, "app", "7", time.Now().Add(-time.Second), nil)
-		gone := signIn(w, token)
-		other := signIn(w, tokenOf(t, "app", "8", time.Now().Add(-time.Second), nil))
-		for _, v := range []account.Viewer{gone, other} {
-			_, _, err := w.Sessions.Delete(w.Ctx, v.ID, 0)
+	feedtest.EachWithIssuers(t, feedtest.Options{}, func(t *testing.T, w *feedtest.World) {
+		token := feedtest.TokenOf(t, "app", "7", time.Now().Add(-time.Second), nil)
+		gone := w.SignIn(token)
+		other := w.SignIn(feedtest.TokenOf(t, "app", "8", time.Now().Add(-time.Second), nil))
+		for _, v := range []session.Viewer{gone, other} {
+			_, _, err := w.Accounts.Delete(w.Ctx, v.ID, 0)
 			require.NoError(t, err)
 			w.Stores.DB.Job.Delete().Where(entjob.Kind(job.AuthorStale)).ExecX(w.Ctx)
 			own := w.Stores.DB.Job.Query().Where(entjob.Kind(job.UserDeleted)).OnlyIDX(w.Ctx)
@@ -534,10 +536,10 @@ func TestTokenOfADeletedUserMakesNobody(t *testing.T) {
 			require.NoError(t, e.Run(w.Ctx, own))
 			w.Stores.DB.Job.DeleteOneID(own).ExecX(w.Ctx)
 		}
-		_, _, err := w.Accounts.Authenticate(w.Ctx, token)
-		requireCode(w, refusal.Unauthenticated, err)
+		_, _, err := w.Login.Authenticate(w.Ctx, token)
+		w.RequireCode(refusal.Unauthenticated, err)
 		require.Zero(t, w.Stores.DB.User.Query().CountX(w.Ctx))
-		again := signIn(w, tokenOf(t, "app", "7", time.Now().Add(5*time.Second), nil))
+		again := w.SignIn(feedtest.TokenOf(t, "app", "7", time.Now().Add(5*time.Second), nil))
 		require.NotEqual(t, gone.ID, again.ID)
 	})
 }
@@ -546,37 +548,37 @@ func TestExportAccount(t *testing.T) {
 	t.Parallel()
 	eachLater(t, func(w *feedtest.World, later func(time.Duration)) {
 		c := newCircle(w)
-		_, _, err := w.Accounts.OfferExport(w.Ctx, c.gone, "wrong horse")
-		requireCode(w, refusal.Forbidden, err)
+		_, _, err := w.Login.OfferExport(w.Ctx, c.gone, "wrong horse")
+		w.RequireCode(refusal.Forbidden, err)
 		secretOf := func() string {
-			path, _, err := w.Accounts.OfferExport(w.Ctx, c.gone, "correct horse")
+			path, _, err := w.Login.OfferExport(w.Ctx, c.gone, "correct horse")
 			require.NoError(w, err)
-			secret, found := strings.CutPrefix(path, account.ExportPath+"?secret=")
+			secret, found := strings.CutPrefix(path, login.ExportPath+"?secret=")
 			require.True(w, found)
 			return secret
 		}
 		secret := secretOf()
-		requireRefused(w, secret)
-		offer, err := w.Sessions.FindExport(w.Ctx, secret)
+		w.RequireRefused(secret)
+		offer, err := w.Login.FindExport(w.Ctx, secret)
 		require.NoError(w, err)
 		id := offer.User
 		require.Equal(w, c.gone.ID, id)
-		again, err := w.Sessions.FindExport(w.Ctx, secret)
+		again, err := w.Login.FindExport(w.Ctx, secret)
 		require.NoError(w, err, "it was not sent yet")
 		require.Equal(w, offer, again)
-		require.NoError(w, w.Sessions.EndExport(w.Ctx, offer))
-		_, err = w.Sessions.FindExport(w.Ctx, secret)
-		requireCode(w, refusal.Unauthenticated, err)
+		require.NoError(w, w.Login.EndExport(w.Ctx, offer))
+		_, err = w.Login.FindExport(w.Ctx, secret)
+		w.RequireCode(refusal.Unauthenticated, err)
 		secret = secretOf()
 		later(time.Hour)
-		_, err = w.Sessions.FindExport(w.Ctx, secret)
-		requireCode(w, refusal.Unauthenticated, err)
+		_, err = w.Login.FindExport(w.Ctx, secret)
+		w.RequireCode(refusal.Unauthenticated, err)
 
 		_, err = w.Accounts.UpdateProfile(w.Ctx, c.gone, account.Profile{Links: []string{"https://gone.example"}, Data: new(`{"mine":1}`)})
 		require.NoError(w, err)
 		w.History(c.gone, 1500) // more than a page
 		var file bytes.Buffer
-		require.NoError(w, w.Sessions.Export(w.Ctx, id, &file))
+		require.NoError(w, w.Accounts.Export(w.Ctx, id, &file))
 		counts := map[string]int{}
 		for line := range strings.Lines(file.String()) {
 			var fields map[string]any
@@ -592,15 +594,15 @@ func TestExportAccount(t *testing.T) {
 		require.Contains(w, file.String(), `"links":["https://gone.example"]`)
 		require.Contains(w, file.String(), `"text":"soongone said so"`)
 		require.NotContains(w, file.String(), w.Stores.DB.User.GetX(w.Ctx, id).PasswordHash)
-		requireCode(w, refusal.NotFound, w.Sessions.Export(w.Ctx, 1, &file))
+		w.RequireCode(refusal.NotFound, w.Accounts.Export(w.Ctx, 1, &file))
 
 		// A hidden user looks like a user who does not exist.
-		for _, v := range []account.Viewer{c.friend, c.followee} {
-			_, err = w.Sessions.Suspend(w.Ctx, v.ID, func(*ent.Tx, *ent.User) error { return nil })
+		for _, v := range []session.Viewer{c.friend, c.followee} {
+			_, err = w.Accounts.Suspend(w.Ctx, v.ID, func(*ent.Tx, *ent.User) error { return nil })
 			require.NoError(w, err)
 		}
 		file.Reset()
-		require.NoError(w, w.Sessions.Export(w.Ctx, id, &file))
+		require.NoError(w, w.Accounts.Export(w.Ctx, id, &file))
 		for _, name := range []string{`"handle":"friend"`, `"handle":"followee"`, ent.NodeID("User", c.friend.ID), ent.NodeID("User", c.followee.ID)} {
 			relations := strings.Split(file.String(), `{"comment"`)[0] // the report names the reported user
 			require.NotContains(w, relations, name)

@@ -1,32 +1,9 @@
 package account
 
 import (
-	"context"
-
-	"tideline/ent"
 	"tideline/ent/schema"
 	"tideline/feed/internal/rows"
-	"tideline/live"
 )
-
-// Check is the check that Run makes at intervals.
-func (s *Sessions) Check(ctx context.Context) error { return s.check(ctx) }
-
-// Hear is the part of Run that receives ended sessions. While it runs, Authenticate remembers
-// sessions.
-func (s *Sessions) Hear(ctx context.Context, hub *live.Hub) error {
-	s.known.run(true)
-	defer s.known.run(false)
-	return s.hear(ctx, hub)
-}
-
-// TrustFor is how long an answer of SQL is trusted.
-const TrustFor = trustFor
-
-// StartVerified is the last part of LogIn, after the password was verified.
-func (a *Accounts) StartVerified(ctx context.Context, u *ent.User) (*Auth, error) {
-	return a.startVerified(ctx, u)
-}
 
 // Statement is an SQL statement with its arguments.
 type Statement struct {

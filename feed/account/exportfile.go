@@ -33,8 +33,8 @@ const exportPage = 1000
 // read one page after another. Error: NotFound.
 //
 // Cost: a query for each thousand rows. A thousand rows are in memory at a time.
-func (s *Sessions) Export(ctx context.Context, id int64, w io.Writer) error {
-	db := s.cfg.DB
+func (a *Accounts) Export(ctx context.Context, id int64, w io.Writer) error {
+	db := a.cfg.DB
 	u, err := db.User.Get(ctx, id)
 	if ent.IsNotFound(err) {
 		return refusal.ErrNoSuchUser

@@ -37,7 +37,7 @@ func TestNamed(t *testing.T) {
 		w.User(strings.ToLower(ent.NodeID("User", bob.ID)))
 		requireAmbiguous := func(name, user, other string) {
 			w.Helper()
-			for _, named := range []func(context.Context, string) (*ent.User, error){w.Directory.Named, w.Sessions.Named} {
+			for _, named := range []func(context.Context, string) (*ent.User, error){w.Directory.Named, w.Accounts.Named} {
 				_, err := named(w.Ctx, name)
 				var refused *refusal.Error
 				require.ErrorAs(w, err, &refused)
@@ -48,11 +48,11 @@ func TestNamed(t *testing.T) {
 		requireAmbiguous(number, "ann", number)
 		requireAmbiguous(ent.NodeID("User", bob.ID), "bob", strings.ToLower(ent.NodeID("User", bob.ID)))
 
-		_, err := w.Sessions.Suspend(w.Ctx, ann.ID, func(*ent.Tx, *ent.User) error { return nil })
+		_, err := w.Accounts.Suspend(w.Ctx, ann.ID, func(*ent.Tx, *ent.User) error { return nil })
 		require.NoError(w, err)
 		_, err = w.Directory.Named(w.Ctx, "ann")
 		require.Equal(w, refusal.NotFound, refusal.CodeOf(err))
-		u, err := w.Sessions.Named(w.Ctx, "ann")
+		u, err := w.Accounts.Named(w.Ctx, "ann")
 		require.NoError(w, err)
 		require.Equal(w, ann.ID, u.ID)
 		requireAmbiguous(number, "ann", number)

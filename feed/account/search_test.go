@@ -13,6 +13,7 @@ import (
 	"tideline/feed/feedtest"
 	"tideline/feed/paging"
 	"tideline/feed/refusal"
+	"tideline/feed/session"
 )
 
 // found returns the names of all users that a search finds, and the number of pages.
@@ -112,9 +113,9 @@ func TestSearchFollowsNames(t *testing.T) {
 			names, _ := found(w, query)
 			return len(names)
 		}
-		auth, err := w.Accounts.SignUp(w.Ctx, "first", "correct horse", "Élodie")
+		auth, err := w.Login.SignUp(w.Ctx, "first", "correct horse", "Élodie")
 		require.NoError(t, err)
-		v := account.Viewer{ID: auth.User.ID}
+		v := session.Viewer{ID: auth.User.ID}
 		require.Equal(t, []int{1, 1}, []int{by("élodie"), by("first")})
 		_, err = w.Accounts.ChangeHandle(w.Ctx, v, "second")
 		require.NoError(t, err)

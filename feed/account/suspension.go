@@ -7,7 +7,6 @@ import (
 
 	"tideline/ent"
 	"tideline/ent/hiddenuser"
-	"tideline/ent/session"
 	"tideline/ent/user"
 	"tideline/feed/internal/rows"
 	"tideline/feed/refusal"
@@ -24,8 +23,8 @@ var errSuspended error = refusal.New(refusal.Suspended, "This account is suspend
 // also for a user whose deletion has begun, and any error of allow.
 //
 // Cost: a short transaction, a job, and one message to each process.
-func (s *Sessions) Suspend(ctx context.Context, id int64, allow func(*ent.Tx, *ent.User) error) (changed bool, err error) {
-	err = rows.InTx(ctx, s.cfg.DB, func(tx *ent.Tx) error {
+func (a *Accounts) Suspend(ctx context.Context, id int64, allow func(*ent.Tx, *ent.User) error) (changed bool, err error) {
+	err = rows.InTx(ctx, a.cfg.DB, func(tx *ent.Tx) error {
 		changed = false
 		u, row, err := lockHidden(ctx, tx, id)
 		if err != nil || row != nil && row.State == hiddenuser.StateSUSPENDED {
@@ -35,26 +34,26 @@ func (s *Sessions) Suspend(ctx context.Context, id int64, allow func(*ent.Tx, *e
 			return err
 		}
 		changed = true
-		if err := tx.User.UpdateOneID(id).SetHidden(true).SetSignedOutBefore(s.now()).Exec(ctx); err != nil {
+		if err := tx.User.UpdateOneID(id).SetHidden(true).SetSignedOutBefore(a.now()).Exec(ctx); err != nil {
 			return fmt.Errorf("suspend user: %w", err)
 		}
 		if row != nil {
 			err = tx.HiddenUser.UpdateOneID(id).SetState(hiddenuser.StateSUSPENDED).Exec(ctx)
 		} else if err = tx.HiddenUser.Create().SetID(id).SetState(hiddenuser.StateSUSPENDED).SetDueAt(never).Exec(ctx); err == nil {
-			err = s.stale(ctx, tx, id)
+			err = a.stale(ctx, tx, id)
 		}
 		if err != nil {
 			return fmt.Errorf("suspend user: %w", err)
 		}
-		_, err = deleteSessions(ctx, tx.Session, session.UserID(id))
+		_, err = a.cfg.Sessions.EndAll(ctx, tx, id, 0)
 		return err
 	})
-	s.cfg.Visibility.VisibilityReduced()
+	a.cfg.Visibility.VisibilityReduced()
 	if err != nil {
 		return false, err
 	}
 	if changed {
-		s.tellSeveral(ctx, id)
+		a.cfg.Sessions.TellEnded(ctx, id)
 	}
 	return changed, nil
 }
@@ -65,8 +64,8 @@ func (s *Sessions) Suspend(ctx context.Context, id int64, allow func(*ent.Tx, *e
 // deletion has begun, and any error of allow.
 //
 // Cost: a short transaction, and a job.
-func (s *Sessions) Unsuspend(ctx context.Context, id int64, allow func(*ent.Tx, *ent.User) error) (changed bool, err error) {
-	err = rows.InTx(ctx, s.cfg.DB, func(tx *ent.Tx) error {
+func (a *Accounts) Unsuspend(ctx context.Context, id int64, allow func(*ent.Tx, *ent.User) error) (changed bool, err error) {
+	err = rows.InTx(ctx, a.cfg.DB, func(tx *ent.Tx) error {
 		changed = false
 		u, row, err := lockHidden(ctx, tx, id)
 		if err != nil || row == nil || row.State != hiddenuser.StateSUSPENDED {
@@ -85,7 +84,7 @@ func (s *Sessions) Unsuspend(ctx context.Context, id int64, allow func(*ent.Tx, 
 		if err := tx.User.UpdateOneID(id).SetHidden(false).Exec(ctx); err != nil {
 			return fmt.Errorf("unsuspend user: %w", err)
 		}
-		return s.stale(ctx, tx, id)
+		return a.stale(ctx, tx, id)
 	})
 	return changed && err == nil, err
 }

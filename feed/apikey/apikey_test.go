@@ -8,12 +8,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"tideline/feed/account"
 	"tideline/feed/apikey"
 	"tideline/feed/feedtest"
 	"tideline/feed/moderation"
 	"tideline/feed/paging"
 	"tideline/feed/refusal"
+	"tideline/feed/session"
 	"tideline/storage"
 	"tideline/storage/storagetest"
 )
@@ -38,12 +38,6 @@ func create(w *feedtest.World, issuer string, scopes ...apikey.Scope) (*apikey.K
 	return key, text
 }
 
-func requireRefused(w *feedtest.World, credential string) {
-	w.Helper()
-	_, _, err := w.Accounts.Authenticate(w.Ctx, credential)
-	require.Equal(w, refusal.Unauthenticated, refusal.CodeOf(err), "%q: %v", credential, err)
-}
-
 func TestKeysActForUsers(t *testing.T) {
 	t.Parallel()
 	each(t, func(w *feedtest.World, _ *clock) {
@@ -56,16 +50,16 @@ func TestKeysActForUsers(t *testing.T) {
 		_, secret, _ := strings.Cut(strings.TrimPrefix(text, apikey.Prefix), "_")
 		require.NotContains(w, string(row.SecretHash)+row.Name+row.Scopes, secret)
 
-		v, expires, err := w.Accounts.Authenticate(w.Ctx, text)
+		v, expires, err := w.Login.Authenticate(w.Ctx, text)
 		require.NoError(w, err)
 		require.Zero(w, expires)
 		require.Zero(w, v.ID)
 		require.Equal(w, -key.ID, v.Session)
 		asked := storagetest.CountQueries(w.Stores)
-		recalled, _, known := w.Accounts.Recall(text)
+		recalled, _, known := w.Login.Recall(text)
 		require.True(w, known)
 		require.Equal(w, v, recalled)
-		_, _, known = w.Accounts.Recall(text + " external:7")
+		_, _, known = w.Login.Recall(text + " external:7")
 		require.False(w, known)
 		require.Zero(w, asked())
 		require.True(w, v.Key.Has(apikey.Import))
@@ -76,20 +70,20 @@ func TestKeysActForUsers(t *testing.T) {
 			made := w.Stores.DB.User.Create().SetID(own.ID + int64(i) + 1).SetHandle("u" + strings.Repeat("x", i)).SetPasswordHash("-").
 				SetIssuer("app").SetExternalID([]byte(id)).SaveX(w.Ctx)
 			for range 2 { // the second call finds it remembered
-				v, _, err = w.Accounts.Authenticate(w.Ctx, text+" external:"+url.PathEscape(id))
+				v, _, err = w.Login.Authenticate(w.Ctx, text+" external:"+url.PathEscape(id))
 				require.NoError(w, err)
 				require.Equal(w, made.ID, v.ID)
 			}
 		}
-		v, _, err = w.Accounts.Authenticate(w.Ctx, text+" "+w.Stores.DB.User.GetX(w.Ctx, own.ID).NodeID())
+		v, _, err = w.Login.Authenticate(w.Ctx, text+" "+w.Stores.DB.User.GetX(w.Ctx, own.ID).NodeID())
 		require.NoError(w, err)
 		require.Equal(w, own.ID, v.ID)
 		require.Equal(w, refusal.Forbidden, refusal.CodeOf(w.Sessions.LogOut(w.Ctx, v)))
 
 		_, other := create(w, "elsewhere", apikey.Read)
-		requireRefused(w, other+" external:7")
+		w.RequireRefused(other + " external:7")
 		for _, actAs := range []string{"external:8", "external:", "external:%zz", "own", "VXNlcjox", "7", "external:7 external:7"} {
-			requireRefused(w, text+" "+actAs)
+			w.RequireRefused(text + " " + actAs)
 		}
 		last := "A"
 		if strings.HasSuffix(text, last) {
@@ -97,11 +91,11 @@ func TestKeysActForUsers(t *testing.T) {
 		}
 		_, otherSecret, _ := strings.Cut(strings.TrimPrefix(other, apikey.Prefix), "_")
 		for _, wrong := range []string{text[:len(text)-1] + last, text[:len(text)-1], text + "A", key.PublicID() + "_" + otherSecret, "tk_999_" + secret, "tk__" + secret, "tk_-1_" + secret, strings.ToUpper(text)} {
-			requireRefused(w, wrong)
+			w.RequireRefused(wrong)
 		}
-		session, err := w.Accounts.SignUp(w.Ctx, "ann", "correct horse", "")
+		session, err := w.Login.SignUp(w.Ctx, "ann", "correct horse", "")
 		require.NoError(w, err)
-		requireRefused(w, session.Token+" external:7")
+		w.RequireRefused(session.Token + " external:7")
 	})
 }
 
@@ -114,29 +108,29 @@ func TestRevokedKeysAreRefused(t *testing.T) {
 		key, text := create(w, "", apikey.Read)
 		kept, _ := create(w, "", apikey.Read)
 		for _, process := range []*feedtest.World{w, other} {
-			_, _, err := process.Accounts.Authenticate(w.Ctx, text)
+			_, _, err := process.Login.Authenticate(w.Ctx, text)
 			require.NoError(w, err)
 		}
-		auth, err := w.Accounts.SignUp(w.Ctx, "ann", "correct horse", "")
+		auth, err := w.Login.SignUp(w.Ctx, "ann", "correct horse", "")
 		require.NoError(w, err)
-		v, _, err := w.Accounts.Authenticate(w.Ctx, auth.Token)
+		v, _, err := w.Login.Authenticate(w.Ctx, auth.Token)
 		require.NoError(w, err)
-		asked := []account.Grant{{Session: -key.ID}, {Session: -kept.ID}, {Session: -99}, v.Grant(), {Session: 99}}
+		asked := []session.Grant{{Session: -key.ID}, {Session: -kept.ID}, {Session: -99}, v.Grant(), {Session: 99}}
 		ended, err := w.Sessions.Ended(w.Ctx, asked)
 		require.NoError(w, err)
-		require.ElementsMatch(w, []account.Grant{{Session: -99}, {Session: 99}}, ended)
+		require.ElementsMatch(w, []session.Grant{{Session: -99}, {Session: 99}}, ended)
 
 		revoked, err := w.Keys.Revoke(w.Ctx, nil, key.ID)
 		require.NoError(w, err)
 		require.WithinDuration(w, c.at, *revoked.RevokedAt, time.Millisecond)
-		requireRefused(w, text)
-		_, _, err = other.Accounts.Authenticate(w.Ctx, text)
+		w.RequireRefused(text)
+		_, _, err = other.Login.Authenticate(w.Ctx, text)
 		require.NoError(w, err, "the other process has not asked yet")
 		c.at = c.at.Add(2*time.Second + time.Millisecond)
-		requireRefused(other, text)
+		other.RequireRefused(text)
 		ended, err = w.Sessions.Ended(w.Ctx, asked)
 		require.NoError(w, err)
-		require.ElementsMatch(w, []account.Grant{{Session: -key.ID}, {Session: -99}, {Session: 99}}, ended)
+		require.ElementsMatch(w, []session.Grant{{Session: -key.ID}, {Session: -99}, {Session: 99}}, ended)
 
 		again, err := w.Keys.Revoke(w.Ctx, nil, key.ID)
 		require.NoError(w, err)
@@ -153,20 +147,20 @@ func TestKeysDoNotActForHiddenUsers(t *testing.T) {
 	each(t, func(w *feedtest.World, c *clock) {
 		_, text := create(w, "", apikey.Read)
 		ann, ben := w.User("ann"), w.User("ben")
-		grants := map[string]account.Grant{}
-		act := func(who account.Viewer) string {
+		grants := map[string]session.Grant{}
+		act := func(who session.Viewer) string {
 			return text + " " + w.Stores.DB.User.GetX(w.Ctx, who.ID).NodeID()
 		}
-		var all []account.Grant
+		var all []session.Grant
 		for _, credential := range []string{text, act(ann), act(ben)} {
-			v, _, err := w.Accounts.Authenticate(w.Ctx, credential)
+			v, _, err := w.Login.Authenticate(w.Ctx, credential)
 			require.NoError(w, err)
 			grants[credential] = v.Grant()
 			all = append(all, v.Grant())
 		}
 		for _, hide := range []func() error{
 			func() error { _, err := w.Moderation.Suspend(w.Ctx, moderation.Console, ann.ID, ""); return err },
-			func() error { _, _, err := w.Sessions.Delete(w.Ctx, ann.ID, feedtest.Grace); return err },
+			func() error { _, _, err := w.Accounts.Delete(w.Ctx, ann.ID, feedtest.Grace); return err },
 		} {
 			ended, err := w.Sessions.Ended(w.Ctx, all)
 			require.NoError(w, err)
@@ -174,15 +168,15 @@ func TestKeysDoNotActForHiddenUsers(t *testing.T) {
 			require.NoError(w, hide())
 			ended, err = w.Sessions.Ended(w.Ctx, all)
 			require.NoError(w, err)
-			require.Equal(w, []account.Grant{grants[act(ann)]}, ended)
+			require.Equal(w, []session.Grant{grants[act(ann)]}, ended)
 			c.at = c.at.Add(2*time.Second + time.Millisecond)
-			requireRefused(w, act(ann))
-			_, _, err = w.Accounts.Authenticate(w.Ctx, act(ben))
+			w.RequireRefused(act(ann))
+			_, _, err = w.Login.Authenticate(w.Ctx, act(ben))
 			require.NoError(w, err)
 			_, err = w.Moderation.Unsuspend(w.Ctx, moderation.Console, ann.ID, "")
 			require.NoError(w, err)
 			if !w.Stores.DB.User.GetX(w.Ctx, ann.ID).Hidden {
-				_, _, err = w.Accounts.Authenticate(w.Ctx, act(ann))
+				_, _, err = w.Login.Authenticate(w.Ctx, act(ann))
 				require.NoError(w, err)
 			}
 		}
@@ -222,7 +216,7 @@ func TestLastUseIsNoted(t *testing.T) {
 	t.Parallel()
 	each(t, func(w *feedtest.World, c *clock) {
 		key, text := create(w, "", apikey.Read)
-		use := func() { _, _, _ = w.Accounts.Authenticate(w.Ctx, text) }
+		use := func() { _, _, _ = w.Login.Authenticate(w.Ctx, text) }
 		noted := func() *time.Time { return w.Stores.DB.APIKey.GetX(w.Ctx, key.ID).LastUsedAt }
 		use()
 		require.Nil(w, noted(), "no call waits for it")
@@ -291,13 +285,13 @@ func TestKeysRevokeWhatTheyCover(t *testing.T) {
 			_, err := w.Keys.Revoke(w.Ctx, by, key.ID)
 			if c.reason == (refusal.Reason{}) {
 				require.NoError(w, err)
-				requireRefused(w, text)
+				w.RequireRefused(text)
 				continue
 			}
 			var refused *refusal.Error
 			require.ErrorAs(w, err, &refused)
 			require.Equal(w, c.reason, refused.Reason)
-			_, _, err = w.Accounts.Authenticate(w.Ctx, text)
+			_, _, err = w.Login.Authenticate(w.Ctx, text)
 			require.NoError(w, err)
 		}
 		_, err := w.Keys.Revoke(w.Ctx, by, by.ID)
@@ -314,5 +308,5 @@ func TestSessionsAreNoKeys(t *testing.T) {
 	for _, key := range []string{"tk_", "tk_7", "tk_7_", "tk_7_abc", "tk_7_abc external:7", "tk_7_" + strings.Repeat("a", 43) + " external:7"} {
 		require.True(t, apikey.IsKey(key), key)
 	}
-	require.Empty(t, account.Viewer{}.Key)
+	require.Empty(t, session.Viewer{}.Key)
 }

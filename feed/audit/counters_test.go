@@ -12,9 +12,9 @@ import (
 	"tideline/ent/hiddenuser"
 	"tideline/ent/schema"
 	"tideline/feed"
-	"tideline/feed/account"
 	"tideline/feed/audit"
 	"tideline/feed/feedtest"
+	"tideline/feed/session"
 )
 
 // recount returns the wrong counters of all users and posts, in pages of n rows.
@@ -54,7 +54,7 @@ func TestCounters(t *testing.T) {
 				require.NoError(w, err)
 			}
 		}
-		for _, v := range []account.Viewer{ann, bob} {
+		for _, v := range []session.Viewer{ann, bob} {
 			_, err := w.Feed.LikePost(w.Ctx, v, w.Post(bob, schema.Public))
 			require.NoError(w, err)
 		}

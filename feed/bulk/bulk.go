@@ -125,7 +125,7 @@ type Config struct {
 	Timelines  *timeline.Store
 	Queue      *queue.Queue
 	IDs        *ids.Generator
-	Sessions   *account.Sessions
+	Accounts   *account.Accounts
 	MaxText    int // characters of a post
 	// Logger defaults to discarding.
 	Logger *slog.Logger
@@ -136,8 +136,8 @@ type Bulk struct{ cfg Config }
 
 // New returns a Bulk. It fails when a required field is missing.
 func New(cfg Config) (*Bulk, error) {
-	if cfg.DB == nil || cfg.Dialect == "" || cfg.Visibility == nil || cfg.Timelines == nil || cfg.Queue == nil || cfg.IDs == nil || cfg.Sessions == nil || cfg.MaxText == 0 {
-		return nil, errors.New("bulk: DB, Dialect, Visibility, Timelines, Queue, IDs, Sessions and MaxText are required")
+	if cfg.DB == nil || cfg.Dialect == "" || cfg.Visibility == nil || cfg.Timelines == nil || cfg.Queue == nil || cfg.IDs == nil || cfg.Accounts == nil || cfg.MaxText == 0 {
+		return nil, errors.New("bulk: DB, Dialect, Visibility, Timelines, Queue, IDs, Accounts and MaxText are required")
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)

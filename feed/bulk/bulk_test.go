@@ -18,6 +18,7 @@ import (
 	"tideline/feed/bulk"
 	"tideline/feed/feedtest"
 	"tideline/feed/refusal"
+	"tideline/feed/session"
 	"tideline/timeline"
 )
 
@@ -37,7 +38,7 @@ func statuses(results []*bulk.Result) string {
 	return strings.Join(list, " ")
 }
 
-func upsertUsers(w *feedtest.World, issuer string, ids ...string) []account.Viewer {
+func upsertUsers(w *feedtest.World, issuer string, ids ...string) []session.Viewer {
 	w.Helper()
 	list := make([]bulk.User, len(ids))
 	for i, id := range ids {
@@ -45,7 +46,7 @@ func upsertUsers(w *feedtest.World, issuer string, ids ...string) []account.View
 	}
 	results, err := w.Bulk.Users(w.Ctx, issuer, list)
 	require.NoError(w, err)
-	viewers := make([]account.Viewer, len(ids))
+	viewers := make([]session.Viewer, len(ids))
 	for i, r := range results {
 		require.NotZero(w, r.User)
 		viewers[i].ID = r.User
@@ -265,4 +266,4 @@ func TestJobDropsInboxes(t *testing.T) {
 	})
 }
 
-func inboxOf(v account.Viewer) timeline.Key { return timeline.Inbox(v.ID) }
+func inboxOf(v session.Viewer) timeline.Key { return timeline.Inbox(v.ID) }

@@ -49,7 +49,7 @@ type User struct {
 // Cost: three statements a thousand rows for existing users. One insert more for new users, and
 // four statements more for changed ones; one more with data, and one more with suspended new users;
 // KeepNames for new and renamed users. To suspend an existing user costs as much as
-// account.Sessions.Suspend.
+// account.Accounts.Suspend.
 func (b *Bulk) Users(ctx context.Context, issuer string, list []User) ([]*Result, error) {
 	results, err := take(ctx, b, list, func(ctx context.Context, tx *ent.Tx, list []User, results []*Result) error {
 		return b.users(ctx, tx, issuer, list, results)
@@ -61,7 +61,7 @@ func (b *Bulk) Users(ctx context.Context, issuer string, list []User) ([]*Result
 		if !r.suspend {
 			continue
 		}
-		changed, err := b.cfg.Sessions.Suspend(ctx, r.User, func(tx *ent.Tx, _ *ent.User) error {
+		changed, err := b.cfg.Accounts.Suspend(ctx, r.User, func(tx *ent.Tx, _ *ent.User) error {
 			return tx.AuditEntry.Create().SetActorID(0).SetAction(auditentry.ActionSUSPEND_USER).SetSubjectKind(auditentry.SubjectKindUser).
 				SetSubjectID(r.User).SetNote("imported").Exec(ctx)
 		})

@@ -32,9 +32,9 @@ import (
 	"slices"
 
 	"tideline/ent"
-	"tideline/feed/account"
 	"tideline/feed/internal/rows"
 	"tideline/feed/paging"
+	"tideline/feed/session"
 	"tideline/timeline"
 )
 
@@ -268,18 +268,18 @@ func Decode(tail string) (c State, ok bool) {
 }
 
 // Cursor returns the cursor of an entry in the viewer's timeline, for a client in this state.
-func (c *State) Cursor(v account.Viewer, id int64) string {
+func (c *State) Cursor(v session.Viewer, id int64) string {
 	return string(c.AppendCursor(make([]byte, 0, 1024), v, id)) // on the stack; most cursors fit
 }
 
 // AppendCursor appends the text that Cursor returns.
-func (c *State) AppendCursor(b []byte, v account.Viewer, id int64) []byte {
+func (c *State) AppendCursor(b []byte, v session.Viewer, id int64) []byte {
 	return paging.Cursor{Score: float64(id), ID: id}.Append(b, paging.Latest, v.ID, c.appendTail)
 }
 
 // Entry returns the post as an entry of the viewer's timeline in the order Latest, for a client
 // in this state.
-func (c *State) Entry(v account.Viewer, p *ent.Post) paging.Edge[ent.Post] {
+func (c *State) Entry(v session.Viewer, p *ent.Post) paging.Edge[ent.Post] {
 	return paging.Edge[ent.Post]{Cursor: c.Cursor(v, p.ID), Score: float64(p.ID), Node: p}
 }
 
@@ -290,7 +290,7 @@ func (c *State) Entry(v account.Viewer, p *ent.Post) paging.Edge[ent.Post] {
 // a page before a cursor, the client has read the posts below earlier, so the state of that
 // cursor applies to them. An empty page adds nothing to the state of its cursor. Without a
 // cursor, an empty page is an empty timeline.
-func (c *State) Holding(v account.Viewer, w paging.Window, page *paging.Connection[ent.Post]) string {
+func (c *State) Holding(v session.Viewer, w paging.Window, page *paging.Connection[ent.Post]) string {
 	newest, from := int64(0), w.Before
 	if len(page.Edges) > 0 {
 		newest = page.Edges[0].Node.ID

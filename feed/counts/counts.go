@@ -15,8 +15,8 @@ import (
 	"sync"
 	"time"
 
-	"tideline/feed/account"
 	"tideline/feed/refusal"
+	"tideline/feed/session"
 	"tideline/feed/visibility"
 	"tideline/internal/batch"
 )
@@ -38,7 +38,7 @@ const (
 // Config configures Counts. Fields without a default are required.
 type Config struct {
 	Visibility *visibility.Reader
-	Sessions   *account.Sessions
+	Sessions   *session.Store
 	// Every is the time between two reads of the counts. Defaults to DefaultEvery.
 	Every time.Duration
 	// Logger defaults to discarding.
@@ -101,7 +101,7 @@ func New(cfg Config) (*Counts, error) {
 //
 // Cost: none here; one query for the first event. While anybody watches, Run executes two statements
 // every two seconds: for the counts of all watched posts and for the sessions.
-func (c *Counts) Watch(ctx context.Context, v account.Viewer, ids []int64, wake func()) (*Watch, error) {
+func (c *Counts) Watch(ctx context.Context, v session.Viewer, ids []int64, wake func()) (*Watch, error) {
 	if v.ID == 0 {
 		return nil, refusal.ErrSignIn
 	}
@@ -153,7 +153,7 @@ func (c *Counts) look(ctx context.Context) {
 }
 
 func (c *Counts) endSessions(ctx context.Context) error {
-	of := map[account.Grant][]*Watch{}
+	of := map[session.Grant][]*Watch{}
 	c.mu.Lock()
 	for w := range c.watches {
 		if w.viewer.Session != 0 {

@@ -15,10 +15,10 @@ import (
 
 	"tideline/ent"
 	"tideline/ent/schema"
-	"tideline/feed/account"
 	"tideline/feed/counts"
 	"tideline/feed/feedtest"
 	"tideline/feed/refusal"
+	"tideline/feed/session"
 	"tideline/storage"
 	"tideline/storage/storagetest"
 )
@@ -32,7 +32,7 @@ type watcher struct {
 	woken chan struct{}
 }
 
-func watch(ctx context.Context, w *feedtest.World, v account.Viewer, posts ...int64) watcher {
+func watch(ctx context.Context, w *feedtest.World, v session.Viewer, posts ...int64) watcher {
 	w.Helper()
 	woken := make(chan struct{}, 1)
 	got, err := w.Counts.Watch(ctx, v, posts, func() {
@@ -46,7 +46,7 @@ func watch(ctx context.Context, w *feedtest.World, v account.Viewer, posts ...in
 }
 
 // begin starts a watch and takes its first event.
-func begin(w *feedtest.World, v account.Viewer, posts ...int64) watcher {
+func begin(w *feedtest.World, v session.Viewer, posts ...int64) watcher {
 	w.Helper()
 	s := watch(w.Ctx, w, v, posts...)
 	s.takes(nil)
@@ -77,7 +77,7 @@ func (s watcher) quiet() {
 	require.False(s.w, ok, "%v", event)
 }
 
-func like(w *feedtest.World, post int64, by ...account.Viewer) {
+func like(w *feedtest.World, post int64, by ...session.Viewer) {
 	w.Helper()
 	for _, v := range by {
 		_, err := w.Feed.LikePost(w.Ctx, v, post)
@@ -91,7 +91,7 @@ func TestCountsComeTogetherAndOnce(t *testing.T) {
 		ann, bob := users[0], users[1]
 		first, second, third := w.Post(ann, schema.Public), w.Post(ann, schema.Public), w.Post(ann, schema.Public)
 		like(w, second, ann)
-		_, err := w.Counts.Watch(w.Ctx, account.Viewer{}, []int64{first}, func() {})
+		_, err := w.Counts.Watch(w.Ctx, session.Viewer{}, []int64{first}, func() {})
 		require.ErrorIs(w, err, refusal.ErrSignIn)
 
 		s := watch(w.Ctx, w, bob, first, second, third, first, 99)
@@ -150,24 +150,24 @@ func TestCountsAfterAnotherWatchBegan(t *testing.T) {
 // A viewer receives no count of a post that they may not see, even if it was hidden after the counts
 // were read or after the verdict.
 func TestCountsOfWhatIsHidden(t *testing.T) {
-	for name, hide := range map[string]func(w *feedtest.World, author, viewer account.Viewer, post int64) error{
-		"blocked": func(w *feedtest.World, author, viewer account.Viewer, _ int64) error {
+	for name, hide := range map[string]func(w *feedtest.World, author, viewer session.Viewer, post int64) error{
+		"blocked": func(w *feedtest.World, author, viewer session.Viewer, _ int64) error {
 			_, err := w.Feed.Block(w.Ctx, author, viewer.ID)
 			return err
 		},
-		"blocks": func(w *feedtest.World, author, viewer account.Viewer, _ int64) error {
+		"blocks": func(w *feedtest.World, author, viewer session.Viewer, _ int64) error {
 			_, err := w.Feed.Block(w.Ctx, viewer, author.ID)
 			return err
 		},
-		"private": func(w *feedtest.World, author, _ account.Viewer, post int64) error {
+		"private": func(w *feedtest.World, author, _ session.Viewer, post int64) error {
 			_, err := w.Feed.SetVisibility(w.Ctx, author, post, schema.Private)
 			return err
 		},
-		"deleted": func(w *feedtest.World, author, _ account.Viewer, post int64) error {
+		"deleted": func(w *feedtest.World, author, _ session.Viewer, post int64) error {
 			err := w.Feed.DeletePost(w.Ctx, author, post)
 			return err
 		},
-		"of another process": func(w *feedtest.World, author, viewer account.Viewer, _ int64) error {
+		"of another process": func(w *feedtest.World, author, viewer session.Viewer, _ int64) error {
 			return w.Stores.DB.Block.Create().SetBlockerID(author.ID).SetBlockedID(viewer.ID).Exec(w.Ctx)
 		},
 	} {
@@ -241,7 +241,7 @@ func TestCountsOfWhatIsNotAtHome(t *testing.T) {
 
 func TestCountsEndWithTheSession(t *testing.T) {
 	feedtest.EachIdle(t, func(w *feedtest.World) {
-		auth, err := w.Accounts.SignUp(w.Ctx, "ann", "correct horse", "Ann")
+		auth, err := w.Login.SignUp(w.Ctx, "ann", "correct horse", "Ann")
 		require.NoError(w, err)
 		ann, _, err := w.Sessions.Authenticate(w.Ctx, auth.Token)
 		require.NoError(w, err)

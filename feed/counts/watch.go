@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"tideline/ent"
-	"tideline/feed/account"
 	"tideline/feed/internal/rows"
+	"tideline/feed/session"
 	"tideline/feed/visibility"
 )
 
@@ -15,7 +15,7 @@ import (
 // calls Next. Only one goroutine at a time may use it.
 type Watch struct {
 	counts *Counts
-	viewer account.Viewer
+	viewer session.Viewer
 	wake   func()
 	ids    []int64
 

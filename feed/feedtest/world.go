@@ -24,8 +24,11 @@ import (
 	"tideline/feed/identity"
 	"tideline/feed/ids"
 	feedjob "tideline/feed/job"
+	"tideline/feed/login"
 	"tideline/feed/moderation"
 	"tideline/feed/paging"
+	"tideline/feed/refusal"
+	"tideline/feed/session"
 	"tideline/feed/stream"
 	"tideline/feed/visibility"
 	"tideline/feed/webhook"
@@ -60,7 +63,7 @@ type Options struct {
 	Observe       func(hit bool)
 	LargeAudience int
 	MaxText       int
-	// Issuers, NoSignUp and NoPasswords are fields of account.Config.
+	// Issuers, NoSignUp and NoPasswords are fields of login.Config.
 	Issuers               *identity.Verifier
 	NoSignUp, NoPasswords bool
 	// Webhooks is a field of feed.Config and of account.Config.
@@ -90,8 +93,9 @@ type World struct {
 	Audit      *audit.Audit
 	Directory  *account.Directory
 	Keys       *apikey.Keys
-	Sessions   *account.Sessions
+	Sessions   *session.Store
 	Accounts   *account.Accounts
+	Login      *login.Login
 	Feed       *feed.Feed
 	Bulk       *bulk.Bulk
 	Counts     *counts.Counts
@@ -141,18 +145,23 @@ func New(t testing.TB, s *storage.Stores, o Options) *World {
 	w.Directory = account.NewDirectory(db, s.Dialect, o.Policy.MaxPage)
 	w.Keys, err = apikey.New(apikey.Config{DB: db, Now: o.Now})
 	require.NoError(t, err)
-	w.Sessions, err = account.NewSessions(account.SessionsConfig{DB: db, Publisher: w.Publisher, Queue: w.Queue, Visibility: w.Visibility, Keys: w.Keys, Grace: Grace, Webhooks: o.Webhooks, Now: o.Now})
+	w.Sessions, err = session.New(session.Config{DB: db, Publisher: w.Publisher, Keys: w.Keys, Now: o.Now})
 	require.NoError(t, err)
-	w.Accounts, err = account.New(account.Config{Sessions: w.Sessions, IDs: w.IDs, Issuers: o.Issuers, NoSignUp: o.NoSignUp, NoPasswords: o.NoPasswords, Webhooks: o.Webhooks, Avatars: Avatars})
+	w.Accounts, err = account.New(account.Config{DB: db, Sessions: w.Sessions, Queue: w.Queue, Visibility: w.Visibility, Webhooks: o.Webhooks, Avatars: Avatars, Now: o.Now})
+	require.NoError(t, err)
+	w.Login, err = login.New(login.Config{
+		DB: db, Sessions: w.Sessions, Accounts: w.Accounts, IDs: w.IDs, Keys: w.Keys, Issuers: o.Issuers,
+		NoSignUp: o.NoSignUp, NoPasswords: o.NoPasswords, Grace: Grace, Webhooks: o.Webhooks, Now: o.Now,
+	})
 	require.NoError(t, err)
 	w.Feed, err = feed.New(feed.Config{
 		DB: db, Dialect: s.Dialect, Visibility: w.Visibility, Home: w.Home, Directory: w.Directory, Queue: w.Queue, IDs: w.IDs,
 		LargeAudience: o.LargeAudience, MaxText: o.MaxText, MaxPage: o.Policy.MaxPage, Webhooks: o.Webhooks,
 	})
 	require.NoError(t, err)
-	w.Moderation, err = moderation.New(moderation.Config{DB: db, Sessions: w.Sessions, Feed: w.Feed, Webhooks: o.Webhooks, Now: o.Now, MaxPage: o.Policy.MaxPage})
+	w.Moderation, err = moderation.New(moderation.Config{DB: db, Accounts: w.Accounts, Feed: w.Feed, Webhooks: o.Webhooks, Now: o.Now, MaxPage: o.Policy.MaxPage})
 	require.NoError(t, err)
-	w.Bulk, err = bulk.New(bulk.Config{DB: db, Dialect: s.Dialect, Visibility: w.Visibility, Timelines: w.Timelines, Queue: w.Queue, IDs: w.IDs, Sessions: w.Sessions, MaxText: cmp.Or(o.MaxText, feed.DefaultMaxText)})
+	w.Bulk, err = bulk.New(bulk.Config{DB: db, Dialect: s.Dialect, Visibility: w.Visibility, Timelines: w.Timelines, Queue: w.Queue, IDs: w.IDs, Accounts: w.Accounts, MaxText: cmp.Or(o.MaxText, feed.DefaultMaxText)})
 	require.NoError(t, err)
 	w.Counts, err = counts.New(counts.Config{Visibility: w.Visibility, Sessions: w.Sessions, Every: CountsEvery, Now: o.Now})
 	require.NoError(t, err)
@@ -194,7 +203,7 @@ func Idle(t testing.TB, s *storage.Stores, o Options) *World {
 // WorkersConfig returns a configuration for workers in this World.
 func (w *World) WorkersConfig() workers.Config {
 	return workers.Config{
-		DB: w.Stores.DB, Visibility: w.Visibility, Home: w.Home, Sessions: w.Sessions,
+		DB: w.Stores.DB, Visibility: w.Visibility, Home: w.Home, Sessions: w.Sessions, Accounts: w.Accounts,
 		Timelines: w.Timelines, Queue: w.Queue, Publisher: w.Publisher, Masters: w.Stores.CheckMasters, Now: w.now,
 	}
 }
@@ -231,23 +240,46 @@ func (w *World) Drain() {
 	}, time.Minute, 5*time.Millisecond)
 }
 
+// SignUp creates a user with a password and returns the viewer of its first session.
+func (w *World) SignUp(handle, password string) session.Viewer {
+	w.Helper()
+	auth, err := w.Login.SignUp(w.Ctx, handle, password, "")
+	require.NoError(w, err)
+	v, _, err := w.Sessions.Authenticate(w.Ctx, auth.Token)
+	require.NoError(w, err)
+	return v
+}
+
+// RequireCode fails the test unless the error has the code.
+func (w *World) RequireCode(code refusal.Code, err error) {
+	w.Helper()
+	require.Equal(w, code, refusal.CodeOf(err), "%v", err)
+}
+
+// RequireRefused fails the test unless the credential is refused.
+func (w *World) RequireRefused(credential string) {
+	w.Helper()
+	_, _, err := w.Login.Authenticate(w.Ctx, credential)
+	require.Equal(w, refusal.Unauthenticated, refusal.CodeOf(err), "%q: %v", credential, err)
+}
+
 // User creates a user without the cost of a password hash.
-func (w *World) User(handle string) account.Viewer {
+func (w *World) User(handle string) session.Viewer {
 	w.Helper()
 	id, err := w.IDs.Next()
 	require.NoError(w, err)
 	require.NoError(w, w.Stores.DB.User.Create().SetID(id).SetHandle(handle).SetName(handle).SetPasswordHash("-").Exec(w.Ctx))
-	return account.Viewer{ID: id}
+	return session.Viewer{ID: id}
 }
 
 // Users creates n users.
-func (w *World) Users(n int) []account.Viewer {
+func (w *World) Users(n int) []session.Viewer {
 	w.Helper()
-	list, rows := make([]account.Viewer, n), make([]*ent.UserCreate, n)
+	list, rows := make([]session.Viewer, n), make([]*ent.UserCreate, n)
 	for i := range list {
 		id, err := w.IDs.Next()
 		require.NoError(w, err)
-		list[i] = account.Viewer{ID: id}
+		list[i] = session.Viewer{ID: id}
 		handle := fmt.Sprintf("user%d", i)
 		rows[i] = w.Stores.DB.User.Create().SetID(id).SetHandle(handle).SetName(handle).SetPasswordHash("-")
 	}
@@ -258,21 +290,21 @@ func (w *World) Users(n int) []account.Viewer {
 }
 
 // Follow makes one user follow another.
-func (w *World) Follow(follower, followee account.Viewer) {
+func (w *World) Follow(follower, followee session.Viewer) {
 	w.Helper()
 	_, err := w.Feed.Follow(w.Ctx, follower, followee.ID)
 	require.NoError(w, err)
 }
 
 // Befriend makes two users follow each other.
-func (w *World) Befriend(a, b account.Viewer) {
+func (w *World) Befriend(a, b session.Viewer) {
 	w.Helper()
 	w.Follow(a, b)
 	w.Follow(b, a)
 }
 
 // Post creates a post and returns its id.
-func (w *World) Post(author account.Viewer, v schema.Visibility) int64 {
+func (w *World) Post(author session.Viewer, v schema.Visibility) int64 {
 	w.Helper()
 	p, err := w.Feed.CreatePost(w.Ctx, author, feed.Draft{Text: "hello", Visibility: &v})
 	require.NoError(w, err)
@@ -281,7 +313,7 @@ func (w *World) Post(author account.Viewer, v schema.Visibility) int64 {
 
 // History inserts n posts into the table, oldest first, without a fan-out, as if they were older
 // than any read.
-func (w *World) History(author account.Viewer, n int) []int64 {
+func (w *World) History(author session.Viewer, n int) []int64 {
 	w.Helper()
 	posts := make([]int64, n)
 	rows := make([]*ent.PostCreate, n)
@@ -299,7 +331,7 @@ func (w *World) History(author account.Viewer, n int) []int64 {
 }
 
 // Posted updates the author's row after posts were inserted into the table.
-func (w *World) Posted(author account.Viewer) {
+func (w *World) Posted(author session.Viewer) {
 	w.Helper()
 	_, err := w.Stores.SQL.ExecContext(w.Ctx,
 		`UPDATE users SET last_post_id = (SELECT max(id) FROM posts WHERE author_id = $1) WHERE id = $1`, author.ID)
@@ -307,7 +339,7 @@ func (w *World) Posted(author account.Viewer) {
 }
 
 // PostAged inserts a post of the given age that has reached no inbox.
-func (w *World) PostAged(author account.Viewer, age time.Duration) int64 {
+func (w *World) PostAged(author session.Viewer, age time.Duration) int64 {
 	w.Helper()
 	id, err := w.IDs.Next()
 	require.NoError(w, err)
@@ -319,7 +351,7 @@ func (w *World) PostAged(author account.Viewer, age time.Duration) int64 {
 }
 
 // Timeline returns the viewer's newest n entries from one page.
-func (w *World) Timeline(v account.Viewer, n int) []int64 {
+func (w *World) Timeline(v session.Viewer, n int) []int64 {
 	w.Helper()
 	c, err := w.Home.Timeline(w.Ctx, v, paging.Page{First: &n}, home.Latest)
 	require.NoError(w, err)
@@ -327,7 +359,7 @@ func (w *World) Timeline(v account.Viewer, n int) []int64 {
 }
 
 // Top returns the cursor of the viewer's newest entry.
-func (w *World) Top(v account.Viewer) *string {
+func (w *World) Top(v session.Viewer) *string {
 	w.Helper()
 	one := 1
 	c, err := w.Home.Timeline(w.Ctx, v, paging.Page{First: &one}, home.Latest)
@@ -347,7 +379,7 @@ func PostIDs(c *paging.Connection[ent.Post]) []int64 {
 
 // Walk reads the whole timeline page by page, from newest to oldest. It calls between, if not
 // nil, after every page except the last.
-func (w *World) Walk(v account.Viewer, size int, between func(page int)) []int64 {
+func (w *World) Walk(v session.Viewer, size int, between func(page int)) []int64 {
 	w.Helper()
 	var all []int64
 	var after *string
@@ -369,7 +401,7 @@ func (w *World) Walk(v account.Viewer, size int, between func(page int)) []int64
 // AwaitInbox waits until the viewer's inbox is built, so that reads come from Redis. On a busy
 // machine Redis may answer a read too late; a later read requests the inbox again. AwaitInbox
 // reads seldom while the inbox is being built, because each read requests a build.
-func (w *World) AwaitInbox(v account.Viewer) {
+func (w *World) AwaitInbox(v session.Viewer) {
 	w.Helper()
 	w.Timeline(v, 1)
 	one, read := 1, time.Now()

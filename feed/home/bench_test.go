@@ -16,12 +16,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tideline/ent"
-	"tideline/feed/account"
 	"tideline/feed/feedtest"
 	"tideline/feed/home"
 	"tideline/feed/ids"
 	"tideline/feed/paging"
 	"tideline/feed/ranking"
+	"tideline/feed/session"
 	"tideline/feed/visibility"
 	"tideline/live"
 	"tideline/queue"
@@ -41,12 +41,12 @@ type town struct {
 	*storage.Stores
 	tl     *timeline.Store
 	home   *home.Home
-	reader account.Viewer
+	reader session.Viewer
 }
 
 func newTown(b *testing.B, s *storage.Stores, followees int) *town {
 	b.Helper()
-	t := &town{Stores: s, reader: account.Viewer{ID: 1}}
+	t := &town{Stores: s, reader: session.Viewer{ID: 1}}
 	// A client that does not count statements as the client of tests does.
 	s.DB = ent.NewClient(ent.Driver(s.Driver))
 	var err error

@@ -7,9 +7,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"tideline/feed/account"
 	"tideline/feed/feedtest"
 	"tideline/feed/home"
+	"tideline/feed/session"
 	"tideline/storage"
 	"tideline/storage/storagetest"
 	"tideline/timeline"
@@ -27,7 +27,7 @@ func TestWaveOfBuilds(t *testing.T) {
 		})}
 		ann, bob, star := w.User("ann"), w.User("bob"), w.User("star")
 		w.History(star, 3)
-		state := func(v account.Viewer) timeline.State {
+		state := func(v session.Viewer) timeline.State {
 			_, covered, err := w.Timelines.Feeds.Page(w.Ctx, timeline.Inbox(v.ID), timeline.Range{})
 			require.NoError(t, err)
 			return covered.State

@@ -6,11 +6,11 @@ import (
 	"time"
 
 	"tideline/ent"
-	"tideline/feed/account"
 	"tideline/feed/clientstate"
 	"tideline/feed/ids"
 	"tideline/feed/internal/rows"
 	"tideline/feed/paging"
+	"tideline/feed/session"
 	"tideline/feed/visibility"
 	"tideline/timeline"
 )
@@ -30,7 +30,7 @@ type ClientStates struct {
 //
 // Cost: none if the lowest post is older than the arrival grace; else the cost of recentIDs, and
 // of settling the inbox again if there are more posts than a cursor names.
-func (s *ClientStates) Of(ctx context.Context, v account.Viewer, at Visit, posts []*ent.Post, more bool) (clientstate.State, error) {
+func (s *ClientStates) Of(ctx context.Context, v session.Viewer, at Visit, posts []*ent.Post, more bool) (clientstate.State, error) {
 	c := at.state()
 	below := int64(0)
 	for _, p := range posts {
@@ -83,7 +83,7 @@ func (s *ClientStates) takeRecent(ctx context.Context, user int64, c *clientstat
 //
 // Cost: as a page of the posts that are younger than the arrival grace, at most as many as a
 // cursor names; and as BuildInbox if the inbox is missing.
-func (s *ClientStates) Now(ctx context.Context, v account.Viewer) (clientstate.State, error) {
+func (s *ClientStates) Now(ctx context.Context, v session.Viewer) (clientstate.State, error) {
 	r := timeline.Range{After: s.reader.arrivals.ArrivedID(ctx), Limit: clientstate.MaxRecent + 1}
 	at, from := s.reader.visitInbox(ctx, v.ID, r, 0, true)
 	c := at.state()
@@ -103,7 +103,7 @@ const clockSlack = time.Minute
 // much was posted since for a client state, or if the cursor is forged and lies in the future.
 //
 // Cost: none for a cursor that carries the state, else the cost of recentIDs.
-func (s *ClientStates) At(ctx context.Context, v account.Viewer, after paging.Cursor) (c clientstate.State, ok bool, err error) {
+func (s *ClientStates) At(ctx context.Context, v session.Viewer, after paging.Cursor) (c clientstate.State, ok bool, err error) {
 	if c, ok = clientstate.Decode(after.Tail); ok {
 		// No server makes a state that covers posts of the future. A client that resumed from it
 		// would silently miss every post until then.
@@ -149,7 +149,7 @@ func (s *ClientStates) recentIDs(ctx context.Context, user int64, r timeline.Ran
 // from the id up. whole is false if there may be more posts. It visits the inbox.
 //
 // Cost: as a page of as many posts.
-func (s *ClientStates) Since(ctx context.Context, v account.Viewer, id int64, ascending bool) (posts []*ent.Post, whole bool, err error) {
+func (s *ClientStates) Since(ctx context.Context, v session.Viewer, id int64, ascending bool) (posts []*ent.Post, whole bool, err error) {
 	r := timeline.Range{After: id, Limit: s.reader.feeds.InboxCap(), Ascending: ascending}
 	_, from := s.reader.visitInbox(ctx, v.ID, r, visibility.All, false)
 	posts, err = visibility.Fill(ctx, visibility.Home, v.ID, r, from)
@@ -193,7 +193,7 @@ type Missed struct {
 //
 // Cost: one round trip; and as a page of the posts that the client does not have, if any. Below
 // the floor of the inbox, posts are read from SQL even if the client has them.
-func (s *ClientStates) MissedSince(ctx context.Context, v account.Viewer, c *clientstate.State, told bool) (m Missed, why Unknown, err error) {
+func (s *ClientStates) MissedSince(ctx context.Context, v session.Viewer, c *clientstate.State, told bool) (m Missed, why Unknown, err error) {
 	if c.Position.Epoch == 0 {
 		return Missed{}, NoPosition, nil
 	}
@@ -253,7 +253,7 @@ const unsure = 1 << 61
 // present end of the journal. If the changes are unknown, it returns the reason.
 //
 // Cost: one round trip.
-func (s *ClientStates) Changes(ctx context.Context, v account.Viewer, since timeline.Position) (changes []timeline.Change, now timeline.Position, why Unknown) {
+func (s *ClientStates) Changes(ctx context.Context, v session.Viewer, since timeline.Position) (changes []timeline.Change, now timeline.Position, why Unknown) {
 	changes, now, whole, err := s.journals.Changes(ctx, v.ID, since)
 	switch {
 	case err != nil:

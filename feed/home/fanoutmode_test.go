@@ -12,10 +12,10 @@ import (
 	"tideline/ent/schema"
 	"tideline/ent/user"
 	"tideline/feed"
-	"tideline/feed/account"
 	"tideline/feed/feedtest"
 	"tideline/feed/home"
 	"tideline/feed/job"
+	"tideline/feed/session"
 	"tideline/storage"
 	"tideline/storage/storagetest"
 	"tideline/timeline"
@@ -32,7 +32,7 @@ func eachAbove(t *testing.T, above int, test func(w *world)) {
 }
 
 // rebalance moves each author one step, as the balancer and the end of a fan-out do.
-func (w *world) rebalance(authors ...account.Viewer) {
+func (w *world) rebalance(authors ...session.Viewer) {
 	w.Helper()
 	require.NoError(w, w.Home.FanOutModes.Rebalance(w.Ctx))
 	for _, author := range authors {
@@ -42,7 +42,7 @@ func (w *world) rebalance(authors ...account.Viewer) {
 	}
 }
 
-func (w *world) fanOutMode(v account.Viewer) user.FanOutMode {
+func (w *world) fanOutMode(v session.Viewer) user.FanOutMode {
 	w.Helper()
 	u, err := w.Stores.DB.User.Get(w.Ctx, v.ID)
 	require.NoError(w, err)
@@ -167,7 +167,7 @@ func TestCrossingUnderTraffic(t *testing.T) {
 				}
 			}
 		}()
-		had := map[account.Viewer][]int64{}
+		had := map[session.Viewer][]int64{}
 		look := func() {
 			for _, fan := range loyal {
 				now := w.Walk(fan, 50, nil)
@@ -223,7 +223,7 @@ func TestPushAndPullAgree(t *testing.T) {
 					}
 					w.AwaitInbox(fan)
 				}
-				want := map[account.Viewer][]int64{}
+				want := map[session.Viewer][]int64{}
 				for i := range 40 {
 					if i%8 == 0 {
 						w.Drain()

@@ -11,10 +11,10 @@ import (
 	"tideline/ent"
 	"tideline/ent/post"
 	"tideline/ent/schema"
-	"tideline/feed/account"
 	"tideline/feed/feedtest"
 	"tideline/feed/home"
 	"tideline/feed/paging"
+	"tideline/feed/session"
 	"tideline/storage/storagetest"
 	"tideline/timeline"
 )
@@ -33,7 +33,7 @@ func TestHiddenPostsAreNotReadOneByOne(t *testing.T) {
 			w.restrict(v, hidden...)
 			for name, read := range map[string]func() (*paging.Connection[ent.Post], error){
 				"profile, anonymous": func() (*paging.Connection[ent.Post], error) {
-					return w.Feed.UserPosts(w.Ctx, account.Viewer{}, bob.ID, down)
+					return w.Feed.UserPosts(w.Ctx, session.Viewer{}, bob.ID, down)
 				},
 				"profile": func() (*paging.Connection[ent.Post], error) { return w.Feed.UserPosts(w.Ctx, ann, bob.ID, down) },
 				"profile, upwards": func() (*paging.Connection[ent.Post], error) {
@@ -82,14 +82,14 @@ func TestProfilePagesAreFullAndExact(t *testing.T) {
 		w.restrict(schema.Mutuals, mutuals...)
 		w.restrict(schema.Private, private...)
 		forFollowers := feedtest.NewestFirst(slices.Concat(public, followers)...)
-		sees := map[account.Viewer][]int64{
+		sees := map[session.Viewer][]int64{
 			author:   feedtest.NewestFirst(slices.Concat(public, followers, mutuals, private)...),
 			friend:   feedtest.NewestFirst(slices.Concat(public, followers, mutuals)...),
 			follower: forFollowers, muting: forFollowers,
 			stranger: feedtest.NewestFirst(public...), {}: feedtest.NewestFirst(public...),
 			blocked: {},
 		}
-		read := func(v account.Viewer, p paging.Page) *paging.Connection[ent.Post] {
+		read := func(v session.Viewer, p paging.Page) *paging.Connection[ent.Post] {
 			w.Helper()
 			c, err := w.Feed.UserPosts(w.Ctx, v, author.ID, p)
 			require.NoError(w, err)

@@ -18,10 +18,10 @@ import (
 	"tideline/ent"
 	"tideline/ent/schema"
 	"tideline/ent/user"
-	"tideline/feed/account"
 	"tideline/feed/feedtest"
 	"tideline/feed/home"
 	"tideline/feed/paging"
+	"tideline/feed/session"
 	"tideline/storage"
 	"tideline/storage/storagetest"
 )
@@ -91,7 +91,7 @@ func TestMoreMergedAuthorsThanAList(t *testing.T) {
 		w.Work()
 		u := w.Users(5)
 		reader, other, pushed, star, returned := u[0], u[1], u[2], u[3], u[4]
-		for _, author := range []account.Viewer{pushed, star, returned} {
+		for _, author := range []session.Viewer{pushed, star, returned} {
 			w.Follow(reader, author)
 		}
 		w.Follow(other, pushed)
@@ -108,7 +108,7 @@ func TestMoreMergedAuthorsThanAList(t *testing.T) {
 		w.Stores.DB.User.Update().Where(user.ID(returned.ID)).SetFanOutMode(user.FanOutModePUSH).SetFanOutModeSince(now).ExecX(w.Ctx)
 
 		require.Equal(t, feedtest.NewestFirst(all...), w.Timeline(reader, 9))
-		for _, author := range []account.Viewer{star, returned} { // Counts reads them from Redis only
+		for _, author := range []session.Viewer{star, returned} { // Counts reads them from Redis only
 			require.NoError(t, w.Home.Reader.BuildOutbox(w.Ctx, author.ID))
 		}
 		// The page may have requested builds of outboxes. Until they are done there is no count.
@@ -119,7 +119,7 @@ func TestMoreMergedAuthorsThanAList(t *testing.T) {
 			return err == nil && len(unread) == 2
 		}, time.Minute, 5*time.Millisecond)
 		require.Equal(t, map[int64]int{reader.ID: 3, other.ID: 1}, unread)
-		for viewer, merges := range map[account.Viewer][]int64{reader: {star.ID, returned.ID}, other: nil} {
+		for viewer, merges := range map[session.Viewer][]int64{reader: {star.ID, returned.ID}, other: nil} {
 			merged, listed, err := w.Home.Reader.MergedFollowees(w.Ctx, viewer.ID)
 			require.NoError(t, err)
 			require.True(t, listed)

@@ -9,10 +9,10 @@ import (
 
 	"tideline/ent/schema"
 	"tideline/ent/user"
-	"tideline/feed/account"
 	"tideline/feed/feedtest"
 	"tideline/feed/home"
 	"tideline/feed/paging"
+	"tideline/feed/session"
 	"tideline/storage"
 	"tideline/storage/storagetest"
 	"tideline/timeline"
@@ -30,7 +30,7 @@ func (r *reads) observe(hit bool) {
 }
 
 // climb pages through the whole timeline, from the oldest post to the newest.
-func (w *world) climb(v account.Viewer, size int) (all []int64) {
+func (w *world) climb(v session.Viewer, size int) (all []int64) {
 	w.Helper()
 	page, err := w.Home.Timeline(w.Ctx, v, paging.Page{Last: &size}, home.Latest)
 	for {
@@ -113,7 +113,7 @@ func testOutboxes(w *world, reads *reads) {
 	same("warm")
 	require.Equal(w, feedtest.NewestFirst(all...), w.climb(reader, 97), "upwards")
 
-	create := func(author account.Viewer, v schema.Visibility) int64 {
+	create := func(author session.Viewer, v schema.Visibility) int64 {
 		w.Helper()
 		id := w.Post(author, v)
 		w.Drain()

@@ -12,9 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tideline/ent/schema"
-	"tideline/feed/account"
 	"tideline/feed/feedtest"
 	"tideline/feed/job"
+	"tideline/feed/session"
 	"tideline/storage"
 	"tideline/storage/storagetest"
 	"tideline/timeline"
@@ -61,7 +61,7 @@ func TestOwnWritesAreReadThoughRedisRefusedThem(t *testing.T) {
 			defer redis.on.Store(false)
 			refused()
 		}
-		profile := func(v account.Viewer) (ids []int64) {
+		profile := func(v session.Viewer) (ids []int64) {
 			posts, err := w.Home.Reader.PostsBy(w.Ctx, v.ID, v.ID, timeline.Range{Limit: 10})
 			require.NoError(t, err)
 			for _, p := range posts {
@@ -132,12 +132,12 @@ func TestOwnWritesAreReadThroughAnotherServerThoughRedisWasFull(t *testing.T) {
 		do()
 		require.NoError(t, s.Redis.ConfigSet(w.Ctx, "maxmemory", "0").Err())
 	}
-	profile := func(v account.Viewer) int {
+	profile := func(v session.Viewer) int {
 		posts, err := other.Home.Reader.PostsBy(w.Ctx, v.ID, v.ID, timeline.Range{Limit: 10})
 		require.NoError(t, err)
 		return len(posts)
 	}
-	ready := func(v account.Viewer) {
+	ready := func(v session.Viewer) {
 		t.Helper()
 		_, err := w.Timelines.Visits.Visit(w.Ctx, v.ID)
 		require.NoError(t, err)

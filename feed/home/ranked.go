@@ -8,10 +8,10 @@ import (
 	"strings"
 
 	"tideline/ent"
-	"tideline/feed/account"
 	"tideline/feed/internal/rows"
 	"tideline/feed/paging"
 	"tideline/feed/ranking"
+	"tideline/feed/session"
 	"tideline/feed/visibility"
 	"tideline/timeline"
 )
@@ -121,7 +121,7 @@ func (h *Home) MostRanked() int { return maxRankedShown(h.Reader.feeds.InboxCap(
 // Cost: independent of the size of the page. It reads up to the inbox cap of posts and their
 // scores; after a cursor, also the posts that were added since the first page, up to
 // maxRankedShown.
-func (h *Home) ranked(ctx context.Context, v account.Viewer, p paging.Page, name string) (*paging.Connection[ent.Post], error) {
+func (h *Home) ranked(ctx context.Context, v session.Viewer, p paging.Page, name string) (*paging.Connection[ent.Post], error) {
 	by, err := h.rankings.Named(name)
 	if err != nil {
 		return nil, err

@@ -12,11 +12,11 @@ import (
 	"tideline/ent"
 	"tideline/ent/schema"
 	"tideline/feed"
-	"tideline/feed/account"
 	"tideline/feed/feedtest"
 	"tideline/feed/home"
 	"tideline/feed/paging"
 	"tideline/feed/refusal"
+	"tideline/feed/session"
 	"tideline/feed/visibility"
 	"tideline/storage"
 	"tideline/storage/storagetest"
@@ -88,13 +88,13 @@ func TestRankDecay(t *testing.T) {
 	})
 }
 
-func (w *world) ranked(v account.Viewer, by string, p paging.Page) (*paging.Connection[ent.Post], error) {
+func (w *world) ranked(v session.Viewer, by string, p paging.Page) (*paging.Connection[ent.Post], error) {
 	return w.Home.TimelineWith(w.Ctx, v, p, home.Ranked, by, visibility.Likes)
 }
 
 // rankedWalk pages through the timeline in the ranking, up or down, and returns the posts of each
 // page in the order of the walk. It also returns the last cursor.
-func (w *world) rankedWalk(v account.Viewer, by string, size int, up bool, between func()) (all []int64, last *string) {
+func (w *world) rankedWalk(v session.Viewer, by string, size int, up bool, between func()) (all []int64, last *string) {
 	w.Helper()
 	for {
 		p := paging.Page{First: &size, After: last}
@@ -179,7 +179,7 @@ func newRanking(t *testing.T, s *storage.Stores) *world {
 func rankedStays(w *world, by string) {
 	u := w.Users(6)
 	reader := u[0]
-	authors := map[int64]account.Viewer{}
+	authors := map[int64]session.Viewer{}
 	var want []int64
 	for _, author := range u[1:] {
 		w.Follow(reader, author)
@@ -247,7 +247,7 @@ func TestRankingsByName(t *testing.T) {
 		ann, bob, eve := w.User("ann"), w.User("bob"), w.User("eve")
 		w.Follow(ann, bob)
 		w.Follow(ann, eve)
-		post := func(by account.Viewer, data string) int64 {
+		post := func(by session.Viewer, data string) int64 {
 			p, err := w.Feed.CreatePost(w.Ctx, by, feed.Draft{Text: "x", Data: &data})
 			require.NoError(t, err)
 			return p.ID
@@ -257,7 +257,7 @@ func TestRankingsByName(t *testing.T) {
 		text := post(bob, `{"price":"90"}`)
 		huge := post(bob, `{"price":1e301,"rating":{"mean":1}}`)
 		own := post(ann, `{}`)
-		like := func(v account.Viewer, id int64) {
+		like := func(v session.Viewer, id int64) {
 			_, err := w.Feed.LikePost(w.Ctx, v, id)
 			require.NoError(t, err)
 		}
@@ -266,7 +266,7 @@ func TestRankingsByName(t *testing.T) {
 		like(bob, own)
 		like(eve, own)
 		w.Drain()
-		scores := func(v account.Viewer, by string) map[int64]float64 {
+		scores := func(v session.Viewer, by string) map[int64]float64 {
 			c, err := w.ranked(v, by, paging.Page{})
 			require.NoError(t, err)
 			got := map[int64]float64{}

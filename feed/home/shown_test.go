@@ -12,10 +12,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tideline/ent/schema"
-	"tideline/feed/account"
 	"tideline/feed/feedtest"
 	"tideline/feed/home"
 	"tideline/feed/paging"
+	"tideline/feed/session"
 	"tideline/storage"
 	"tideline/storage/storagetest"
 	"tideline/timeline"
@@ -74,12 +74,12 @@ func frozen(t testing.TB, s *storage.Stores, policy home.Policy) *world {
 	return newWorld(t, s, feedtest.Options{Policy: policy, Timelines: timeline.Config{Now: func() time.Time { return now }}})
 }
 
-func (w *world) follows(follower, followee account.Viewer) {
+func (w *world) follows(follower, followee session.Viewer) {
 	w.Helper()
 	require.NoError(w, w.Stores.DB.Follow.Create().SetFollowerID(follower.ID).SetFolloweeID(followee.ID).Exec(w.Ctx))
 }
 
-func (w *world) inbox(v account.Viewer) ([]int64, timeline.State) {
+func (w *world) inbox(v session.Viewer) ([]int64, timeline.State) {
 	w.Helper()
 	ids, covered, err := w.Timelines.Feeds.Page(w.Ctx, timeline.Inbox(v.ID), timeline.Range{Limit: 100})
 	require.NoError(w, err)
@@ -92,14 +92,14 @@ func TestWhatWasShownFromSQLStays(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
 		w := frozen(t, s, home.Policy{})
-		for name, reads := range map[string]func(account.Viewer) []int64{
-			"page": func(v account.Viewer) []int64 { return w.Timeline(v, 10) },
-			"ranked": func(v account.Viewer) []int64 {
+		for name, reads := range map[string]func(session.Viewer) []int64{
+			"page": func(v session.Viewer) []int64 { return w.Timeline(v, 10) },
+			"ranked": func(v session.Viewer) []int64 {
 				c, err := w.Home.Timeline(w.Ctx, v, paging.Page{}, home.Ranked)
 				require.NoError(t, err)
 				return feedtest.NewestFirst(feedtest.PostIDs(c)...)
 			},
-			"stream": func(v account.Viewer) (ids []int64) {
+			"stream": func(v session.Viewer) (ids []int64) {
 				posts, _, err := w.Home.Clients.Since(w.Ctx, v, 1, true)
 				require.NoError(t, err)
 				for _, p := range posts {
@@ -133,13 +133,13 @@ func TestReaderPutsNothingBackThatWasRemoved(t *testing.T) {
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
 		w := frozen(t, s, home.Policy{})
 		w.Work()
-		for name, hide := range map[string]func(bob, ann account.Viewer, post int64) error{
-			"narrowed": func(bob, _ account.Viewer, post int64) error {
+		for name, hide := range map[string]func(bob, ann session.Viewer, post int64) error{
+			"narrowed": func(bob, _ session.Viewer, post int64) error {
 				_, err := w.Feed.SetVisibility(w.Ctx, bob, post, schema.Private)
 				return err
 			},
-			"deleted": func(bob, _ account.Viewer, post int64) error { return w.Feed.DeletePost(w.Ctx, bob, post) },
-			"unfollowed": func(bob, ann account.Viewer, _ int64) error {
+			"deleted": func(bob, _ session.Viewer, post int64) error { return w.Feed.DeletePost(w.Ctx, bob, post) },
+			"unfollowed": func(bob, ann session.Viewer, _ int64) error {
 				_, err := w.Feed.Unfollow(w.Ctx, ann, bob.ID)
 				return err
 			},
@@ -179,9 +179,9 @@ func TestWhatWasShownFromSQLStaysInOutboxes(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
 		w := frozen(t, s, home.Policy{PullAbove: home.AlwaysPull})
-		for name, reads := range map[string]func(ann, bob account.Viewer) []int64{
-			"page": func(ann, _ account.Viewer) []int64 { return w.Timeline(ann, 10) },
-			"profile": func(ann, bob account.Viewer) (ids []int64) {
+		for name, reads := range map[string]func(ann, bob session.Viewer) []int64{
+			"page": func(ann, _ session.Viewer) []int64 { return w.Timeline(ann, 10) },
+			"profile": func(ann, bob session.Viewer) (ids []int64) {
 				posts, err := w.Home.Reader.PostsBy(w.Ctx, ann.ID, bob.ID, timeline.Range{Limit: 10})
 				require.NoError(t, err)
 				for _, p := range posts {
@@ -192,7 +192,7 @@ func TestWhatWasShownFromSQLStaysInOutboxes(t *testing.T) {
 		} {
 			ann, bob := w.User("a"+name), w.User("b"+name)
 			w.follows(ann, bob)
-			begin := func(v account.Viewer) timeline.Build {
+			begin := func(v session.Viewer) timeline.Build {
 				b, begun, err := w.Timelines.Feeds.Begin(w.Ctx, timeline.Outbox(v.ID))
 				require.True(t, err == nil && begun)
 				return b

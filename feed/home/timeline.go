@@ -4,9 +4,9 @@ import (
 	"context"
 
 	"tideline/ent"
-	"tideline/feed/account"
 	"tideline/feed/paging"
 	"tideline/feed/refusal"
+	"tideline/feed/session"
 	"tideline/feed/visibility"
 )
 
@@ -45,7 +45,7 @@ const (
 //
 // A ranked page costs as much as a page of all posts of an inbox; after a cursor, at most twice
 // that.
-func (h *Home) Timeline(ctx context.Context, v account.Viewer, p paging.Page, order Order) (*paging.Connection[ent.Post], error) {
+func (h *Home) Timeline(ctx context.Context, v session.Viewer, p paging.Page, order Order) (*paging.Connection[ent.Post], error) {
 	return h.TimelineWith(ctx, v, p, order, "", visibility.Likes)
 }
 
@@ -53,7 +53,7 @@ func (h *Home) Timeline(ctx context.Context, v account.Viewer, p paging.Page, or
 // the order Ranked only; "" is ranking.Hot. It costs as much as Ranking.Scores. with selects the
 // fields of posts that are read by their ids. Posts that SQL lists, and posts of a ranked page,
 // do not have them. The fields cost one more look-up by primary key for each author.
-func (h *Home) TimelineWith(ctx context.Context, v account.Viewer, p paging.Page, order Order, rank string, with visibility.Fields) (*paging.Connection[ent.Post], error) {
+func (h *Home) TimelineWith(ctx context.Context, v session.Viewer, p paging.Page, order Order, rank string, with visibility.Fields) (*paging.Connection[ent.Post], error) {
 	if v.ID == 0 {
 		return nil, refusal.ErrSignIn
 	}
@@ -87,7 +87,7 @@ func (h *Home) TimelineWith(ctx context.Context, v account.Viewer, p paging.Page
 
 // Entry returns the post as an entry of the viewer's timeline in the order Latest. Its cursor is
 // for a client that has the timeline from this post downwards.
-func (h *Home) Entry(ctx context.Context, v account.Viewer, p *ent.Post) (paging.Edge[ent.Post], error) {
+func (h *Home) Entry(ctx context.Context, v session.Viewer, p *ent.Post) (paging.Edge[ent.Post], error) {
 	at := h.Reader.Visit(ctx, v.ID)
 	state, err := h.Clients.Of(ctx, v, at, []*ent.Post{p}, true)
 	state = state.UpTo(p.ID)

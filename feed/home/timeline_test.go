@@ -7,11 +7,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tideline/ent/schema"
-	"tideline/feed/account"
 	"tideline/feed/feedtest"
 	"tideline/feed/home"
 	"tideline/feed/paging"
 	"tideline/feed/refusal"
+	"tideline/feed/session"
 	"tideline/timeline"
 )
 
@@ -96,7 +96,7 @@ func TestRelationsMoveThePostsTheyShow(t *testing.T) {
 		w.Follow(ann, bob)
 		require.Equal(w, feedtest.NewestFirst(posts...), w.Timeline(ann, 10), "a follow brings posts in, at once")
 
-		both := func(v account.Viewer, want []int64) {
+		both := func(v session.Viewer, want []int64) {
 			w.Helper()
 			require.Equal(w, want, w.Timeline(v, 10))
 			w.Drain()
@@ -171,7 +171,7 @@ func TestVisibilityOnEverySurface(t *testing.T) {
 		w.Follow(follower, author)
 		_, err := w.Feed.Block(w.Ctx, author, blocked.ID)
 		require.NoError(w, err)
-		viewers := map[string]account.Viewer{"author": author, "friend": friend, "follower": follower, "stranger": stranger, "blocked": blocked, "anonymous": {}}
+		viewers := map[string]session.Viewer{"author": author, "friend": friend, "follower": follower, "stranger": stranger, "blocked": blocked, "anonymous": {}}
 		for visibility, sees := range map[schema.Visibility][]string{
 			schema.Public:    {"author", "friend", "follower", "stranger", "anonymous"},
 			schema.Followers: {"author", "friend", "follower"},

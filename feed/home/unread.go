@@ -9,10 +9,10 @@ import (
 
 	"tideline/ent"
 	"tideline/ent/follow"
-	"tideline/feed/account"
 	"tideline/feed/internal/rows"
 	"tideline/feed/paging"
 	"tideline/feed/refusal"
+	"tideline/feed/session"
 	"tideline/feed/visibility"
 	"tideline/internal/lru"
 	"tideline/live"
@@ -69,7 +69,7 @@ func newUnread(cfg Config, r *Reader) *Unread {
 // Cost with a kept number: a query and a round trip; a query of the posts that came since and of
 // hidden ones, if any; and another query and round trip if reads merge. Otherwise three queries,
 // one of which reads the unread posts, at most the inbox cap.
-func (u *Unread) Count(ctx context.Context, v account.Viewer) (int, error) {
+func (u *Unread) Count(ctx context.Context, v session.Viewer) (int, error) {
 	if v.ID == 0 {
 		return 0, nil
 	}
@@ -150,7 +150,7 @@ func (u *Unread) keptCount(ctx context.Context, user int64, a unreadAnswer) (n i
 // Errors: Unauthenticated, BadInput.
 //
 // Cost: three statements, a message to the user's connections, and Count.
-func (u *Unread) MarkRead(ctx context.Context, v account.Viewer, upTo string) (int, error) {
+func (u *Unread) MarkRead(ctx context.Context, v session.Viewer, upTo string) (int, error) {
 	if v.ID == 0 {
 		return 0, refusal.ErrSignIn
 	}

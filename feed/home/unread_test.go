@@ -11,12 +11,12 @@ import (
 	"tideline/ent/schema"
 	"tideline/ent/user"
 	"tideline/feed"
-	"tideline/feed/account"
 	"tideline/feed/clientstate"
 	"tideline/feed/feedtest"
 	"tideline/feed/home"
 	"tideline/feed/ids"
 	"tideline/feed/paging"
+	"tideline/feed/session"
 	"tideline/storage"
 	"tideline/storage/storagetest"
 	"tideline/timeline"
@@ -24,7 +24,7 @@ import (
 )
 
 // unread returns the viewer's unread count and the number of queries that it took.
-func (w *world) unread(v account.Viewer) (n, queries int) {
+func (w *world) unread(v session.Viewer) (n, queries int) {
 	w.Helper()
 	count := storagetest.CountQueries(w.Stores)
 	n, err := w.Home.Unread.Count(w.Ctx, v)
@@ -57,7 +57,7 @@ func TestUnreadCountIsKept(t *testing.T) {
 		doJobs()
 		w.AwaitInbox(ann)
 		var posts []int64
-		post := func(author account.Viewer, n int) {
+		post := func(author session.Viewer, n int) {
 			for range n {
 				posts = append(posts, w.Post(author, schema.Public))
 			}
@@ -146,9 +146,9 @@ func TestKeptUnreadCountHasWhatTheViewerMaySee(t *testing.T) {
 // unreadAfterChanges changes which posts of the author three viewers may see. The first viewer
 // also counts before the job is done, and the last is counted as one of many users. A kept number
 // takes at most the given queries. If words is set, the viewers mute penguins.
-func (w *world) unreadAfterChanges(author account.Viewer, queries int, words bool) {
+func (w *world) unreadAfterChanges(author session.Viewer, queries int, words bool) {
 	w.Helper()
-	doJobs, viewers := w.doingJobs(), []account.Viewer{w.User("eager"), w.User("patient"), w.User("one_of_many")}
+	doJobs, viewers := w.doingJobs(), []session.Viewer{w.User("eager"), w.User("patient"), w.User("one_of_many")}
 	for _, viewer := range viewers {
 		if words {
 			_, _, err := w.Feed.MuteWord(w.Ctx, viewer, "penguin")
@@ -193,34 +193,34 @@ func (w *world) unreadAfterChanges(author account.Viewer, queries int, words boo
 	post := w.Post(author, schema.Public)
 	w.Post(author, schema.Mutuals)
 	doJobs()
-	set := func(v schema.Visibility) func(account.Viewer) error {
-		return func(account.Viewer) error { _, err := w.Feed.SetVisibility(w.Ctx, author, post, v); return err }
+	set := func(v schema.Visibility) func(session.Viewer) error {
+		return func(session.Viewer) error { _, err := w.Feed.SetVisibility(w.Ctx, author, post, v); return err }
 	}
-	edit := func(text string) func(account.Viewer) error {
-		return func(account.Viewer) error {
+	edit := func(text string) func(session.Viewer) error {
+		return func(session.Viewer) error {
 			_, err := w.Feed.UpdatePost(w.Ctx, author, post, feed.Edit{Text: &text})
 			return err
 		}
 	}
 	type change struct {
 		what     string
-		do, undo func(account.Viewer) error // for each viewer; a second call changes nothing
+		do, undo func(session.Viewer) error // for each viewer; a second call changes nothing
 		unread   int
 	}
 	changes := []change{
 		{"private", set(schema.Private), set(schema.Public), 2},
 		{"mutuals", set(schema.Mutuals), set(schema.Public), 3},
-		{"muted", func(v account.Viewer) error { _, err := w.Feed.Mute(w.Ctx, v, author.ID); return err }, func(v account.Viewer) error { _, err := w.Feed.Unmute(w.Ctx, v, author.ID); return err }, 0},
-		{"no friends any more", func(v account.Viewer) error { _, err := w.Feed.Unfollow(w.Ctx, author, v.ID); return err }, func(v account.Viewer) error { _, err := w.Feed.Follow(w.Ctx, author, v.ID); return err }, 2},
-		{"unfollowed", func(v account.Viewer) error { _, err := w.Feed.Unfollow(w.Ctx, v, author.ID); return err }, func(v account.Viewer) error { _, err := w.Feed.Follow(w.Ctx, v, author.ID); return err }, 0},
+		{"muted", func(v session.Viewer) error { _, err := w.Feed.Mute(w.Ctx, v, author.ID); return err }, func(v session.Viewer) error { _, err := w.Feed.Unmute(w.Ctx, v, author.ID); return err }, 0},
+		{"no friends any more", func(v session.Viewer) error { _, err := w.Feed.Unfollow(w.Ctx, author, v.ID); return err }, func(v session.Viewer) error { _, err := w.Feed.Follow(w.Ctx, author, v.ID); return err }, 2},
+		{"unfollowed", func(v session.Viewer) error { _, err := w.Feed.Unfollow(w.Ctx, v, author.ID); return err }, func(v session.Viewer) error { _, err := w.Feed.Follow(w.Ctx, v, author.ID); return err }, 0},
 	}
 	if words { // most of the other changes do not concern muted words
 		changes = append(changes[:1],
 			change{"edited", edit("a penguin"), edit("hello"), 2},
-			change{"words", func(v account.Viewer) error { _, _, err := w.Feed.MuteWord(w.Ctx, v, "hello"); return err }, func(v account.Viewer) error { _, _, err := w.Feed.UnmuteWord(w.Ctx, v, "hello"); return err }, 0},
-			change{"words, and Redis has not heard", func(v account.Viewer) error {
+			change{"words", func(v session.Viewer) error { _, _, err := w.Feed.MuteWord(w.Ctx, v, "hello"); return err }, func(v session.Viewer) error { _, _, err := w.Feed.UnmuteWord(w.Ctx, v, "hello"); return err }, 0},
+			change{"words, and Redis has not heard", func(v session.Viewer) error {
 				return w.Stores.DB.MutedWord.Create().SetUserID(v.ID).SetWord("hello").SetHead("hello").Exec(w.Ctx)
-			}, func(v account.Viewer) error {
+			}, func(v session.Viewer) error {
 				_, err := w.Stores.DB.MutedWord.Delete().Where(mutedword.UserID(v.ID), mutedword.Word("hello")).Exec(w.Ctx)
 				return err
 			}, 0})

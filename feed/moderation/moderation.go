@@ -21,6 +21,7 @@ import (
 	"tideline/feed/internal/text"
 	"tideline/feed/paging"
 	"tideline/feed/refusal"
+	"tideline/feed/session"
 	"tideline/feed/webhook"
 )
 
@@ -32,7 +33,7 @@ var noteField = text.Field{What: "The note", Name: "note", Limit: "noteLength", 
 // Config configures Moderation. Fields without a default are required.
 type Config struct {
 	DB       *ent.Client
-	Sessions *account.Sessions
+	Accounts *account.Accounts
 	// Feed hides posts and returns reported ones. Without it, HidePost, UnhidePost and ReportPost
 	// fail.
 	Feed *feed.Feed
@@ -51,8 +52,8 @@ type Moderation struct{ cfg Config }
 
 // New returns the Moderation. It fails when a required field is missing.
 func New(c Config) (*Moderation, error) {
-	if c.DB == nil || c.Sessions == nil {
-		return nil, errors.New("moderation: DB and Sessions are required")
+	if c.DB == nil || c.Accounts == nil {
+		return nil, errors.New("moderation: DB and Accounts are required")
 	}
 	if c.Now == nil {
 		c.Now = time.Now
@@ -73,7 +74,7 @@ type Actor struct {
 var Console = Actor{Console: true}
 
 // By returns the actor of a viewer's call.
-func By(v account.Viewer) Actor { return Actor{ID: v.ID, Key: v.Key} }
+func By(v session.Viewer) Actor { return Actor{ID: v.ID, Key: v.Key} }
 
 // ranks orders the roles. Each role may do everything that lower roles may do.
 var ranks = map[user.Role]int{user.RoleUSER: 0, user.RoleMODERATOR: 1, user.RoleADMIN: 2}
@@ -171,19 +172,19 @@ func noteOfRole(from, to user.Role, note string) string {
 	return change + ": " + note
 }
 
-// Suspend hides a user and ends all the user's sessions until Unsuspend; see account.Sessions. It
+// Suspend hides a user and ends all the user's sessions until Unsuspend; see account.Accounts. It
 // reports whether the user was not suspended before. Errors: Unauthenticated, BadInput; NotFound,
 // also for a user who is being deleted; Forbidden, for an actor who is not a moderator, and for a
 // user whose role is not below the actor's.
 //
-// Cost: a look-up, and the cost of account.Sessions.Suspend.
+// Cost: a look-up, and the cost of account.Accounts.Suspend.
 func (m *Moderation) Suspend(ctx context.Context, who Actor, id int64, note string) (changed bool, err error) {
-	return m.judge(ctx, who, id, auditentry.ActionSUSPEND_USER, note, m.cfg.Sessions.Suspend)
+	return m.judge(ctx, who, id, auditentry.ActionSUSPEND_USER, note, m.cfg.Accounts.Suspend)
 }
 
 // Unsuspend ends a suspension. Results, errors and cost are as for Suspend.
 func (m *Moderation) Unsuspend(ctx context.Context, who Actor, id int64, note string) (changed bool, err error) {
-	return m.judge(ctx, who, id, auditentry.ActionUNSUSPEND_USER, note, m.cfg.Sessions.Unsuspend)
+	return m.judge(ctx, who, id, auditentry.ActionUNSUSPEND_USER, note, m.cfg.Accounts.Unsuspend)
 }
 
 // judge checks that the actor may act on the user, and calls do with a function that records the

@@ -13,19 +13,19 @@ import (
 	"tideline/ent/hiddenuser"
 	"tideline/ent/schema"
 	"tideline/ent/user"
-	"tideline/feed/account"
 	"tideline/feed/feedtest"
 	"tideline/feed/moderation"
 	"tideline/feed/paging"
 	"tideline/feed/refusal"
+	"tideline/feed/session"
 	"tideline/feed/visibility"
 )
 
 // staff creates a moderator and an admin.
-func staff(w *feedtest.World) (moderator, admin account.Viewer) {
+func staff(w *feedtest.World) (moderator, admin session.Viewer) {
 	w.Helper()
 	moderator, admin = w.User("mod"), w.User("boss")
-	for v, role := range map[account.Viewer]user.Role{moderator: user.RoleMODERATOR, admin: user.RoleADMIN} {
+	for v, role := range map[session.Viewer]user.Role{moderator: user.RoleMODERATOR, admin: user.RoleADMIN} {
 		changed, err := w.Moderation.SetRole(w.Ctx, moderation.Console, v.ID, role, "")
 		require.NoError(w, err)
 		require.True(w, changed)
@@ -40,14 +40,14 @@ func requireCode(w *feedtest.World, want refusal.Code, err error) {
 }
 
 // signUp creates a user with a password, and a session.
-func signUp(w *feedtest.World, handle string) (account.Viewer, string) {
+func signUp(w *feedtest.World, handle string) (session.Viewer, string) {
 	w.Helper()
-	auth, err := w.Accounts.SignUp(w.Ctx, handle, "correct horse", "")
+	auth, err := w.Login.SignUp(w.Ctx, handle, "correct horse", "")
 	require.NoError(w, err)
-	return account.Viewer{ID: auth.User.ID}, auth.Token
+	return session.Viewer{ID: auth.User.ID}, auth.Token
 }
 
-func actions(w *feedtest.World, admin account.Viewer) (list []auditentry.Action) {
+func actions(w *feedtest.World, admin session.Viewer) (list []auditentry.Action) {
 	w.Helper()
 	log, err := w.Moderation.AuditLog(w.Ctx, moderation.By(admin), paging.Page{})
 	require.NoError(w, err)
@@ -94,7 +94,7 @@ func TestRoles(t *testing.T) {
 		plain, other := w.User("plain"), w.User("other")
 		post := w.Post(other, schema.Public)
 		m, by := w.Moderation, moderation.By
-		for _, v := range []account.Viewer{{}, plain} {
+		for _, v := range []session.Viewer{{}, plain} {
 			want := refusal.Forbidden
 			if v.ID == 0 {
 				want = refusal.Unauthenticated
@@ -168,7 +168,7 @@ func TestSuspendedUserIsHidden(t *testing.T) {
 		require.NoError(w, err)
 		for range 2 { // before its job and after
 			require.Empty(w, w.Timeline(follower, 10))
-			for _, v := range []account.Viewer{follower, moderator, {}} {
+			for _, v := range []session.Viewer{follower, moderator, {}} {
 				_, err = w.Feed.Post(w.Ctx, v, post)
 				requireCode(w, refusal.NotFound, err)
 			}
@@ -181,18 +181,18 @@ func TestSuspendedUserIsHidden(t *testing.T) {
 		}
 		_, _, err = w.Sessions.Authenticate(w.Ctx, token)
 		requireCode(w, refusal.Unauthenticated, err)
-		_, err = w.Accounts.LogIn(w.Ctx, "bad", "wrong horse")
+		_, err = w.Login.LogIn(w.Ctx, "bad", "wrong horse")
 		requireCode(w, refusal.Unauthenticated, err)
-		_, err = w.Accounts.LogIn(w.Ctx, "bad", "correct horse")
+		_, err = w.Login.LogIn(w.Ctx, "bad", "correct horse")
 		requireCode(w, refusal.Forbidden, err)
-		_, err = w.Sessions.Restore(w.Ctx, bad.ID)
+		_, err = w.Accounts.Restore(w.Ctx, bad.ID)
 		requireCode(w, refusal.Forbidden, err)
 
 		_, err = w.Moderation.Unsuspend(w.Ctx, moderation.By(moderator), bad.ID, "")
 		require.NoError(w, err)
 		w.Drain()
 		require.Equal(w, []int64{post}, w.Timeline(follower, 10))
-		_, err = w.Accounts.LogIn(w.Ctx, "bad", "correct horse")
+		_, err = w.Login.LogIn(w.Ctx, "bad", "correct horse")
 		require.NoError(w, err)
 	})
 }
@@ -220,26 +220,26 @@ func TestSuspensionAndDeletion(t *testing.T) {
 	t.Parallel()
 	feedtest.EachIdle(t, func(w *feedtest.World) {
 		bad, _ := signUp(w, "bad")
-		until, err := w.Accounts.DeleteAccount(w.Ctx, bad, "correct horse")
+		until, err := w.Login.DeleteAccount(w.Ctx, bad, "correct horse")
 		require.NoError(w, err)
 		_, err = w.Moderation.Suspend(w.Ctx, moderation.Console, bad.ID, "")
 		require.NoError(w, err)
-		_, err = w.Accounts.LogIn(w.Ctx, "bad", "correct horse")
+		_, err = w.Login.LogIn(w.Ctx, "bad", "correct horse")
 		requireCode(w, refusal.Forbidden, err)
 		_, err = w.Moderation.Unsuspend(w.Ctx, moderation.Console, bad.ID, "")
 		require.NoError(w, err)
 		row := w.Stores.DB.HiddenUser.GetX(w.Ctx, bad.ID)
 		require.Equal(w, hiddenuser.StateLEAVING, row.State)
 		require.Equal(w, until.UnixMilli(), row.DueAt.UnixMilli())
-		auth, err := w.Accounts.LogIn(w.Ctx, "bad", "correct horse")
+		auth, err := w.Login.LogIn(w.Ctx, "bad", "correct horse")
 		require.NoError(w, err)
 		require.True(w, auth.Restored)
 
 		_, err = w.Moderation.Suspend(w.Ctx, moderation.Console, bad.ID, "")
 		require.NoError(w, err)
-		_, _, err = w.Sessions.Delete(w.Ctx, bad.ID, feedtest.Grace)
+		_, _, err = w.Accounts.Delete(w.Ctx, bad.ID, feedtest.Grace)
 		requireCode(w, refusal.Conflict, err)
-		_, changed, err := w.Sessions.Delete(w.Ctx, bad.ID, 0)
+		_, changed, err := w.Accounts.Delete(w.Ctx, bad.ID, 0)
 		require.NoError(w, err)
 		require.True(w, changed)
 		require.Equal(w, hiddenuser.StateDELETING, w.Stores.DB.HiddenUser.GetX(w.Ctx, bad.ID).State)
@@ -256,13 +256,13 @@ func TestHiddenPost(t *testing.T) {
 		moderator, _ := staff(w)
 		author, friend := w.User("author"), w.User("friend")
 		w.Befriend(author, friend)
-		counts := func(viewer account.Viewer) int {
+		counts := func(viewer session.Viewer) int {
 			w.Helper()
 			relations, err := w.Feed.Relations(w.Ctx, viewer, []int64{author.ID})
 			require.NoError(w, err)
 			return visibility.PostCount(viewer.ID, relations[0], w.Stores.DB.User.GetX(w.Ctx, author.ID))
 		}
-		of := func(viewer account.Viewer) []int64 {
+		of := func(viewer session.Viewer) []int64 {
 			w.Helper()
 			page, err := w.Feed.UserPosts(w.Ctx, viewer, author.ID, paging.Page{})
 			require.NoError(w, err)
@@ -278,7 +278,7 @@ func TestHiddenPost(t *testing.T) {
 			for range 2 { // before its job and after
 				require.NotContains(w, w.Timeline(friend, 10), post)
 				require.NotContains(w, of(friend), post)
-				for _, other := range []account.Viewer{friend, moderator, {}} {
+				for _, other := range []session.Viewer{friend, moderator, {}} {
 					_, err = w.Feed.Post(w.Ctx, other, post)
 					requireCode(w, refusal.NotFound, err)
 				}

@@ -10,11 +10,11 @@ import (
 	"tideline/ent/auditentry"
 	"tideline/ent/report"
 	"tideline/ent/user"
-	"tideline/feed/account"
 	"tideline/feed/internal/rows"
 	"tideline/feed/internal/text"
 	"tideline/feed/paging"
 	"tideline/feed/refusal"
+	"tideline/feed/session"
 	"tideline/feed/webhook"
 )
 
@@ -51,7 +51,7 @@ type Complaint struct {
 // are open.
 //
 // Cost: two look-ups of the post, and a short transaction that locks both users.
-func (m *Moderation) ReportPost(ctx context.Context, v account.Viewer, id int64, c Complaint) (reported bool, err error) {
+func (m *Moderation) ReportPost(ctx context.Context, v session.Viewer, id int64, c Complaint) (reported bool, err error) {
 	if m.cfg.Feed == nil {
 		return false, errNoFeed
 	}
@@ -80,13 +80,13 @@ func (m *Moderation) ReportPost(ctx context.Context, v account.Viewer, id int64,
 // NotFound if there is no such user.
 //
 // Cost: a short transaction that locks both users.
-func (m *Moderation) ReportUser(ctx context.Context, v account.Viewer, id int64, c Complaint) (reported bool, err error) {
+func (m *Moderation) ReportUser(ctx context.Context, v session.Viewer, id int64, c Complaint) (reported bool, err error) {
 	return m.report(ctx, v, id, new(ent.Post), false, c)
 }
 
 // report writes a report about a user, or about a post of the user. unseen says that the viewer
 // cannot see the post. Then no result depends on whether the post exists.
-func (m *Moderation) report(ctx context.Context, v account.Viewer, reported int64, about *ent.Post, unseen bool, c Complaint) (made bool, err error) {
+func (m *Moderation) report(ctx context.Context, v session.Viewer, reported int64, about *ent.Post, unseen bool, c Complaint) (made bool, err error) {
 	switch c.Comment, err = commentField.Clean(c.Comment); {
 	case v.ID == 0:
 		return false, refusal.ErrSignIn
@@ -281,7 +281,7 @@ func (m *Moderation) handle(ctx context.Context, who Actor, id int64, do func(tx
 // moderators; nil for anybody else. Error: BadInput.
 //
 // Cost: an index range of the page, and a look-up of the role of anybody except the author.
-func (m *Moderation) Versions(ctx context.Context, v account.Viewer, of *ent.Post, p paging.Page) (*paging.Connection[ent.PostVersion], error) {
+func (m *Moderation) Versions(ctx context.Context, v session.Viewer, of *ent.Post, p paging.Page) (*paging.Connection[ent.PostVersion], error) {
 	if v.ID == of.AuthorID {
 		return m.cfg.Feed.Versions(ctx, v, of, p)
 	}

@@ -17,11 +17,11 @@ import (
 	"tideline/ent/schema"
 	"tideline/ent/user"
 	"tideline/feed"
-	"tideline/feed/account"
 	"tideline/feed/feedtest"
 	"tideline/feed/moderation"
 	"tideline/feed/paging"
 	"tideline/feed/refusal"
+	"tideline/feed/session"
 	"tideline/feed/webhook"
 	"tideline/storage"
 	"tideline/storage/storagetest"
@@ -30,7 +30,7 @@ import (
 var spam = moderation.Complaint{Reason: report.ReasonSPAM, Comment: "again and again"}
 
 // queue returns the reports with a status that a moderator sees.
-func queue(w *feedtest.World, who account.Viewer, of report.Status) []*ent.Report {
+func queue(w *feedtest.World, who session.Viewer, of report.Status) []*ent.Report {
 	w.Helper()
 	page, err := w.Moderation.Reports(w.Ctx, moderation.By(who), of, paging.Page{})
 	require.NoError(w, err)
@@ -50,8 +50,8 @@ func TestReport(t *testing.T) {
 			code refusal.Code
 			do   func() (bool, error)
 		}{
-			{refusal.Unauthenticated, func() (bool, error) { return m.ReportPost(w.Ctx, account.Viewer{}, post, spam) }},
-			{refusal.Unauthenticated, func() (bool, error) { return m.ReportUser(w.Ctx, account.Viewer{}, bad.ID, spam) }},
+			{refusal.Unauthenticated, func() (bool, error) { return m.ReportPost(w.Ctx, session.Viewer{}, post, spam) }},
+			{refusal.Unauthenticated, func() (bool, error) { return m.ReportUser(w.Ctx, session.Viewer{}, bad.ID, spam) }},
 			{refusal.NotFound, func() (bool, error) { return m.ReportUser(w.Ctx, stranger, 1, spam) }},
 			{refusal.BadInput, func() (bool, error) { return m.ReportPost(w.Ctx, bad, post, spam) }},
 			{refusal.BadInput, func() (bool, error) { return m.ReportUser(w.Ctx, bad, bad.ID, spam) }},
@@ -91,20 +91,20 @@ func TestReportOfWhatTheReporterNoLongerSees(t *testing.T) {
 		good, m := w.User("good"), w.Moderation
 		none := func(*ent.Tx, *ent.User) error { return nil }
 		var want []int64
-		for i, hide := range []func(bad account.Viewer, post int64) error{
-			func(bad account.Viewer, _ int64) error { _, err := w.Feed.Block(w.Ctx, bad, good.ID); return err },
-			func(bad account.Viewer, _ int64) error { _, err := w.Feed.Block(w.Ctx, good, bad.ID); return err },
-			func(bad account.Viewer, post int64) error {
+		for i, hide := range []func(bad session.Viewer, post int64) error{
+			func(bad session.Viewer, _ int64) error { _, err := w.Feed.Block(w.Ctx, bad, good.ID); return err },
+			func(bad session.Viewer, _ int64) error { _, err := w.Feed.Block(w.Ctx, good, bad.ID); return err },
+			func(bad session.Viewer, post int64) error {
 				_, err := w.Feed.SetVisibility(w.Ctx, bad, post, schema.Private)
 				return err
 			},
-			func(bad account.Viewer, _ int64) error {
+			func(bad session.Viewer, _ int64) error {
 				_, err := w.Feed.RemoveFollower(w.Ctx, bad, good.ID)
 				return err
 			},
-			func(bad account.Viewer, _ int64) error { _, err := w.Sessions.Suspend(w.Ctx, bad.ID, none); return err },
-			func(bad account.Viewer, _ int64) error {
-				_, _, err := w.Sessions.Delete(w.Ctx, bad.ID, feedtest.Grace)
+			func(bad session.Viewer, _ int64) error { _, err := w.Accounts.Suspend(w.Ctx, bad.ID, none); return err },
+			func(bad session.Viewer, _ int64) error {
+				_, _, err := w.Accounts.Delete(w.Ctx, bad.ID, feedtest.Grace)
 				return err
 			},
 		} {
@@ -137,7 +137,7 @@ func TestReportOfWhatTheReporterNoLongerSees(t *testing.T) {
 		gone := w.User("gone")
 		deleted, ofGone := w.Post(gone, schema.Public), w.Post(gone, schema.Public)
 		require.NoError(w, w.Feed.DeletePost(w.Ctx, gone, deleted))
-		_, _, err := w.Sessions.Delete(w.Ctx, gone.ID, 0)
+		_, _, err := w.Accounts.Delete(w.Ctx, gone.ID, 0)
 		require.NoError(w, err)
 		for _, post := range []int64{deleted, ofGone, 12345} {
 			reported, err := m.ReportPost(w.Ctx, good, post, spam)
@@ -165,7 +165,7 @@ func TestReportOfWhatTheReporterNoLongerSees(t *testing.T) {
 		require.NoError(w, err)
 		require.True(w, reported)
 		var file bytes.Buffer
-		require.NoError(w, w.Sessions.Export(w.Ctx, good.ID, &file))
+		require.NoError(w, w.Accounts.Export(w.Ctx, good.ID, &file))
 		require.Equal(w, 1, strings.Count(file.String(), `"type":"report"`))
 	})
 }
@@ -180,7 +180,7 @@ func TestModeratorsReadVersions(t *testing.T) {
 		first := w.Stores.DB.Post.GetX(w.Ctx, id).Text
 		edited, err := w.Feed.UpdatePost(w.Ctx, bad, id, feed.Edit{Text: new("nothing bad")})
 		require.NoError(w, err)
-		for v, sees := range map[account.Viewer]bool{bad: true, moderator: true, good: false, {}: false} {
+		for v, sees := range map[session.Viewer]bool{bad: true, moderator: true, good: false, {}: false} {
 			page, err := w.Moderation.Versions(w.Ctx, v, edited, paging.Page{})
 			require.NoError(w, err)
 			if !sees {
@@ -227,7 +227,7 @@ func TestOpenReportsAreBounded(t *testing.T) {
 	})
 }
 
-func eagerAsModerator(w *feedtest.World, v account.Viewer) account.Viewer {
+func eagerAsModerator(w *feedtest.World, v session.Viewer) session.Viewer {
 	w.Helper()
 	_, err := w.Moderation.SetRole(w.Ctx, moderation.Console, v.ID, user.RoleMODERATOR, "")
 	require.NoError(w, err)
@@ -262,7 +262,7 @@ func TestClaimAndDecide(t *testing.T) {
 			require.Less(w, open[i].ID, open[i+1].ID, "oldest first")
 		}
 		require.Len(w, queue(w, second, ""), 4, "nobody sees a report about themselves")
-		for _, v := range []account.Viewer{reporters[0], {}} {
+		for _, v := range []session.Viewer{reporters[0], {}} {
 			want := refusal.Forbidden
 			if v.ID == 0 {
 				want = refusal.Unauthenticated
@@ -337,7 +337,7 @@ func TestOneOfManyClaims(t *testing.T) {
 			_, err := w.Moderation.ReportUser(w.Ctx, v, bad.ID, spam)
 			require.NoError(w, err)
 		}
-		moderators := []account.Viewer{eagerAsModerator(w, w.User("one")), eagerAsModerator(w, w.User("two")), eagerAsModerator(w, w.User("three"))}
+		moderators := []session.Viewer{eagerAsModerator(w, w.User("one")), eagerAsModerator(w, w.User("two")), eagerAsModerator(w, w.User("three"))}
 		for _, r := range queue(w, moderators[0], "") {
 			ids = append(ids, r.ID)
 		}

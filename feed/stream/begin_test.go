@@ -10,8 +10,8 @@ import (
 	"tideline/ent/mute"
 	"tideline/ent/schema"
 	"tideline/ent/user"
-	"tideline/feed/account"
 	"tideline/feed/feedtest"
+	"tideline/feed/session"
 	"tideline/feed/stream"
 	"tideline/storage"
 	"tideline/storage/storagetest"
@@ -25,49 +25,49 @@ func TestWhatHappensWhileAStreamBeginsIsTold(t *testing.T) {
 	t.Parallel()
 	// Each function changes the timeline of ann, who follows bob and has one post by bob and one
 	// of her own. It returns a check of the stream's events.
-	for name, change := range map[string]func(w *world, ann, bob account.Viewer, has, own int64) func(l listener){
-		"nothing": func(w *world, _, _ account.Viewer, _, _ int64) func(listener) {
+	for name, change := range map[string]func(w *world, ann, bob session.Viewer, has, own int64) func(l listener){
+		"nothing": func(w *world, _, _ session.Viewer, _, _ int64) func(listener) {
 			return func(listener) {}
 		},
-		"a post comes": func(w *world, ann, bob account.Viewer, _, _ int64) func(listener) {
+		"a post comes": func(w *world, ann, bob session.Viewer, _, _ int64) func(listener) {
 			id := w.History(bob, 1)[0]
 			_, err := w.Timelines.Inboxes.Deliver(w.Ctx, id, []int64{ann.ID})
 			require.NoError(w, err)
 			return func(l listener) { require.Equal(w, id, l.added()) }
 		},
-		"a post comes late": func(w *world, ann, bob account.Viewer, _, _ int64) func(listener) {
+		"a post comes late": func(w *world, ann, bob session.Viewer, _, _ int64) func(listener) {
 			id := w.postMinutesAgo(bob)
 			require.NoError(w, w.Timelines.Inboxes.DeliverLate(w.Ctx, timeline.Arrival{Post: id}, []int64{ann.ID}))
 			return func(l listener) { require.Equal(w, id, l.added()) }
 		},
-		"a post goes": func(w *world, ann, _ account.Viewer, _, own int64) func(listener) {
+		"a post goes": func(w *world, ann, _ session.Viewer, _, own int64) func(listener) {
 			require.NoError(w, w.Feed.DeletePost(w.Ctx, ann, own))
 			return func(l listener) { require.Equal(w, own, l.removed()) }
 		},
-		"a hidden post is shown": func(w *world, ann, bob account.Viewer, has, _ int64) func(listener) {
+		"a hidden post is shown": func(w *world, ann, bob session.Viewer, has, _ int64) func(listener) {
 			_, err := w.Stores.DB.Mute.Delete().Where(mute.MuterID(ann.ID)).Exec(w.Ctx)
 			require.NoError(w, err)
 			return func(l listener) { require.Equal(w, has, l.added()) }
 		},
-		"a merged author posts": func(w *world, ann, _ account.Viewer, _, _ int64) func(listener) {
+		"a merged author posts": func(w *world, ann, _ session.Viewer, _, _ int64) func(listener) {
 			star, err := w.Stores.DB.User.Query().Where(user.Handle("star")).Only(w.Ctx)
 			require.NoError(w, err)
-			id := w.History(account.Viewer{ID: star.ID}, 1)[0]
+			id := w.History(session.Viewer{ID: star.ID}, 1)[0]
 			require.NoError(w, w.Timelines.Feeds.Add(w.Ctx, timeline.Outbox(star.ID), id))
 			return func(l listener) { require.Equal(w, id, l.added()) }
 		},
-		"a post is edited": func(w *world, _, bob account.Viewer, has, _ int64) func(listener) {
+		"a post is edited": func(w *world, _, bob session.Viewer, has, _ int64) func(listener) {
 			require.NoError(w, w.Stores.DB.Post.UpdateOneID(has).SetText("now").SetEditedAt(time.Now().UnixMilli()).Exec(w.Ctx))
 			return func(l listener) {
 				id, text := l.updated()
 				require.Equal(w, []any{has, "now"}, []any{id, text})
 			}
 		},
-		"too much changes": func(w *world, ann, _ account.Viewer, _, _ int64) func(listener) {
+		"too much changes": func(w *world, ann, _ session.Viewer, _, _ int64) func(listener) {
 			require.NoError(w, w.Timelines.Journals.InvalidatePositions(w.Ctx, ann.ID, 0))
 			return func(l listener) { require.IsType(w, &stream.Invalidated{}, l.next()) }
 		},
-		"the inbox is lost": func(w *world, ann, _ account.Viewer, _, _ int64) func(listener) {
+		"the inbox is lost": func(w *world, ann, _ session.Viewer, _, _ int64) func(listener) {
 			require.NoError(w, w.Timelines.Feeds.Drop(w.Ctx, timeline.Inbox(ann.ID)))
 			return func(l listener) { require.IsType(w, &stream.Invalidated{}, l.next()) }
 		},

@@ -10,10 +10,10 @@ import (
 	"tideline/ent"
 	"tideline/ent/schema"
 	"tideline/ent/user"
-	"tideline/feed/account"
 	"tideline/feed/feedtest"
 	"tideline/feed/home"
 	"tideline/feed/paging"
+	"tideline/feed/session"
 	"tideline/feed/stream"
 	"tideline/live"
 	"tideline/storage"
@@ -23,7 +23,7 @@ import (
 
 // flood writes n posts of the authors, in turn, and fans them out to nobody. Their ids are spread
 // over the given time before now. It returns them oldest first.
-func (w *world) flood(n int, over time.Duration, authors ...account.Viewer) (posts []int64) {
+func (w *world) flood(n int, over time.Duration, authors ...session.Viewer) (posts []int64) {
 	w.Helper()
 	step := over.Milliseconds() << 12 / int64(n)
 	var rows []*ent.PostCreate
@@ -44,7 +44,7 @@ func (w *world) flood(n int, over time.Duration, authors ...account.Viewer) (pos
 }
 
 // quietAfter checks that a client that resumes after the position receives nothing.
-func (w *world) quietAfter(v account.Viewer, position, why string) {
+func (w *world) quietAfter(v session.Viewer, position, why string) {
 	w.Helper()
 	l := w.listen(v, &position)
 	l.hasNothing(why)
@@ -224,7 +224,7 @@ func TestPostFarBelowInABusyTimelineIsNotLost(t *testing.T) {
 					}
 				}
 				all := w.flood(1200, time.Minute, authors[0])
-				deliver := func(author account.Viewer, id int64) {
+				deliver := func(author session.Viewer, id int64) {
 					require.NoError(w, w.Timelines.Feeds.Add(w.Ctx, timeline.Outbox(author.ID), id))
 					if !merged {
 						_, err := w.Timelines.Inboxes.Deliver(w.Ctx, id, []int64{ann.ID})

@@ -11,11 +11,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tideline/ent/schema"
-	"tideline/feed/account"
 	"tideline/feed/feedtest"
 	"tideline/feed/home"
 	"tideline/feed/ids"
 	"tideline/feed/paging"
+	"tideline/feed/session"
 	"tideline/feed/stream"
 	"tideline/live"
 	"tideline/storage"
@@ -42,7 +42,7 @@ func eachClocked(t *testing.T, test func(w clocked)) {
 const away = 150 * time.Second
 
 // arrives writes a post whose id lies ten seconds ahead of the clock, and delivers it in time.
-func (w clocked) arrives(author, reader account.Viewer) int64 {
+func (w clocked) arrives(author, reader session.Viewer) int64 {
 	w.Helper()
 	id := w.PostAged(author, -10*time.Second)
 	_, err := w.Timelines.Inboxes.Deliver(w.Ctx, id, []int64{reader.ID})

@@ -9,9 +9,9 @@ import (
 
 	"tideline/ent/schema"
 	"tideline/feed"
-	"tideline/feed/account"
 	"tideline/feed/home"
 	"tideline/feed/paging"
+	"tideline/feed/session"
 	"tideline/feed/stream"
 	"tideline/live"
 )
@@ -24,7 +24,7 @@ func (l listener) updated() (id int64, text string) {
 	return node.ID, node.Text
 }
 
-func (w *world) edit(v account.Viewer, id int64, text string) {
+func (w *world) edit(v session.Viewer, id int64, text string) {
 	w.Helper()
 	_, err := w.Feed.UpdatePost(w.Ctx, v, id, feed.Edit{Text: &text})
 	require.NoError(w, err)
@@ -44,7 +44,7 @@ func TestEditIsTold(t *testing.T) {
 		_, _, err := w.Feed.MuteWord(w.Ctx, eve, "cat")
 		require.NoError(w, err)
 		w.Drain()
-		ask := func(v account.Viewer) listener { return w.listenFor(v, stream.Options{Updates: true}) }
+		ask := func(v session.Viewer) listener { return w.listenFor(v, stream.Options{Updates: true}) }
 		toAnn, own, toEve, old, oldOfEve := ask(ann), ask(bob), ask(eve), w.listen(ann, nil), w.listen(eve, nil)
 		post := w.Post(bob, schema.Public)
 		w.Drain()
@@ -97,7 +97,7 @@ func TestEditOfADeletedPost(t *testing.T) {
 		w.Drain()
 		toAnn, own := w.listenFor(ann, stream.Options{Updates: true}), w.listenFor(bob, stream.Options{Updates: true})
 		require.NoError(w, w.Feed.DeletePost(w.Ctx, bob, post))
-		for _, v := range []account.Viewer{ann, bob} {
+		for _, v := range []session.Viewer{ann, bob} {
 			_, err := w.Publisher.Publish(w.Ctx, live.Event{Kind: live.Added, Post: post, Author: bob.ID, Reason: live.Edited}, []int64{v.ID})
 			require.NoError(w, err)
 		}

@@ -7,9 +7,9 @@ import (
 
 	"tideline/ent"
 	"tideline/ent/like"
-	"tideline/feed/account"
 	"tideline/feed/internal/rows"
 	"tideline/feed/paging"
+	"tideline/feed/session"
 	"tideline/feed/visibility"
 	"tideline/internal/batch"
 )
@@ -109,7 +109,7 @@ func (e *PostUpdated) AppendOwn(b []byte) []byte { return append(b, e.Edge.Curso
 // Liked reports whether the viewer likes the post of a *PostAdded or *PostUpdated.
 //
 // Cost: one query for all viewers who receive the event at the same time.
-func (s *Streams) Liked(ctx context.Context, v account.Viewer, event any) (bool, error) {
+func (s *Streams) Liked(ctx context.Context, v session.Viewer, event any) (bool, error) {
 	if e, ok := event.(*PostUpdated); ok {
 		return s.liked(ctx, v, e.Edge.Node.ID, e.shared, &e.alone)
 	}
@@ -117,7 +117,7 @@ func (s *Streams) Liked(ctx context.Context, v account.Viewer, event any) (bool,
 	return s.liked(ctx, v, e.Edge.Node.ID, e.shared, &e.alone)
 }
 
-func (s *Streams) liked(ctx context.Context, v account.Viewer, post int64, e *sharedEvent, alone *bool) (bool, error) {
+func (s *Streams) liked(ctx context.Context, v session.Viewer, post int64, e *sharedEvent, alone *bool) (bool, error) {
 	type key struct{}
 	type answer struct {
 		users []int
@@ -141,7 +141,7 @@ func (s *Streams) liked(ctx context.Context, v account.Viewer, post int64, e *sh
 //
 // Cost: a constant number of queries and round trips for all viewers who receive the event at the
 // same time, if Redis has their timelines.
-func (s *Streams) UnreadCount(ctx context.Context, v account.Viewer, e *PostAdded) (int, error) {
+func (s *Streams) UnreadCount(ctx context.Context, v session.Viewer, e *PostAdded) (int, error) {
 	type key struct{}
 	found, _ := e.Once(key{}, func() any {
 		defer e.shared.facts.Add(1)
@@ -198,7 +198,7 @@ func (s *Stream) Confirm(ctx context.Context, ev Event, alone bool) bool {
 
 // confirm reads the verdict on a shared event again, once for all viewers, and once more when more
 // was read or hidden since. known is false if the verdict could not be read.
-func (s *Streams) confirm(ctx context.Context, v account.Viewer, post int64, e *sharedEvent) (sees, known bool) {
+func (s *Streams) confirm(ctx context.Context, v session.Viewer, post int64, e *sharedEvent) (sees, known bool) {
 	if e == nil {
 		return true, true
 	}

@@ -14,7 +14,7 @@ import (
 
 	"tideline/ent"
 	"tideline/ent/schema"
-	"tideline/feed/account"
+	"tideline/feed/session"
 	"tideline/feed/stream"
 	"tideline/live"
 	"tideline/timeline"
@@ -213,11 +213,11 @@ func TestMuteIsNotToldToTheMuted(t *testing.T) {
 		ann, bob := w.User("ann"), w.User("bob")
 		w.Befriend(ann, bob)
 		w.Drain()
-		for _, change := range []func(context.Context, account.Viewer, int64) (*ent.User, error){w.Feed.Mute, w.Feed.Unmute} {
+		for _, change := range []func(context.Context, session.Viewer, int64) (*ent.User, error){w.Feed.Mute, w.Feed.Unmute} {
 			w.AwaitInbox(ann)
 			w.AwaitInbox(bob)
 			muting, muted := w.listen(ann, nil), w.listen(bob, nil)
-			for _, v := range []account.Viewer{ann, bob} {
+			for _, v := range []session.Viewer{ann, bob} {
 				require.NoError(w, w.Timelines.Feeds.Drop(w.Ctx, timeline.Inbox(v.ID)))
 			}
 			_, err := change(w.Ctx, ann, bob.ID)
@@ -242,7 +242,7 @@ func TestRemovedFollowerIsTold(t *testing.T) {
 		w.Post(ann, schema.Public)
 		w.Post(bob, schema.Mutuals)
 		w.Drain()
-		for _, v := range []account.Viewer{ann, bob} {
+		for _, v := range []session.Viewer{ann, bob} {
 			w.AwaitInbox(v)
 			require.Len(w, w.Timeline(v, 10), 2)
 		}

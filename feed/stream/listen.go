@@ -15,10 +15,10 @@ import (
 	"time"
 
 	"tideline/ent"
-	"tideline/feed/account"
 	"tideline/feed/home"
 	"tideline/feed/paging"
 	"tideline/feed/refusal"
+	"tideline/feed/session"
 	"tideline/feed/visibility"
 	"tideline/live"
 )
@@ -28,7 +28,7 @@ type Config struct {
 	DB         *ent.Client
 	Visibility *visibility.Reader
 	Home       *home.Home
-	Sessions   *account.Sessions
+	Sessions   *session.Store
 	Hub        *live.Hub
 	// Logger defaults to discarding.
 	Logger *slog.Logger
@@ -111,7 +111,7 @@ type Options struct {
 // any. If the inbox is missing, also the cost of home.Reader.BuildInbox, and at most a second of
 // waiting for it. After a cursor, also the cost of the first pages, which are read as the
 // client takes events, and one more read each time that the client reads slowly.
-func (s *Streams) Listen(ctx context.Context, v account.Viewer, o Options, wake func()) (*Stream, error) {
+func (s *Streams) Listen(ctx context.Context, v session.Viewer, o Options, wake func()) (*Stream, error) {
 	if v.ID == 0 {
 		return nil, refusal.ErrSignIn
 	}

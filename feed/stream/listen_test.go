@@ -9,27 +9,27 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tideline/ent/schema"
-	"tideline/feed/account"
 	"tideline/feed/feedtest"
+	"tideline/feed/session"
 	"tideline/feed/stream"
 )
 
 // listener is one open subscription.
 type listener struct {
 	w      *world
-	viewer account.Viewer
+	viewer session.Viewer
 	ctx    context.Context
 	stream *stream.Stream
 	news   chan struct{}
 	close  context.CancelFunc
 }
 
-func (w *world) listen(v account.Viewer, after *string) listener {
+func (w *world) listen(v session.Viewer, after *string) listener {
 	w.Helper()
 	return w.listenFor(v, stream.Options{After: after})
 }
 
-func (w *world) listenFor(v account.Viewer, what stream.Options) listener {
+func (w *world) listenFor(v session.Viewer, what stream.Options) listener {
 	w.Helper()
 	ctx, cancel := context.WithCancel(w.Ctx)
 	news := make(chan struct{}, 1)
@@ -159,20 +159,20 @@ func TestResumeBringsWhatWasMissed(t *testing.T) {
 
 func TestLogOutEndsItsSubscriptionsOnly(t *testing.T) {
 	t.Parallel()
-	for name, end := range map[string]func(w *world, out, stays account.Viewer) error{
-		"log-out": func(w *world, out, _ account.Viewer) error { return w.Sessions.LogOut(w.Ctx, out) },
-		"change of the password": func(w *world, _, stays account.Viewer) error {
-			_, err := w.Accounts.ChangePassword(w.Ctx, stays, "correct horse", "battery staple")
+	for name, end := range map[string]func(w *world, out, stays session.Viewer) error{
+		"log-out": func(w *world, out, _ session.Viewer) error { return w.Sessions.LogOut(w.Ctx, out) },
+		"change of the password": func(w *world, _, stays session.Viewer) error {
+			_, err := w.Login.ChangePassword(w.Ctx, stays, "correct horse", "battery staple")
 			return err
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			each(t, func(w *world) {
-				auth, err := w.Accounts.SignUp(w.Ctx, "ann", "correct horse", "")
+				auth, err := w.Login.SignUp(w.Ctx, "ann", "correct horse", "")
 				require.NoError(w, err)
 				first, _, err := w.Sessions.Authenticate(w.Ctx, auth.Token)
 				require.NoError(w, err)
-				auth, err = w.Accounts.LogIn(w.Ctx, "ann", "correct horse")
+				auth, err = w.Login.LogIn(w.Ctx, "ann", "correct horse")
 				require.NoError(w, err)
 				second, _, err := w.Sessions.Authenticate(w.Ctx, auth.Token)
 				require.NoError(w, err)

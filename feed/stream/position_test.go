@@ -13,10 +13,10 @@ import (
 	"tideline/ent"
 	"tideline/ent/post"
 	"tideline/ent/schema"
-	"tideline/feed/account"
 	"tideline/feed/feedtest"
 	"tideline/feed/home"
 	"tideline/feed/paging"
+	"tideline/feed/session"
 	"tideline/feed/stream"
 	"tideline/storage"
 	"tideline/storage/storagetest"
@@ -49,7 +49,7 @@ func (outage) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessP
 	}
 }
 
-func (w *world) page(ctx context.Context, v account.Viewer, p paging.Page, order home.Order) *paging.Connection[ent.Post] {
+func (w *world) page(ctx context.Context, v session.Viewer, p paging.Page, order home.Order) *paging.Connection[ent.Post] {
 	w.Helper()
 	c, err := w.Home.Timeline(ctx, v, p, order)
 	require.NoError(w, err)
@@ -73,14 +73,14 @@ func TestResumeAfterEmptyPage(t *testing.T) {
 				w.Work()
 				bob := w.User("bob")
 				for inbox, test := range map[string]struct {
-					prepare func(account.Viewer)
+					prepare func(session.Viewer)
 					ctx     context.Context
 					order   home.Order
 					told    bool // the client is told to read again
 				}{
 					"ready":  {prepare: w.AwaitInbox},
 					"ranked": {prepare: w.AwaitInbox, order: home.Ranked},
-					"building": {prepare: func(v account.Viewer) {
+					"building": {prepare: func(v session.Viewer) {
 						_, err := w.Timelines.Visits.Visit(w.Ctx, v.ID)
 						require.NoError(w, err)
 						_, begun, err := w.Timelines.Feeds.Begin(w.Ctx, timeline.Inbox(v.ID))

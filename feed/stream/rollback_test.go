@@ -8,9 +8,9 @@ import (
 
 	"tideline/ent/schema"
 	"tideline/ent/user"
-	"tideline/feed/account"
 	"tideline/feed/feedtest"
 	"tideline/feed/home"
+	"tideline/feed/session"
 	"tideline/feed/stream"
 	"tideline/storage/storagetest"
 	"tideline/timeline"
@@ -42,11 +42,11 @@ func mergingAll() feedtest.Options { return feedtest.Options{Policy: home.Policy
 
 func comesBackOlder(w *world, remember, rollBack func()) {
 	w.Helper()
-	bob, stars := w.User("bob"), []account.Viewer{w.User("star"), w.User("comet")}
+	bob, stars := w.User("bob"), []session.Viewer{w.User("star"), w.User("comet")}
 	for _, star := range stars {
 		require.NoError(w, w.Stores.DB.User.UpdateOneID(star.ID).SetFanOutMode(user.FanOutModePULL).Exec(w.Ctx))
 	}
-	authors := append([]account.Viewer{bob}, stars...)
+	authors := append([]session.Viewer{bob}, stars...)
 	readers := w.Users(5)
 	w.Work()
 	last := readers[len(readers)-1]
@@ -57,7 +57,7 @@ func comesBackOlder(w *world, remember, rollBack func()) {
 			}
 		}
 	}
-	posts := map[account.Viewer][]int64{}
+	posts := map[session.Viewer][]int64{}
 	post := func() {
 		for _, author := range authors {
 			posts[author] = append(posts[author], w.Post(author, schema.Public))

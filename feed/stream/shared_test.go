@@ -8,8 +8,8 @@ import (
 
 	"tideline/ent"
 	"tideline/ent/schema"
-	"tideline/feed/account"
 	"tideline/feed/feedtest"
+	"tideline/feed/session"
 	"tideline/feed/stream"
 	"tideline/live"
 )
@@ -29,7 +29,7 @@ func (l listener) told() <-chan struct{} {
 
 // many creates an author with two followers, and returns a function that publishes an event of a post
 // to both.
-func (w *world) many() (bob account.Viewer, readers []account.Viewer, tell func(kind live.Kind, post int64)) {
+func (w *world) many() (bob session.Viewer, readers []session.Viewer, tell func(kind live.Kind, post int64)) {
 	bob, readers = w.User("bob"), w.Users(2)
 	var ids []int64
 	for _, v := range readers {
@@ -82,11 +82,11 @@ func TestSharedEventIsNotSentOnceTheAuthorIsHidden(t *testing.T) {
 	t.Parallel()
 	for name, hide := range map[string]func(w *world, id int64) error{
 		"suspended": func(w *world, id int64) error {
-			_, err := w.Sessions.Suspend(w.Ctx, id, func(*ent.Tx, *ent.User) error { return nil })
+			_, err := w.Accounts.Suspend(w.Ctx, id, func(*ent.Tx, *ent.User) error { return nil })
 			return err
 		},
 		"leaving": func(w *world, id int64) error {
-			_, _, err := w.Sessions.Delete(w.Ctx, id, feedtest.Grace)
+			_, _, err := w.Accounts.Delete(w.Ctx, id, feedtest.Grace)
 			return err
 		},
 	} {

@@ -11,11 +11,11 @@ import (
 	"time"
 
 	"tideline/ent"
-	"tideline/feed/account"
 	"tideline/feed/clientstate"
 	"tideline/feed/home"
 	"tideline/feed/ids"
 	"tideline/feed/paging"
+	"tideline/feed/session"
 	"tideline/live"
 )
 
@@ -51,7 +51,7 @@ const (
 // wakes its reader, and the reader calls Next. Only one goroutine at a time may use it.
 type Stream struct {
 	streams *Streams
-	viewer  account.Viewer
+	viewer  session.Viewer
 	wake    func()
 	// client is the client state after the client has received everything that was sent.
 	client clientstate.State
@@ -317,7 +317,7 @@ func (s *Stream) handle(ctx context.Context, ev live.Event) error {
 
 // stillSignedIn reads the session from SQL. It returns errStreamEnds if the session has ended.
 func (s *Stream) stillSignedIn(ctx context.Context) error {
-	ended, err := s.streams.cfg.Sessions.Ended(ctx, []account.Grant{s.viewer.Grant()})
+	ended, err := s.streams.cfg.Sessions.Ended(ctx, []session.Grant{s.viewer.Grant()})
 	if err == nil && s.viewer.Session != 0 && len(ended) > 0 {
 		return errStreamEnds
 	}

@@ -13,9 +13,9 @@ import (
 	"tideline/ent/schema"
 	"tideline/ent/user"
 	"tideline/feed"
-	"tideline/feed/account"
 	"tideline/feed/paging"
 	"tideline/feed/refusal"
+	"tideline/feed/session"
 	"tideline/feed/stream"
 	"tideline/live"
 	"tideline/storage/storagetest"
@@ -23,25 +23,25 @@ import (
 )
 
 // postMinutesAgo writes a post that was made ten minutes ago.
-func (w *world) postMinutesAgo(author account.Viewer) int64 {
+func (w *world) postMinutesAgo(author session.Viewer) int64 {
 	return w.PostAged(author, 10*time.Minute)
 }
 
 // deliverLate delivers the post to the viewer as a late fan-out does.
-func (w *world) deliverLate(v account.Viewer, id int64) {
+func (w *world) deliverLate(v session.Viewer, id int64) {
 	w.Helper()
 	require.NoError(w, w.Timelines.Inboxes.DeliverLate(w.Ctx, timeline.Arrival{Post: id}, []int64{v.ID}))
 	w.tell(v, id)
 }
 
-func (w *world) tell(v account.Viewer, id int64) {
+func (w *world) tell(v session.Viewer, id int64) {
 	w.Helper()
 	_, err := w.Publisher.Publish(w.Ctx, live.Event{Kind: live.Added, Post: id}, []int64{v.ID})
 	require.NoError(w, err)
 }
 
 // followed creates a reader and an author whom the reader follows, without a job.
-func (w *world) followed() (ann, bob account.Viewer) {
+func (w *world) followed() (ann, bob session.Viewer) {
 	w.Helper()
 	ann, bob = w.User("ann"), w.User("bob")
 	require.NoError(w, w.Stores.DB.Follow.Create().SetFollowerID(ann.ID).SetFolloweeID(bob.ID).Exec(w.Ctx))
@@ -49,7 +49,7 @@ func (w *world) followed() (ann, bob account.Viewer) {
 }
 
 // pair is like followed, and also builds the reader's inbox.
-func (w *world) pair() (ann, bob account.Viewer) {
+func (w *world) pair() (ann, bob session.Viewer) {
 	w.Helper()
 	ann, bob = w.followed()
 	w.AwaitInbox(ann)
@@ -74,7 +74,7 @@ func (l listener) expectQuiet(why string) {
 
 // expectNothingBefore checks that the stream has nothing to send: the author writes a new post, which
 // must be the next event.
-func (l listener) expectNothingBefore(author account.Viewer) {
+func (l listener) expectNothingBefore(author session.Viewer) {
 	l.w.Helper()
 	require.Equal(l.w, l.w.Post(author, schema.Public), l.added())
 }

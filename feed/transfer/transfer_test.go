@@ -16,11 +16,11 @@ import (
 	"tideline/ent/post"
 	"tideline/ent/schema"
 	"tideline/ent/user"
-	"tideline/feed/account"
 	"tideline/feed/bulk"
 	"tideline/feed/feedtest"
 	"tideline/feed/paging"
 	"tideline/feed/refusal"
+	"tideline/feed/session"
 	"tideline/feed/transfer"
 	"tideline/storage"
 	"tideline/storage/storagetest"
@@ -125,7 +125,7 @@ func TestHiddenStaysHidden(t *testing.T) {
 	t.Parallel()
 	feedtest.EachIdle(t, func(w *feedtest.World) {
 		bad, good, leaves, goes, both := w.User("bad"), w.User("good"), w.User("leaves"), w.User("goes"), w.User("both")
-		all := []account.Viewer{bad, good, leaves, goes, both}
+		all := []session.Viewer{bad, good, leaves, goes, both}
 		var posts []int64
 		for i, v := range all {
 			posts = append(posts, w.PostAged(v, time.Hour))
@@ -142,15 +142,15 @@ func TestHiddenStaysHidden(t *testing.T) {
 		_, err = w.Feed.HidePost(w.Ctx, hidden, true, func(*ent.Tx) error { return nil })
 		require.NoError(w, err)
 		none := func(*ent.Tx, *ent.User) error { return nil }
-		for _, v := range []account.Viewer{leaves, both} {
-			_, _, err := w.Sessions.Delete(w.Ctx, v.ID, feedtest.Grace)
+		for _, v := range []session.Viewer{leaves, both} {
+			_, _, err := w.Accounts.Delete(w.Ctx, v.ID, feedtest.Grace)
 			require.NoError(w, err)
 		}
-		for _, v := range []account.Viewer{bad, both} {
-			_, err := w.Sessions.Suspend(w.Ctx, v.ID, none)
+		for _, v := range []session.Viewer{bad, both} {
+			_, err := w.Accounts.Suspend(w.Ctx, v.ID, none)
 			require.NoError(w, err)
 		}
-		_, _, err = w.Sessions.Delete(w.Ctx, goes.ID, 0)
+		_, _, err = w.Accounts.Delete(w.Ctx, goes.ID, 0)
 		require.NoError(w, err)
 
 		file, done := give(w, false)
@@ -173,9 +173,9 @@ func TestHiddenStaysHidden(t *testing.T) {
 		of := func(handle string) *ent.User {
 			return other.Stores.DB.User.Query().Where(user.Handle(handle)).OnlyX(w.Ctx)
 		}
-		goodThere, badThere := account.Viewer{ID: of("good").ID}, of("bad").ID
+		goodThere, badThere := session.Viewer{ID: of("good").ID}, of("bad").ID
 		profile := func(author int64) int {
-			page, err := other.Feed.UserPosts(w.Ctx, account.Viewer{ID: badThere}, author, paging.Page{})
+			page, err := other.Feed.UserPosts(w.Ctx, session.Viewer{ID: badThere}, author, paging.Page{})
 			require.NoError(w, err)
 			return len(page.Edges)
 		}
@@ -184,7 +184,7 @@ func TestHiddenStaysHidden(t *testing.T) {
 		_, err = other.Feed.SetVisibility(w.Ctx, goodThere, found.ID, schema.Public)
 		require.Equal(w, refusal.Forbidden, refusal.CodeOf(err), "who can never show it")
 		require.Zero(w, profile(badThere))
-		changed, err := other.Sessions.Unsuspend(w.Ctx, badThere, none)
+		changed, err := other.Accounts.Unsuspend(w.Ctx, badThere, none)
 		require.NoError(w, err)
 		require.True(w, changed)
 		stop := other.Work()
@@ -207,9 +207,9 @@ func TestTimelinesHaveWhatIsImported(t *testing.T) {
 	t.Parallel()
 	feedtest.Each(t, func(w *feedtest.World) {
 		take(w, `{"type":"user","id":"1","handle":"ada","passwordHash":"$2y$04$abcdefghijklmnopqrstuuKRze7BjvIHM2j/Mlifwl1ZipE2V9mZ."}`+"\n")
-		auth, err := w.Accounts.LogIn(w.Ctx, "ada", "päss word")
+		auth, err := w.Login.LogIn(w.Ctx, "ada", "päss word")
 		require.NoError(w, err)
-		ada := account.Viewer{ID: auth.User.ID}
+		ada := session.Viewer{ID: auth.User.ID}
 		w.AwaitInbox(ada)
 		_, bad := take(w, small)
 		require.Empty(w, bad)

@@ -10,8 +10,8 @@ import (
 
 	"tideline/ent"
 	"tideline/ent/schema"
-	"tideline/feed/account"
 	"tideline/feed/feedtest"
+	"tideline/feed/session"
 	"tideline/feed/visibility"
 )
 
@@ -35,7 +35,7 @@ func TestManyAreAnsweredAsOne(t *testing.T) {
 		require.NoError(w, w.Feed.DeletePost(w.Ctx, users[0], gone))
 		written := []visibility.Written{{Author: users[0].ID, Post: gone}, {Author: 7, Post: gone}, {Author: users[0].ID, Post: 9}}
 		var followed []visibility.Followed
-		for _, author := range slices.Concat(users, []account.Viewer{users[0], {ID: 7}}) {
+		for _, author := range slices.Concat(users, []session.Viewer{users[0], {ID: 7}}) {
 			for i, v := range []schema.Visibility{schema.Public, schema.Mutuals, schema.Private} {
 				post := &ent.Post{ID: 1, AuthorID: author.ID, Visibility: v}
 				followed = append(followed,

@@ -11,8 +11,8 @@ import (
 
 	"tideline/ent"
 	"tideline/ent/schema"
-	"tideline/feed/account"
 	"tideline/feed/feedtest"
+	"tideline/feed/session"
 	"tideline/feed/visibility"
 	"tideline/storage/storagetest"
 	"tideline/timeline"
@@ -55,7 +55,7 @@ func TestReadsObeyTheRule(t *testing.T) {
 const everyRelation = visibility.Mutual | visibility.Blocking | visibility.BlockedBy | visibility.Muting
 
 // relate inserts the rows of a relation.
-func relate(w *feedtest.World, viewer, other account.Viewer, r visibility.Relation) {
+func relate(w *feedtest.World, viewer, other session.Viewer, r visibility.Relation) {
 	db, now := w.Stores.DB, time.Now().UTC()
 	follow := func(from, to int64) *ent.FollowCreate {
 		return db.Follow.Create().SetFollowerID(from).SetFolloweeID(to).SetCreatedAt(now)
@@ -77,7 +77,7 @@ func relate(w *feedtest.World, viewer, other account.Viewer, r visibility.Relati
 }
 
 // check reads the author's posts in every way.
-func check(w *feedtest.World, viewer, author account.Viewer, r visibility.Relation) {
+func check(w *feedtest.World, viewer, author session.Viewer, r visibility.Relation) {
 	var ids []int64
 	seen := map[visibility.Surface][]int64{}
 	for _, v := range []schema.Visibility{schema.Public, schema.Followers, schema.Mutuals, schema.Private} {
@@ -139,7 +139,7 @@ func check(w *feedtest.World, viewer, author account.Viewer, r visibility.Relati
 
 // checkPulled reads the viewer's home timeline from SQL, for readers and for an inbox, from both
 // ends. A post that was read for an inbox causes an error on every other surface.
-func checkPulled(w *feedtest.World, viewer, author account.Viewer, newest int64, seen []int64) {
+func checkPulled(w *feedtest.World, viewer, author session.Viewer, newest int64, seen []int64) {
 	require.NoError(w, w.Stores.DB.User.UpdateOneID(author.ID).SetLastPostID(newest).Exec(w.Ctx))
 	for _, ascending := range []bool{false, true} {
 		all, want := timeline.Range{Limit: 10, Ascending: ascending}, slices.Clone(seen)

@@ -11,8 +11,8 @@ import (
 
 	"tideline/ent"
 	"tideline/ent/schema"
-	"tideline/feed/account"
 	"tideline/feed/feedtest"
+	"tideline/feed/session"
 	"tideline/feed/visibility"
 	"tideline/timeline"
 )
@@ -30,10 +30,10 @@ func TestANewRelationIsRespectedEverywhere(t *testing.T) { //nolint:paralleltest
 		sql("CREATE TABLE close_friends (author_id bigint, friend_id bigint)")
 		sql("CREATE TABLE avoided (viewer_id bigint, other_id bigint)")
 		author, fan, friend, avoiding, stranger := w.User("author"), w.User("fan"), w.User("friend"), w.User("avoiding"), w.User("stranger")
-		for _, viewer := range []account.Viewer{fan, friend, avoiding} {
+		for _, viewer := range []session.Viewer{fan, friend, avoiding} {
 			relate(w, viewer, author, visibility.Following)
 		}
-		for _, viewer := range []account.Viewer{friend, avoiding, stranger} {
+		for _, viewer := range []session.Viewer{friend, avoiding, stranger} {
 			sql("INSERT INTO close_friends VALUES ($1, $2)", author.ID, viewer.ID)
 		}
 		sql("INSERT INTO avoided VALUES ($1, $2)", avoiding.ID, author.ID)

@@ -19,6 +19,7 @@ import (
 	"tideline/feed/feedtest"
 	"tideline/feed/ids"
 	"tideline/feed/refusal"
+	"tideline/feed/session"
 	"tideline/feed/webhook"
 	"tideline/storage"
 	"tideline/storage/storagetest"
@@ -73,11 +74,11 @@ func TestEventsOfChanges(t *testing.T) {
 	each(t, func(w *feedtest.World, d *webhook.Deliverer) {
 		all := endpoint(w, d, "https://app.example.com/all")
 		follows := endpoint(w, d, "https://app.example.com/some", "follow.*", webhook.LikeDeleted)
-		auth, err := w.Accounts.SignUp(w.Ctx, "ada", "correct horse", "Ada")
+		auth, err := w.Login.SignUp(w.Ctx, "ada", "correct horse", "Ada")
 		require.NoError(w, err)
 		results, err := w.Bulk.Users(w.Ctx, "app", []bulk.User{{ExternalID: "7"}, {ExternalID: "8"}})
 		require.NoError(w, err)
-		ada, seven := account.Viewer{ID: auth.User.ID}, account.Viewer{ID: results[0].User}
+		ada, seven := session.Viewer{ID: auth.User.ID}, session.Viewer{ID: results[0].User}
 		bio, yes, no := "Hello", true, false
 		_, err = w.Accounts.UpdateProfile(w.Ctx, ada, account.Profile{Bio: &bio, ApprovesFollowers: &yes, AvatarURL: new("https://img.example.org/a"), Links: []string{"https://a.example"}, Data: new(`{"k":[]}`)})
 		require.NoError(w, err)
@@ -131,7 +132,7 @@ func TestEventsOfChanges(t *testing.T) {
 			"follow.created", "follow.deleted", "like.deleted",
 		}, typesOf(w, d, follows))
 
-		person := func(v account.Viewer, external string) string {
+		person := func(v session.Viewer, external string) string {
 			if external == "" {
 				return fmt.Sprintf(`{"id":%q}`, ent.NodeID("User", v.ID))
 			}
@@ -176,7 +177,7 @@ func TestEventsNameExternalIDs(t *testing.T) {
 		require.NoError(w, err)
 		posts, err := w.Bulk.Posts(w.Ctx, "app", []bulk.Post{{ExternalID: "p1", Author: "7", Text: "Hello"}})
 		require.NoError(w, err)
-		seven := account.Viewer{ID: users[0].User}
+		seven := session.Viewer{ID: users[0].User}
 		_, err = w.Feed.LikePost(w.Ctx, seven, posts[0].Post)
 		require.NoError(w, err)
 		require.NoError(w, w.Feed.DeletePost(w.Ctx, seven, posts[0].Post))
@@ -296,12 +297,12 @@ func TestDeletedUserIsToldOnceAndLeavesNothingElse(t *testing.T) {
 		w.Post(gone, schema.Public)
 		w.Work()
 		w.Drain()
-		_, _, err = w.Sessions.Delete(w.Ctx, gone.ID, time.Hour)
+		_, _, err = w.Accounts.Delete(w.Ctx, gone.ID, time.Hour)
 		require.NoError(w, err)
 		require.NotContains(w, typesOf(w, d, all), webhook.UserDeleted, "the user may come back")
-		_, _, err = w.Sessions.Delete(w.Ctx, gone.ID, 0)
+		_, _, err = w.Accounts.Delete(w.Ctx, gone.ID, 0)
 		require.NoError(w, err)
-		_, _, err = w.Sessions.Delete(w.Ctx, gone.ID, 0)
+		_, _, err = w.Accounts.Delete(w.Ctx, gone.ID, 0)
 		require.True(w, err == nil || refusal.CodeOf(err) == refusal.NotFound, "the user may be gone by now: %v", err)
 		w.Drain()
 		var types []string

@@ -20,7 +20,9 @@ import (
 	"tideline/feed/apikey"
 	"tideline/feed/bulk"
 	"tideline/feed/home"
+	"tideline/feed/login"
 	"tideline/feed/paging"
+	"tideline/feed/session"
 	"tideline/feed/stream"
 	"tideline/graph/model"
 	"time"
@@ -73,8 +75,8 @@ type MarkTimelineReadPayloadResolver interface {
 	Viewer(ctx context.Context, obj *model.MarkTimelineReadPayload) (*ent.User, error)
 }
 type MutationResolver interface {
-	SignUp(ctx context.Context, input model.SignUpInput) (*account.Auth, error)
-	LogIn(ctx context.Context, input model.LogInInput) (*account.Auth, error)
+	SignUp(ctx context.Context, input model.SignUpInput) (*login.Auth, error)
+	LogIn(ctx context.Context, input model.LogInInput) (*login.Auth, error)
 	LogOut(ctx context.Context) (bool, error)
 	LogOutEverywhere(ctx context.Context) (*model.LogOutEverywherePayload, error)
 	EndSession(ctx context.Context, input model.EndSessionInput) (*model.EndSessionPayload, error)
@@ -195,7 +197,7 @@ type UserResolver interface {
 	Blocked(ctx context.Context, obj *ent.User, first *int, after *string) (*paging.Connection[ent.User], error)
 	Muted(ctx context.Context, obj *ent.User, first *int, after *string) (*paging.Connection[ent.User], error)
 	LikedPosts(ctx context.Context, obj *ent.User, first *int, after *string) (*paging.Connection[ent.Post], error)
-	Sessions(ctx context.Context, obj *ent.User, first *int, after *string) (*paging.Connection[account.Session], error)
+	Sessions(ctx context.Context, obj *ent.User, first *int, after *string) (*paging.Connection[session.Session], error)
 	MutedWords(ctx context.Context, obj *ent.User) ([]string, error)
 	UnreadCount(ctx context.Context, obj *ent.User) (*int, error)
 	Role(ctx context.Context, obj *ent.User) (*user.Role, error)
@@ -3627,7 +3629,7 @@ func (ec *executionContext) fieldContext_AuditEntryEdge_node(_ context.Context, 
 	return fc, nil
 }
 
-func (ec *executionContext) _AuthPayload_token(ctx context.Context, field graphql.CollectedField, obj *account.Auth) (ret graphql.Marshaler) {
+func (ec *executionContext) _AuthPayload_token(ctx context.Context, field graphql.CollectedField, obj *login.Auth) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -3650,7 +3652,7 @@ func (ec *executionContext) fieldContext_AuthPayload_token(_ context.Context, fi
 	return graphql.NewScalarFieldContext("AuthPayload", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _AuthPayload_expiresAt(ctx context.Context, field graphql.CollectedField, obj *account.Auth) (ret graphql.Marshaler) {
+func (ec *executionContext) _AuthPayload_expiresAt(ctx context.Context, field graphql.CollectedField, obj *login.Auth) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -3673,7 +3675,7 @@ func (ec *executionContext) fieldContext_AuthPayload_expiresAt(_ context.Context
 	return graphql.NewScalarFieldContext("AuthPayload", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
-func (ec *executionContext) _AuthPayload_user(ctx context.Context, field graphql.CollectedField, obj *account.Auth) (ret graphql.Marshaler) {
+func (ec *executionContext) _AuthPayload_user(ctx context.Context, field graphql.CollectedField, obj *login.Auth) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -3705,7 +3707,7 @@ func (ec *executionContext) fieldContext_AuthPayload_user(_ context.Context, fie
 	return fc, nil
 }
 
-func (ec *executionContext) _AuthPayload_restored(ctx context.Context, field graphql.CollectedField, obj *account.Auth) (ret graphql.Marshaler) {
+func (ec *executionContext) _AuthPayload_restored(ctx context.Context, field graphql.CollectedField, obj *login.Auth) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -4733,7 +4735,7 @@ func (ec *executionContext) _Mutation_signUp(ctx context.Context, field graphql.
 			return ec.Resolvers.Mutation().SignUp(ctx, fc.Args["input"].(model.SignUpInput))
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *account.Auth) graphql.Marshaler {
+		func(ctx context.Context, selections ast.SelectionSet, v *login.Auth) graphql.Marshaler {
 			return ec.marshalNAuthPayload2ᚖtidelineᚋfeedᚋaccountᚐAuth(ctx, selections, v)
 		},
 		true,
@@ -4777,7 +4779,7 @@ func (ec *executionContext) _Mutation_logIn(ctx context.Context, field graphql.C
 			return ec.Resolvers.Mutation().LogIn(ctx, fc.Args["input"].(model.LogInInput))
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *account.Auth) graphql.Marshaler {
+		func(ctx context.Context, selections ast.SelectionSet, v *login.Auth) graphql.Marshaler {
 			return ec.marshalNAuthPayload2ᚖtidelineᚋfeedᚋaccountᚐAuth(ctx, selections, v)
 		},
 		true,
@@ -9213,7 +9215,7 @@ func (ec *executionContext) fieldContext_RevokeApiKeyPayload_apiKey(_ context.Co
 	return fc, nil
 }
 
-func (ec *executionContext) _Session_id(ctx context.Context, field graphql.CollectedField, obj *account.Session) (ret graphql.Marshaler) {
+func (ec *executionContext) _Session_id(ctx context.Context, field graphql.CollectedField, obj *session.Session) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -9236,7 +9238,7 @@ func (ec *executionContext) fieldContext_Session_id(_ context.Context, field gra
 	return graphql.NewScalarFieldContext("Session", field, false, false, errors.New("field of type ID does not have child fields"))
 }
 
-func (ec *executionContext) _Session_createdAt(ctx context.Context, field graphql.CollectedField, obj *account.Session) (ret graphql.Marshaler) {
+func (ec *executionContext) _Session_createdAt(ctx context.Context, field graphql.CollectedField, obj *session.Session) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -9259,7 +9261,7 @@ func (ec *executionContext) fieldContext_Session_createdAt(_ context.Context, fi
 	return graphql.NewScalarFieldContext("Session", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
-func (ec *executionContext) _Session_expiresAt(ctx context.Context, field graphql.CollectedField, obj *account.Session) (ret graphql.Marshaler) {
+func (ec *executionContext) _Session_expiresAt(ctx context.Context, field graphql.CollectedField, obj *session.Session) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -9282,7 +9284,7 @@ func (ec *executionContext) fieldContext_Session_expiresAt(_ context.Context, fi
 	return graphql.NewScalarFieldContext("Session", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
-func (ec *executionContext) _Session_current(ctx context.Context, field graphql.CollectedField, obj *account.Session) (ret graphql.Marshaler) {
+func (ec *executionContext) _Session_current(ctx context.Context, field graphql.CollectedField, obj *session.Session) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -9305,7 +9307,7 @@ func (ec *executionContext) fieldContext_Session_current(_ context.Context, fiel
 	return graphql.NewScalarFieldContext("Session", field, false, false, errors.New("field of type Boolean does not have child fields"))
 }
 
-func (ec *executionContext) _Session_userAgent(ctx context.Context, field graphql.CollectedField, obj *account.Session) (ret graphql.Marshaler) {
+func (ec *executionContext) _Session_userAgent(ctx context.Context, field graphql.CollectedField, obj *session.Session) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -9328,7 +9330,7 @@ func (ec *executionContext) fieldContext_Session_userAgent(_ context.Context, fi
 	return graphql.NewScalarFieldContext("Session", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _SessionConnection_edges(ctx context.Context, field graphql.CollectedField, obj *paging.Connection[account.Session]) (ret graphql.Marshaler) {
+func (ec *executionContext) _SessionConnection_edges(ctx context.Context, field graphql.CollectedField, obj *paging.Connection[session.Session]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -9340,7 +9342,7 @@ func (ec *executionContext) _SessionConnection_edges(ctx context.Context, field 
 			return obj.Edges, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v []paging.Edge[account.Session]) graphql.Marshaler {
+		func(ctx context.Context, selections ast.SelectionSet, v []paging.Edge[session.Session]) graphql.Marshaler {
 			return ec.marshalNSessionEdge2ᚕtidelineᚋfeedᚋpagingᚐEdgeᚄ(ctx, selections, v)
 		},
 		true,
@@ -9360,7 +9362,7 @@ func (ec *executionContext) fieldContext_SessionConnection_edges(_ context.Conte
 	return fc, nil
 }
 
-func (ec *executionContext) _SessionConnection_nodes(ctx context.Context, field graphql.CollectedField, obj *paging.Connection[account.Session]) (ret graphql.Marshaler) {
+func (ec *executionContext) _SessionConnection_nodes(ctx context.Context, field graphql.CollectedField, obj *paging.Connection[session.Session]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -9372,7 +9374,7 @@ func (ec *executionContext) _SessionConnection_nodes(ctx context.Context, field 
 			return obj.Nodes(), nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v []*account.Session) graphql.Marshaler {
+		func(ctx context.Context, selections ast.SelectionSet, v []*session.Session) graphql.Marshaler {
 			return ec.marshalNSession2ᚕᚖtidelineᚋfeedᚋaccountᚐSessionᚄ(ctx, selections, v)
 		},
 		true,
@@ -9392,7 +9394,7 @@ func (ec *executionContext) fieldContext_SessionConnection_nodes(_ context.Conte
 	return fc, nil
 }
 
-func (ec *executionContext) _SessionConnection_pageInfo(ctx context.Context, field graphql.CollectedField, obj *paging.Connection[account.Session]) (ret graphql.Marshaler) {
+func (ec *executionContext) _SessionConnection_pageInfo(ctx context.Context, field graphql.CollectedField, obj *paging.Connection[session.Session]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -9424,7 +9426,7 @@ func (ec *executionContext) fieldContext_SessionConnection_pageInfo(_ context.Co
 	return fc, nil
 }
 
-func (ec *executionContext) _SessionEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *paging.Edge[account.Session]) (ret graphql.Marshaler) {
+func (ec *executionContext) _SessionEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *paging.Edge[session.Session]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -9447,7 +9449,7 @@ func (ec *executionContext) fieldContext_SessionEdge_cursor(_ context.Context, f
 	return graphql.NewScalarFieldContext("SessionEdge", field, false, false, errors.New("field of type Cursor does not have child fields"))
 }
 
-func (ec *executionContext) _SessionEdge_node(ctx context.Context, field graphql.CollectedField, obj *paging.Edge[account.Session]) (ret graphql.Marshaler) {
+func (ec *executionContext) _SessionEdge_node(ctx context.Context, field graphql.CollectedField, obj *paging.Edge[session.Session]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -9459,7 +9461,7 @@ func (ec *executionContext) _SessionEdge_node(ctx context.Context, field graphql
 			return obj.Node, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *account.Session) graphql.Marshaler {
+		func(ctx context.Context, selections ast.SelectionSet, v *session.Session) graphql.Marshaler {
 			return ec.marshalNSession2ᚖtidelineᚋfeedᚋaccountᚐSession(ctx, selections, v)
 		},
 		true,
@@ -11135,7 +11137,7 @@ func (ec *executionContext) _User_sessions(ctx context.Context, field graphql.Co
 			return ec.Resolvers.User().Sessions(ctx, obj, fc.Args["first"].(*int), fc.Args["after"].(*string))
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *paging.Connection[account.Session]) graphql.Marshaler {
+		func(ctx context.Context, selections ast.SelectionSet, v *paging.Connection[session.Session]) graphql.Marshaler {
 			return ec.marshalOSessionConnection2ᚖtidelineᚋfeedᚋpagingᚐConnection(ctx, selections, v)
 		},
 		true,
@@ -14079,7 +14081,7 @@ func (ec *executionContext) _AuditEntryEdge(ctx context.Context, sel ast.Selecti
 
 var authPayloadImplementors = []string{"AuthPayload"}
 
-func (ec *executionContext) _AuthPayload(ctx context.Context, sel ast.SelectionSet, obj *account.Auth) graphql.Marshaler {
+func (ec *executionContext) _AuthPayload(ctx context.Context, sel ast.SelectionSet, obj *login.Auth) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, authPayloadImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -16896,7 +16898,7 @@ func (ec *executionContext) _RevokeApiKeyPayload(ctx context.Context, sel ast.Se
 
 var sessionImplementors = []string{"Session"}
 
-func (ec *executionContext) _Session(ctx context.Context, sel ast.SelectionSet, obj *account.Session) graphql.Marshaler {
+func (ec *executionContext) _Session(ctx context.Context, sel ast.SelectionSet, obj *session.Session) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, sessionImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -16954,7 +16956,7 @@ func (ec *executionContext) _Session(ctx context.Context, sel ast.SelectionSet, 
 
 var sessionConnectionImplementors = []string{"SessionConnection"}
 
-func (ec *executionContext) _SessionConnection(ctx context.Context, sel ast.SelectionSet, obj *paging.Connection[account.Session]) graphql.Marshaler {
+func (ec *executionContext) _SessionConnection(ctx context.Context, sel ast.SelectionSet, obj *paging.Connection[session.Session]) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, sessionConnectionImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -17002,7 +17004,7 @@ func (ec *executionContext) _SessionConnection(ctx context.Context, sel ast.Sele
 
 var sessionEdgeImplementors = []string{"SessionEdge"}
 
-func (ec *executionContext) _SessionEdge(ctx context.Context, sel ast.SelectionSet, obj *paging.Edge[account.Session]) graphql.Marshaler {
+func (ec *executionContext) _SessionEdge(ctx context.Context, sel ast.SelectionSet, obj *paging.Edge[session.Session]) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, sessionEdgeImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -19281,7 +19283,7 @@ func (ec *executionContext) marshalNAuditEntryEdge2ᚕtidelineᚋfeedᚋpaging�
 	return ret
 }
 
-func (ec *executionContext) marshalNAuthPayload2ᚖtidelineᚋfeedᚋaccountᚐAuth(ctx context.Context, sel ast.SelectionSet, v *account.Auth) graphql.Marshaler {
+func (ec *executionContext) marshalNAuthPayload2ᚖtidelineᚋfeedᚋaccountᚐAuth(ctx context.Context, sel ast.SelectionSet, v *login.Auth) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -19973,7 +19975,7 @@ func (ec *executionContext) marshalNRole2tidelineᚋentᚋuserᚐRole(ctx contex
 	return res
 }
 
-func (ec *executionContext) marshalNSession2ᚕᚖtidelineᚋfeedᚋaccountᚐSessionᚄ(ctx context.Context, sel ast.SelectionSet, v []*account.Session) graphql.Marshaler {
+func (ec *executionContext) marshalNSession2ᚕᚖtidelineᚋfeedᚋaccountᚐSessionᚄ(ctx context.Context, sel ast.SelectionSet, v []*session.Session) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
@@ -19989,7 +19991,7 @@ func (ec *executionContext) marshalNSession2ᚕᚖtidelineᚋfeedᚋaccountᚐSe
 	return ret
 }
 
-func (ec *executionContext) marshalNSession2ᚖtidelineᚋfeedᚋaccountᚐSession(ctx context.Context, sel ast.SelectionSet, v *account.Session) graphql.Marshaler {
+func (ec *executionContext) marshalNSession2ᚖtidelineᚋfeedᚋaccountᚐSession(ctx context.Context, sel ast.SelectionSet, v *session.Session) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -19999,11 +20001,11 @@ func (ec *executionContext) marshalNSession2ᚖtidelineᚋfeedᚋaccountᚐSessi
 	return ec._Session(ctx, sel, v)
 }
 
-func (ec *executionContext) marshalNSessionEdge2tidelineᚋfeedᚋpagingᚐEdge(ctx context.Context, sel ast.SelectionSet, v paging.Edge[account.Session]) graphql.Marshaler {
+func (ec *executionContext) marshalNSessionEdge2tidelineᚋfeedᚋpagingᚐEdge(ctx context.Context, sel ast.SelectionSet, v paging.Edge[session.Session]) graphql.Marshaler {
 	return ec._SessionEdge(ctx, sel, &v)
 }
 
-func (ec *executionContext) marshalNSessionEdge2ᚕtidelineᚋfeedᚋpagingᚐEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []paging.Edge[account.Session]) graphql.Marshaler {
+func (ec *executionContext) marshalNSessionEdge2ᚕtidelineᚋfeedᚋpagingᚐEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []paging.Edge[session.Session]) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
@@ -20761,7 +20763,7 @@ func (ec *executionContext) marshalORole2ᚖtidelineᚋentᚋuserᚐRole(ctx con
 	return res
 }
 
-func (ec *executionContext) marshalOSessionConnection2ᚖtidelineᚋfeedᚋpagingᚐConnection(ctx context.Context, sel ast.SelectionSet, v *paging.Connection[account.Session]) graphql.Marshaler {
+func (ec *executionContext) marshalOSessionConnection2ᚖtidelineᚋfeedᚋpagingᚐConnection(ctx context.Context, sel ast.SelectionSet, v *paging.Connection[session.Session]) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
 	}

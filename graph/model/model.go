@@ -15,11 +15,11 @@ import (
 	"tideline/ent/report"
 	"tideline/ent/schema"
 	"tideline/ent/user"
-	"tideline/feed/account"
 	"tideline/feed/apikey"
 	"tideline/feed/bulk"
 	"tideline/feed/home"
 	"tideline/feed/paging"
+	"tideline/feed/session"
 	"tideline/feed/visibility"
 )
 
@@ -30,8 +30,8 @@ type (
 	UserConnection = paging.Connection[ent.User]
 	UserEdge       = paging.Edge[ent.User]
 
-	SessionConnection = paging.Connection[account.Session]
-	SessionEdge       = paging.Edge[account.Session]
+	SessionConnection = paging.Connection[session.Session]
+	SessionEdge       = paging.Edge[session.Session]
 
 	PostVersionConnection = paging.Connection[ent.PostVersion]
 	PostVersionEdge       = paging.Edge[ent.PostVersion]

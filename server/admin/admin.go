@@ -25,8 +25,10 @@ import (
 
 	"tideline/feed/account"
 	"tideline/feed/audit"
+	"tideline/feed/login"
 	"tideline/feed/moderation"
 	"tideline/feed/refusal"
+	"tideline/feed/session"
 	"tideline/feed/webhook"
 	"tideline/internal/batch"
 	"tideline/internal/fleet"
@@ -37,7 +39,8 @@ import (
 
 // Config has the sources that the page shows and the parts it acts on. Fields without a default are required.
 type Config struct {
-	Accounts   *account.Accounts
+	Sessions   *session.Store
+	Login      *login.Login
 	Directory  *account.Directory
 	Moderation *moderation.Moderation
 	Audit      *audit.Audit
@@ -110,7 +113,7 @@ func (p *Page) Register(mux *http.ServeMux) {
 }
 
 // call handles one request of an admin. Its result is sent as JSON.
-type call func(r *http.Request, admin account.Viewer) (result any, err error)
+type call func(r *http.Request, admin session.Viewer) (result any, err error)
 
 // forAdmins wraps a call so that only admins can make it.
 func (p *Page) forAdmins(do call) http.HandlerFunc {

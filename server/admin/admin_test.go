@@ -22,11 +22,11 @@ import (
 	entjob "tideline/ent/job"
 	"tideline/ent/schema"
 	"tideline/ent/user"
-	"tideline/feed/account"
 	"tideline/feed/apikey"
 	"tideline/feed/feedtest"
 	"tideline/feed/job"
 	"tideline/feed/moderation"
+	"tideline/feed/session"
 	"tideline/feed/webhook"
 	"tideline/graph"
 	"tideline/internal/fleet"
@@ -44,7 +44,7 @@ type desk struct {
 	*feedtest.World
 	url    string
 	looked *atomic.Int64 // snapshots made so far
-	root   account.Viewer
+	root   session.Viewer
 	token  map[string]string // by handle: root is an admin, mod a moderator
 }
 
@@ -54,7 +54,7 @@ func open(w *feedtest.World, change func(*admin.Config)) *desk {
 		handle string
 		role   user.Role
 	}{{"root", user.RoleADMIN}, {"mod", user.RoleMODERATOR}, {"ann", user.RoleUSER}} {
-		auth, err := w.Accounts.SignUp(w.Ctx, who.handle, password, "")
+		auth, err := w.Login.SignUp(w.Ctx, who.handle, password, "")
 		require.NoError(w, err)
 		_, err = w.Moderation.SetRole(w.Ctx, moderation.Console, auth.User.ID, who.role, "")
 		require.NoError(w, err)

@@ -5,9 +5,9 @@ import (
 	"net/http"
 	"strings"
 
-	"tideline/feed/account"
 	"tideline/feed/moderation"
 	"tideline/feed/refusal"
+	"tideline/feed/session"
 	"tideline/server/limit"
 )
 
@@ -16,7 +16,7 @@ var errKey = refusal.New(refusal.NotByKey, "An API key does not open the admin p
 
 // admin returns the admin who makes the request. Errors: Unauthenticated; Forbidden if the
 // user is not an admin now.
-func (p *Page) admin(r *http.Request) (v account.Viewer, err error) {
+func (p *Page) admin(r *http.Request) (v session.Viewer, err error) {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if token = strings.TrimSpace(token); !strings.EqualFold(scheme, "Bearer") || token == "" {
 		return v, refusal.ErrSignIn
@@ -32,8 +32,8 @@ func (p *Page) admin(r *http.Request) (v account.Viewer, err error) {
 
 // identify returns the user of a token. It refuses an address that has shown too many wrong tokens,
 // under the same limit as the API.
-func (p *Page) identify(r *http.Request, token string) (v account.Viewer, err error) {
-	v, _, known := p.cfg.Accounts.Recall(token)
+func (p *Page) identify(r *http.Request, token string) (v session.Viewer, err error) {
+	v, _, known := p.cfg.Login.Recall(token)
 	if known {
 		return v, nil
 	}
@@ -42,7 +42,7 @@ func (p *Page) identify(r *http.Request, token string) (v account.Viewer, err er
 		return v, refused
 	}
 	defer func() { done(refusal.IsWrongCredential(err)) }()
-	v, _, err = p.cfg.Accounts.Authenticate(r.Context(), token)
+	v, _, err = p.cfg.Login.Authenticate(r.Context(), token)
 	return v, err
 }
 
@@ -66,23 +66,23 @@ func (p *Page) begin(r *http.Request) (any, error) {
 	if err := read(r, &who); err != nil {
 		return nil, err
 	}
-	ctx := account.WithUserAgent(r.Context(), r.UserAgent())
-	auth, err := p.cfg.Accounts.LogIn(ctx, who.Handle, who.Password)
+	ctx := session.WithUserAgent(r.Context(), r.UserAgent())
+	auth, err := p.cfg.Login.LogIn(ctx, who.Handle, who.Password)
 	if err != nil {
 		return nil, err
 	}
-	v, _, err := p.cfg.Accounts.Authenticate(ctx, auth.Token)
+	v, _, err := p.cfg.Login.Authenticate(ctx, auth.Token)
 	if err != nil {
 		return nil, err
 	}
 	if err := p.cfg.Moderation.DemandAdmin(ctx, moderation.By(v)); err != nil {
-		_ = p.cfg.Accounts.LogOut(ctx, v) // if this fails, the session expires by itself
+		_ = p.cfg.Sessions.LogOut(ctx, v) // if this fails, the session expires by itself
 		return nil, err
 	}
 	return map[string]any{"token": auth.Token, "expiresAt": auth.ExpiresAt, "handle": auth.User.Handle}, nil
 }
 
-func (p *Page) whoami(r *http.Request, v account.Viewer) (any, error) {
+func (p *Page) whoami(r *http.Request, v session.Viewer) (any, error) {
 	users, err := p.cfg.Directory.Users(r.Context(), []int64{v.ID})
 	if err != nil {
 		return nil, err
@@ -93,6 +93,6 @@ func (p *Page) whoami(r *http.Request, v account.Viewer) (any, error) {
 	return map[string]any{"handle": users[0].Handle}, nil
 }
 
-func (p *Page) logOut(r *http.Request, v account.Viewer) (any, error) {
-	return map[string]any{}, p.cfg.Accounts.LogOut(r.Context(), v)
+func (p *Page) logOut(r *http.Request, v session.Viewer) (any, error) {
+	return map[string]any{}, p.cfg.Sessions.LogOut(r.Context(), v)
 }

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"tideline/ent"
-	"tideline/feed/account"
 	"tideline/feed/refusal"
+	"tideline/feed/session"
 	"tideline/internal/fleet"
 	"tideline/queue"
 	"tideline/storage"
@@ -284,7 +284,7 @@ func (p *Page) metrics(_ context.Context, now *snapshot) error {
 func seconds(d time.Duration) float64 { return math.Round(d.Seconds()*1e4) / 1e4 }
 
 // snapshot answers with one snapshot.
-func (p *Page) snapshot(r *http.Request, _ account.Viewer) (any, error) {
+func (p *Page) snapshot(r *http.Request, _ session.Viewer) (any, error) {
 	text, err := p.latest(r.Context())
 	return json.RawMessage(text), err
 }

@@ -11,11 +11,11 @@ import (
 
 	"tideline/ent/auditentry"
 	"tideline/ent/process"
-	"tideline/feed/account"
 	"tideline/feed/ids"
 	"tideline/feed/job"
 	"tideline/feed/moderation"
 	"tideline/feed/refusal"
+	"tideline/feed/session"
 	"tideline/internal/fleet"
 	"tideline/queue"
 	"tideline/timeline"
@@ -36,7 +36,7 @@ func momentOf(post int64) *moment {
 
 // post reports on one post: its delivery receipt and its outstanding jobs. With a viewer it also reports why
 // the post is or is not in the viewer's timeline, and its scores in the rankings.
-func (p *Page) post(r *http.Request, _ account.Viewer) (any, error) {
+func (p *Page) post(r *http.Request, _ session.Viewer) (any, error) {
 	ctx, of := r.Context(), strings.TrimSpace(r.FormValue("id"))
 	viewer := strings.TrimSpace(r.FormValue("viewer"))
 	if len(of) > maxName || len(viewer) > maxName {
@@ -98,7 +98,7 @@ func (p *Page) post(r *http.Request, _ account.Viewer) (any, error) {
 const verifyGrace = 30 * time.Second
 
 // timeline reports the state of a user's home timeline. With verify it also counts the differences from SQL.
-func (p *Page) timeline(r *http.Request, _ account.Viewer) (any, error) {
+func (p *Page) timeline(r *http.Request, _ session.Viewer) (any, error) {
 	ctx, name := r.Context(), strings.TrimSpace(r.FormValue("user"))
 	if name == "" || len(name) > maxName {
 		return nil, bad("Name a user: by handle, id or number.")
@@ -125,7 +125,7 @@ func (p *Page) timeline(r *http.Request, _ account.Viewer) (any, error) {
 }
 
 // rebuild builds a user's timeline in Redis again.
-func (p *Page) rebuild(r *http.Request, admin account.Viewer) (any, error) {
+func (p *Page) rebuild(r *http.Request, admin session.Viewer) (any, error) {
 	var asked struct{ User, Note string }
 	if err := read(r, &asked); err != nil {
 		return nil, err
@@ -144,7 +144,7 @@ func (p *Page) rebuild(r *http.Request, admin account.Viewer) (any, error) {
 }
 
 // retry gives dead jobs another full set of attempts: the jobs with the given ids, or all.
-func (p *Page) retry(r *http.Request, admin account.Viewer) (any, error) {
+func (p *Page) retry(r *http.Request, admin session.Viewer) (any, error) {
 	var asked struct {
 		IDs  []int64
 		All  bool
@@ -179,7 +179,7 @@ func (p *Page) retry(r *http.Request, admin account.Viewer) (any, error) {
 }
 
 // discard deletes dead jobs: all the named ones, or none.
-func (p *Page) discard(r *http.Request, admin account.Viewer) (any, error) {
+func (p *Page) discard(r *http.Request, admin session.Viewer) (any, error) {
 	var asked struct {
 		IDs  []int64
 		Note string
@@ -208,7 +208,7 @@ func (p *Page) discard(r *http.Request, admin account.Viewer) (any, error) {
 }
 
 // workers pauses or resumes the workers of a process.
-func (p *Page) workers(r *http.Request, admin account.Viewer) (any, error) {
+func (p *Page) workers(r *http.Request, admin session.Viewer) (any, error) {
 	var asked struct {
 		ID     int64
 		Wanted process.Wanted

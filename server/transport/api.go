@@ -11,8 +11,8 @@ import (
 	"github.com/vektah/gqlparser/v2/gqlerror"
 	"golang.org/x/sync/semaphore"
 
-	"tideline/feed/account"
 	"tideline/feed/refusal"
+	"tideline/feed/session"
 	"tideline/graph"
 	"tideline/graph/exec"
 	"tideline/server/limit"
@@ -52,7 +52,7 @@ func isForbidden(err error) bool { return refusal.CodeOf(err) == refusal.Unauthe
 // identify returns the viewer of a credential. The credential "" is the anonymous viewer. Errors: an error
 // for which isForbidden is true; a *limit.Refusal of an address that has shown too many wrong credentials; or
 // the reason why the look-up failed.
-func (a *api) identify(ctx context.Context, credential, address string) (v account.Viewer, expires time.Time, err error) {
+func (a *api) identify(ctx context.Context, credential, address string) (v session.Viewer, expires time.Time, err error) {
 	if credential == "" {
 		return v, expires, nil
 	}
@@ -79,7 +79,7 @@ func (a *api) unidentified(ctx context.Context, what string, err error) gqlerror
 }
 
 // clientOf returns the client that the limits charge for what a viewer does.
-func clientOf(v account.Viewer, address string) limit.Client {
+func clientOf(v session.Viewer, address string) limit.Client {
 	if v.Key != nil {
 		return limit.Client{Key: v.Key.ID, User: v.ID, Address: address}
 	}
@@ -88,7 +88,7 @@ func clientOf(v account.Viewer, address string) limit.Client {
 
 // prepare checks a request of the viewer until it is ready to execute. Its errors are request
 // errors: nothing was executed.
-func (a *api) prepare(ctx context.Context, v account.Viewer, address string, r exec.Request) (*exec.Operation, gqlerror.List) {
+func (a *api) prepare(ctx context.Context, v session.Viewer, address string, r exec.Request) (*exec.Operation, gqlerror.List) {
 	limits, client := a.config.Limits, clientOf(v, address)
 	r, register, errs := a.documents.resolve(r)
 	var operation *exec.Operation
@@ -146,7 +146,7 @@ func (a *api) timeout(operation *exec.Operation) time.Duration {
 }
 
 // execute runs a query or mutation as the viewer. The deadline counts from begun, when the request was read.
-func (a *api) execute(ctx context.Context, begun time.Time, v account.Viewer, address string, operation *exec.Operation) exec.Response {
+func (a *api) execute(ctx context.Context, begun time.Time, v session.Viewer, address string, operation *exec.Operation) exec.Response {
 	start := time.Now()
 	ctx, cancel := context.WithDeadline(graph.WithViewer(ctx, v), begun.Add(a.timeout(operation)))
 	defer cancel()
@@ -174,7 +174,7 @@ func (a *api) execute(ctx context.Context, begun time.Time, v account.Viewer, ad
 
 // subscribe begins a subscription of the viewer, which lasts until ctx ends. It waits for
 // its turn until waiting ends.
-func (a *api) subscribe(ctx, waiting context.Context, v account.Viewer, address string, operation *exec.Operation, wake func()) (*exec.Subscription, gqlerror.List) {
+func (a *api) subscribe(ctx, waiting context.Context, v session.Viewer, address string, operation *exec.Operation, wake func()) (*exec.Subscription, gqlerror.List) {
 	if refusal := a.config.Limits.Subscribe(ctx, clientOf(v, address)); refusal != nil {
 		a.config.ObserveRequest(string(ast.Subscription), codeRateLimited, 0)
 		return nil, refused(refusal)

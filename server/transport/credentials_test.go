@@ -9,8 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"tideline/feed/account"
 	"tideline/feed/refusal"
+	"tideline/feed/session"
 	"tideline/server/limit"
 )
 
@@ -20,12 +20,12 @@ func TestWrongCredentialsAreNotLookedUpForEver(t *testing.T) {
 	var lookUps atomic.Int64
 	f := newFixture(t, func(c *Config) {
 		authenticate := c.Authenticate
-		c.Authenticate = func(ctx context.Context, token string) (account.Viewer, time.Time, error) {
+		c.Authenticate = func(ctx context.Context, token string) (session.Viewer, time.Time, error) {
 			lookUps.Add(1)
 			return authenticate(ctx, token)
 		}
-		c.Recall = func(token string) (account.Viewer, time.Time, bool) {
-			return account.Viewer{ID: 3, Session: 30}, time.Now().Add(time.Hour), token == "known"
+		c.Recall = func(token string) (session.Viewer, time.Time, bool) {
+			return session.Viewer{ID: 3, Session: 30}, time.Now().Add(time.Hour), token == "known"
 		}
 		c.Limits = limits(t, func(c *limit.Config) { c.RateCredentials = 5 }) // a burst of ten
 	})
@@ -54,7 +54,7 @@ func TestWrongCredentialsAreNotLookedUpForEver(t *testing.T) {
 // If a server's key is valid but names a missing user to act for, the credential does not count as wrong.
 func TestNobodyToActForIsNoWrongCredential(t *testing.T) {
 	f := newFixture(t, func(c *Config) {
-		c.Authenticate = func(context.Context, string) (v account.Viewer, expires time.Time, err error) {
+		c.Authenticate = func(context.Context, string) (v session.Viewer, expires time.Time, err error) {
 			return v, expires, refusal.New(refusal.NobodyToActFor, "There is no such user to act for.")
 		}
 		c.Limits = limits(t, func(c *limit.Config) { c.RateCredentials = 1 })

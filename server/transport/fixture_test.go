@@ -15,8 +15,8 @@ import (
 	"github.com/vektah/gqlparser/v2/gqlerror"
 	"go.uber.org/goleak"
 
-	"tideline/feed/account"
 	"tideline/feed/refusal"
+	"tideline/feed/session"
 	"tideline/graph/exec"
 	"tideline/graph/exec/exectest"
 	"tideline/server/internal/servertest"
@@ -73,7 +73,7 @@ type fixture struct {
 }
 
 type session struct {
-	viewer  account.Viewer
+	viewer  session.Viewer
 	expires time.Time
 }
 
@@ -84,7 +84,7 @@ const maxBody = 1 << 20
 func newFixture(t *testing.T, tweak func(*Config)) *fixture {
 	f := &fixture{
 		t: t, news: make(chan any), begun: make(chan struct{}, 1), free: make(chan struct{}),
-		sessions: map[string]session{"alice": {account.Viewer{ID: 1, Session: 10}, time.Now().Add(time.Hour)}},
+		sessions: map[string]session{"alice": {session.Viewer{ID: 1, Session: 10}, time.Now().Add(time.Hour)}},
 	}
 	engine, err := exec.New(exec.Config{
 		Schema: exectest.New(t, testSchema, f.fields()), Introspection: true,
@@ -99,7 +99,7 @@ func newFixture(t *testing.T, tweak func(*Config)) *fixture {
 
 	config := Config{
 		Engine: engine, Authenticate: f.authenticate, Limits: new(limit.Limits),
-		Ended:          func(context.Context, []account.Grant) ([]account.Grant, error) { return nil, nil },
+		Ended:          func(context.Context, []session.Grant) ([]session.Grant, error) { return nil, nil },
 		RequestTimeout: 5 * time.Second, MaxBody: maxBody, MaxSockets: 20_000,
 		AllowedOrigins:       []string{"https://friend.example"},
 		ObserveSubscriptions: func(change int) { f.subscriptions.Add(int64(change)) },
@@ -190,15 +190,15 @@ func produce(ctx context.Context, n int, value func(int) any) <-chan any {
 	return out
 }
 
-func (f *fixture) authenticate(_ context.Context, token string) (account.Viewer, time.Time, error) {
+func (f *fixture) authenticate(_ context.Context, token string) (session.Viewer, time.Time, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if token == "database-down" || f.broken {
-		return account.Viewer{}, time.Time{}, errors.New("secret")
+		return session.Viewer{}, time.Time{}, errors.New("secret")
 	}
 	s, ok := f.sessions[token]
 	if !ok || !s.expires.After(time.Now()) {
-		return account.Viewer{}, time.Time{}, refusal.New(refusal.SessionEnded, "no session")
+		return session.Viewer{}, time.Time{}, refusal.New(refusal.SessionEnded, "no session")
 	}
 	return s.viewer, s.expires, nil
 }
@@ -218,7 +218,7 @@ func (f *fixture) logOut(token string) {
 func (f *fixture) logIn(token string, expires time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.sessions[token] = session{account.Viewer{ID: 2, Session: 20}, expires}
+	f.sessions[token] = session{session.Viewer{ID: 2, Session: 20}, expires}
 }
 
 // dial opens a socket.

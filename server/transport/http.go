@@ -10,7 +10,7 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/gqlerror"
 
-	"tideline/feed/account"
+	"tideline/feed/session"
 	"tideline/graph/exec"
 	"tideline/internal/trace"
 	"tideline/server/limit"
@@ -125,10 +125,10 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, mediaType string
 }
 
 // viewer returns who makes the request, and when the session expires. Errors are as in api.identify.
-func (h *Handler) viewer(r *http.Request) (account.Viewer, time.Time, error) {
+func (h *Handler) viewer(r *http.Request) (session.Viewer, time.Time, error) {
 	token, ok := incoming.Credential(r.Header)
 	if !ok {
-		return account.Viewer{}, time.Time{}, errForbidden
+		return session.Viewer{}, time.Time{}, errForbidden
 	}
 	return h.api.identify(r.Context(), token, limit.AddressOf(r.RemoteAddr))
 }

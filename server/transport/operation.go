@@ -10,7 +10,7 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/gqlerror"
 
-	"tideline/feed/account"
+	"tideline/feed/session"
 	"tideline/graph"
 	"tideline/graph/exec"
 	"tideline/internal/trace"
@@ -47,7 +47,7 @@ func (op *operation) run(ctx context.Context, request exec.Request, giveBack fun
 	}()
 	defer op.recover(ctx)
 	begun := time.Now()
-	var viewer account.Viewer
+	var viewer session.Viewer
 	var prepared *exec.Operation
 	limit.InTurn(ctx, s.set.lookUps, 1, func() { viewer, prepared = op.prepare(ctx, request) })
 	if prepared == nil {
@@ -71,7 +71,7 @@ func (op *operation) run(ctx context.Context, request exec.Request, giveBack fun
 }
 
 // prepare checks the request for the viewer of the socket. If it returns nil, it has told the client why.
-func (op *operation) prepare(ctx context.Context, request exec.Request) (account.Viewer, *exec.Operation) {
+func (op *operation) prepare(ctx context.Context, request exec.Request) (session.Viewer, *exec.Operation) {
 	s := op.socket
 	// The session may have ended since the socket was opened.
 	viewer, _, err := s.set.api.identify(ctx, s.token, s.address)
@@ -102,7 +102,7 @@ func (op *operation) recover(ctx context.Context) {
 
 // subscribe begins a subscription, which lasts until ctx is cancelled. ok is false if it could not begin. It
 // waits for its turn as long as ctx lasts.
-func (op *operation) subscribe(ctx context.Context, viewer account.Viewer, prepared *exec.Operation) (ok bool) {
+func (op *operation) subscribe(ctx context.Context, viewer session.Viewer, prepared *exec.Operation) (ok bool) {
 	s := op.socket
 	subscription, errs := s.set.api.subscribe(ctx, ctx, viewer, s.address, prepared, op.wake)
 	if codeOf(errs) == codeInternal {

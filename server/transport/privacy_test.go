@@ -14,8 +14,8 @@ import (
 
 	"tideline/ent/schema"
 	"tideline/feed"
-	"tideline/feed/account"
 	"tideline/feed/feedtest"
+	"tideline/feed/session"
 	"tideline/graph"
 	"tideline/server/limit"
 	"tideline/storage"
@@ -84,7 +84,7 @@ func feedHandler(t *testing.T, s *storage.Stores, users int) (h *Handler, tokens
 		hash := sha256.Sum256([]byte(token))
 		require.NoError(t, s.DB.Session.Create().SetTokenHash(hash[:]).SetUserID(u.ID).SetExpiresAt(time.Now().Add(time.Hour).UTC()).Exec(t.Context()))
 		private := schema.Private
-		_, err = w.Feed.CreatePost(t.Context(), account.Viewer{ID: u.ID, Session: 1}, feed.Draft{Text: "only " + u.Handle, Visibility: &private})
+		_, err = w.Feed.CreatePost(t.Context(), session.Viewer{ID: u.ID, Session: 1}, feed.Draft{Text: "only " + u.Handle, Visibility: &private})
 		require.NoError(t, err)
 		tokens = append(tokens, token)
 	}

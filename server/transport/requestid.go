@@ -6,7 +6,7 @@ import (
 	"net/http"
 	"regexp"
 
-	"tideline/feed/account"
+	"tideline/feed/session"
 )
 
 // RequestIDHeader has the request's id: in every answer, and in a request if the client chooses it.
@@ -38,6 +38,6 @@ func IdentifyRequests(next http.Handler) http.Handler {
 			id = rand.Text()
 		}
 		w.Header().Set(RequestIDHeader, id)
-		next.ServeHTTP(w, r.WithContext(account.WithUserAgent(WithRequestID(r.Context(), id), r.UserAgent())))
+		next.ServeHTTP(w, r.WithContext(session.WithUserAgent(WithRequestID(r.Context(), id), r.UserAgent())))
 	})
 }

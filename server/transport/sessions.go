@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"tideline/feed/account"
+	"tideline/feed/session"
 )
 
 const (
@@ -22,21 +22,21 @@ const (
 // has expired, or an API key no longer acts for the user.
 type sessions struct {
 	// ended returns the given grants that are over.
-	ended func(ctx context.Context, grants []account.Grant) ([]account.Grant, error)
+	ended func(ctx context.Context, grants []session.Grant) ([]session.Grant, error)
 	log   *slog.Logger
 
 	mu      sync.Mutex
-	watched map[account.Grant]map[*func()]struct{} // functions that end connections, by grant
+	watched map[session.Grant]map[*func()]struct{} // functions that end connections, by grant
 }
 
-func newSessions(ended func(context.Context, []account.Grant) ([]account.Grant, error), log *slog.Logger) *sessions {
-	return &sessions{ended: ended, log: log, watched: make(map[account.Grant]map[*func()]struct{})}
+func newSessions(ended func(context.Context, []session.Grant) ([]session.Grant, error), log *slog.Logger) *sessions {
+	return &sessions{ended: ended, log: log, watched: make(map[session.Grant]map[*func()]struct{})}
 }
 
 // watch makes run call end when the grant is over, unless the caller calls unwatch before. It does nothing
 // for the grant of an anonymous connection.
-func (s *sessions) watch(grant account.Grant, end func()) (unwatch func()) {
-	if grant == (account.Grant{}) {
+func (s *sessions) watch(grant session.Grant, end func()) (unwatch func()) {
+	if grant == (session.Grant{}) {
 		return func() {}
 	}
 	s.mu.Lock()
@@ -75,7 +75,7 @@ func (s *sessions) run(ctx context.Context) error {
 // check ends the connections of all sessions that have ended.
 func (s *sessions) check(ctx context.Context) error {
 	s.mu.Lock()
-	grants := make([]account.Grant, 0, len(s.watched))
+	grants := make([]session.Grant, 0, len(s.watched))
 	for grant := range s.watched {
 		grants = append(grants, grant)
 	}
@@ -93,7 +93,7 @@ func (s *sessions) check(ctx context.Context) error {
 }
 
 // end ends the connections of one grant.
-func (s *sessions) end(grant account.Grant) {
+func (s *sessions) end(grant session.Grant) {
 	s.mu.Lock()
 	var ends []func()
 	for end := range s.watched[grant] {

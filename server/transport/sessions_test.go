@@ -9,15 +9,15 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"tideline/feed/account"
+	"tideline/feed/session"
 	"tideline/graph/exec/exectest"
 )
 
 // A socket ends with its session, with or without a subscription. Other sockets stay open.
 func TestWatchedSessionEndsItsSockets(t *testing.T) {
 	f := newFixture(t, nil)
-	gone := map[account.Grant]bool{}
-	f.sockets.sessions = newSessions(func(_ context.Context, grants []account.Grant) (ended []account.Grant, err error) {
+	gone := map[session.Grant]bool{}
+	f.sockets.sessions = newSessions(func(_ context.Context, grants []session.Grant) (ended []session.Grant, err error) {
 		for _, g := range grants {
 			if gone[g] {
 				ended = append(ended, g)
@@ -35,7 +35,7 @@ func TestWatchedSessionEndsItsSockets(t *testing.T) {
 	require.NoError(t, f.sockets.sessions.check(t.Context()))
 	idle.Send(`{"type":"ping"}`)
 	idle.Expect(`{"type":"pong"}`)
-	gone[account.Grant{Session: 10}] = true
+	gone[session.Grant{Session: 10}] = true
 	require.NoError(t, f.sockets.sessions.check(t.Context()))
 	idle.ExpectClose(4403)
 	busy.ExpectClose(4403)
@@ -47,7 +47,7 @@ func TestWatchedSessionEndsItsSockets(t *testing.T) {
 		return len(f.sockets.sessions.watched) == 0
 	}, 30*time.Second, time.Millisecond)
 
-	f.sockets.sessions.ended = func(context.Context, []account.Grant) ([]account.Grant, error) { return nil, errors.New("no database") }
+	f.sockets.sessions.ended = func(context.Context, []session.Grant) ([]session.Grant, error) { return nil, errors.New("no database") }
 	f.connect(t, modern, asUser)
 	require.Error(t, f.sockets.sessions.check(t.Context()))
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/gorilla/websocket"
 
-	"tideline/feed/account"
+	"tideline/feed/session"
 	"tideline/server/limit"
 	"tideline/server/transport/incoming"
 )
@@ -195,7 +195,7 @@ func (s *socket) init(ctx context.Context, m message) {
 	if ok && token == "" {
 		token, ok = s.token, s.tokenOK
 	}
-	var viewer account.Viewer
+	var viewer session.Viewer
 	var expires time.Time
 	if err = errForbidden; ok {
 		// Runs in another goroutine, since the reader would keep the stack that the look-up needs.

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"tideline/feed/account"
+	"tideline/feed/session"
 	"tideline/server/internal/servertest"
 )
 
@@ -170,8 +170,8 @@ func TestBinaryFrameIsRefused(t *testing.T) {
 
 func TestSocketEndsWithItsToken(t *testing.T) {
 	f := newFixture(t, func(c *Config) {
-		c.Authenticate = func(context.Context, string) (account.Viewer, time.Time, error) { // always 200 ms from the call
-			return account.Viewer{ID: 2, Session: 20}, time.Now().Add(200 * time.Millisecond), nil
+		c.Authenticate = func(context.Context, string) (session.Viewer, time.Time, error) { // always 200 ms from the call
+			return session.Viewer{ID: 2, Session: 20}, time.Now().Add(200 * time.Millisecond), nil
 		}
 	})
 	p := f.connect(t, modern, `{"authorization":"Bearer short"}`)
@@ -247,12 +247,12 @@ func TestStoppingWhatHasNotBegunStopsNothingElse(t *testing.T) {
 	var f *fixture
 	f = newFixture(t, func(c *Config) {
 		authenticate := c.Authenticate
-		c.Authenticate = func(ctx context.Context, token string) (account.Viewer, time.Time, error) {
+		c.Authenticate = func(ctx context.Context, token string) (session.Viewer, time.Time, error) {
 			select {
 			case <-hold:
 				f.begun <- struct{}{}
 				<-ctx.Done()
-				return account.Viewer{}, time.Time{}, ctx.Err()
+				return session.Viewer{}, time.Time{}, ctx.Err()
 			default:
 				return authenticate(ctx, token)
 			}

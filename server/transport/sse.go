@@ -13,7 +13,7 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/gqlerror"
 
-	"tideline/feed/account"
+	"tideline/feed/session"
 	"tideline/graph"
 	"tideline/graph/exec"
 	"tideline/internal/trace"
@@ -111,7 +111,7 @@ func (s *sockets) releaseStream(open *stream) {
 }
 
 // stream answers a request with events: the results of the operation, or errs if it could not be prepared.
-func (h *Handler) stream(w http.ResponseWriter, r *http.Request, begun time.Time, v account.Viewer, expires time.Time, operation *exec.Operation, errs gqlerror.List) {
+func (h *Handler) stream(w http.ResponseWriter, r *http.Request, begun time.Time, v session.Viewer, expires time.Time, operation *exec.Operation, errs gqlerror.List) {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	open := &stream{cancel: cancel, away: make(chan time.Duration, 1)}
@@ -174,7 +174,7 @@ func unavailable(w http.ResponseWriter, why string) {
 }
 
 // admit counts the stream of a subscription until ctx ends.
-func (h *Handler) admit(ctx context.Context, w http.ResponseWriter, r *http.Request, v account.Viewer) gqlerror.List {
+func (h *Handler) admit(ctx context.Context, w http.ResponseWriter, r *http.Request, v session.Viewer) gqlerror.List {
 	if refusal := h.api.config.Limits.Stream(ctx, clientOf(v, limit.AddressOf(r.RemoteAddr))); refusal != nil {
 		return refused(refusal)
 	}

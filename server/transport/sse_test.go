@@ -13,7 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"tideline/feed/account"
+	"tideline/feed/session"
 	"tideline/graph/exec/exectest"
 )
 
@@ -142,7 +142,7 @@ func TestEventStreamBreaksOff(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, nil)
-			f.sockets.sessions = newSessions(func(_ context.Context, grants []account.Grant) ([]account.Grant, error) { return grants, nil },
+			f.sockets.sessions = newSessions(func(_ context.Context, grants []session.Grant) ([]session.Grant, error) { return grants, nil },
 				slog.New(slog.DiscardHandler))
 			e := f.ask(t, http.MethodPost, "alice", "subscription{news}")
 			f.news <- 1

@@ -27,7 +27,7 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
-	"tideline/feed/account"
+	"tideline/feed/session"
 	"tideline/graph/exec"
 	"tideline/internal/trace"
 	"tideline/server/limit"
@@ -46,13 +46,13 @@ type Config struct {
 	Engine *exec.Engine
 	// Authenticate returns the viewer of a token, and when the token expires. Its error has the code
 	// refusal.Unauthenticated if the token is not valid.
-	Authenticate func(ctx context.Context, token string) (account.Viewer, time.Time, error)
+	Authenticate func(ctx context.Context, token string) (session.Viewer, time.Time, error)
 	// Recall returns the result of Authenticate for a token that was recently found valid,
 	// without a look-up. ok is false for any other token; Limits then decides whether it may be
 	// looked up. Defaults to knowing no token.
-	Recall func(token string) (v account.Viewer, expires time.Time, ok bool)
+	Recall func(token string) (v session.Viewer, expires time.Time, ok bool)
 	// Ended returns the given grants that are over.
-	Ended func(ctx context.Context, grants []account.Grant) (ended []account.Grant, err error)
+	Ended func(ctx context.Context, grants []session.Grant) (ended []session.Grant, err error)
 	// Limits refuse clients that take too much.
 	Limits *limit.Limits
 
@@ -153,7 +153,7 @@ func (c Config) withDefaults() Config {
 	c.QueueFrames = cmp.Or(c.QueueFrames, 256)
 	c.QueueBytes = cmp.Or(c.QueueBytes, 512<<10)
 	if c.Recall == nil {
-		c.Recall = func(string) (v account.Viewer, expires time.Time, ok bool) { return }
+		c.Recall = func(string) (v session.Viewer, expires time.Time, ok bool) { return }
 	}
 	if c.ObserveRequest == nil {
 		c.ObserveRequest = func(string, string, time.Duration) {}

@@ -1,4 +1,4 @@
-package account_test
+package login_test
 
 import (
 	"encoding/base64"
@@ -16,10 +16,10 @@ import (
 func TestAccounts(t *testing.T) {
 	t.Parallel()
 	feedtest.Each(t, func(w *feedtest.World) {
-		auth, err := w.Accounts.SignUp(w.Ctx, "@Ann_1", "correct horse", "安 Ann 🐙")
+		auth, err := w.Login.SignUp(w.Ctx, "@Ann_1", "correct horse", "安 Ann 🐙")
 		require.NoError(w, err)
 		require.Equal(w, "ann_1", auth.User.Handle)
-		_, err = w.Accounts.SignUp(w.Ctx, "ANN_1", "another one", "")
+		_, err = w.Login.SignUp(w.Ctx, "ANN_1", "another one", "")
 		require.Equal(w, refusal.Conflict, refusal.CodeOf(err))
 
 		v, expires, err := w.Sessions.Authenticate(w.Ctx, auth.Token)
@@ -27,11 +27,11 @@ func TestAccounts(t *testing.T) {
 		require.Equal(w, auth.User.ID, v.ID)
 		require.WithinDuration(w, auth.ExpiresAt, expires, 0)
 
-		_, err = w.Accounts.LogIn(w.Ctx, "ann_1", "wrong horse")
+		_, err = w.Login.LogIn(w.Ctx, "ann_1", "wrong horse")
 		require.Equal(w, refusal.Unauthenticated, refusal.CodeOf(err))
-		_, unknown := w.Accounts.LogIn(w.Ctx, "nobody", "wrong horse")
+		_, unknown := w.Login.LogIn(w.Ctx, "nobody", "wrong horse")
 		require.Equal(w, err.Error(), unknown.Error(), "no way to find out which handles exist")
-		second, err := w.Accounts.LogIn(w.Ctx, "Ann_1", "correct horse")
+		second, err := w.Login.LogIn(w.Ctx, "Ann_1", "correct horse")
 		require.NoError(w, err)
 
 		require.NoError(w, w.Sessions.LogOut(w.Ctx, v))
@@ -60,7 +60,7 @@ func TestAccountsRefuse(t *testing.T) {
 			{"long_name", "long enough", strings.Repeat("n", 51)}, {"two_lines", "long enough", "a\nb"},
 			{"control", "long enough", "a\x01b"},
 		} {
-			_, err := w.Accounts.SignUp(w.Ctx, bad.handle, bad.password, bad.name)
+			_, err := w.Login.SignUp(w.Ctx, bad.handle, bad.password, bad.name)
 			require.Equal(w, refusal.BadInput, refusal.CodeOf(err), "%q: %v", bad, err)
 		}
 		require.Zero(w, w.Stores.DB.User.Query().CountX(w.Ctx))
@@ -76,7 +76,7 @@ func TestPasswordHashesAreRenewed(t *testing.T) {
 			return w.Stores.DB.User.Query().Where(user.Handle("ann")).OnlyX(w.Ctx).PasswordHash
 		}
 		logIn := func(password string) error {
-			_, err := w.Accounts.LogIn(w.Ctx, "ann", password)
+			_, err := w.Login.LogIn(w.Ctx, "ann", password)
 			return err
 		}
 		salt, inText := []byte("saltsalt"), base64.RawStdEncoding.EncodeToString

@@ -1,4 +1,4 @@
-package account
+package session
 
 import (
 	"testing"
@@ -14,23 +14,23 @@ func TestAnOldAnswerIsNotRemembered(t *testing.T) {
 	var k knownSessions
 	k.run(true)
 	now := time.Now()
-	token, s := hashOf("token"), knownSession{viewer: Viewer{ID: 1, Session: 2}, expires: now.Add(time.Hour), checked: now, used: now}
-	_, ends, known := k.find(token, now)
+	hash, s := hashOf("token"), Found{Viewer: Viewer{ID: 1, Session: 2}, Expires: now.Add(time.Hour), checked: now, used: now}
+	_, ends, known := k.find(hash, now)
 	require.False(t, known)
 	k.forget(2) // while SQL was being queried
-	k.remember(token, s, ends)
-	_, ends, known = k.find(token, now)
+	k.remember(hash, s, ends)
+	_, ends, known = k.find(hash, now)
 	require.False(t, known)
-	k.remember(token, s, ends)
-	_, _, known = k.find(token, now)
+	k.remember(hash, s, ends)
+	_, _, known = k.find(hash, now)
 	require.True(t, known)
-	k.open([]int64{2, 3}, now.Add(trustFor))
-	_, _, known = k.find(token, now.Add(2*trustFor))
+	k.open([]Grant{{Session: 2}, {Session: 3}}, now.Add(trustFor))
+	_, _, known = k.find(hash, now.Add(2*trustFor))
 	require.True(t, known)
-	_, _, known = k.find(token, now.Add(time.Hour))
+	_, _, known = k.find(hash, now.Add(time.Hour))
 	require.False(t, known, "it has expired")
 	require.Empty(t, k.inUse(now.Add(time.Hour)))
-	require.Empty(t, k.byToken)
+	require.Empty(t, k.byHash)
 	require.Empty(t, k.byID)
 }
 
@@ -41,7 +41,7 @@ func TestASuspendedMachineRemembersNoSession(t *testing.T) {
 	var k knownSessions
 	k.run(true)
 	now := time.Now()
-	k.remember(hashOf("token"), knownSession{expires: now.Add(2 * time.Hour), checked: now, used: now}, k.ends)
+	k.remember(hashOf("token"), Found{Expires: now.Add(2 * time.Hour), checked: now, used: now}, k.ends)
 	woken := now.Add(time.Hour)
 	*(*int64)(unsafe.Add(unsafe.Pointer(&woken), unsafe.Sizeof(uint64(0)))) -= int64(time.Hour) // its monotonic clock
 	require.Zero(t, woken.Sub(now))
@@ -57,8 +57,8 @@ func TestRememberedSessionsAreBounded(t *testing.T) {
 	var k knownSessions
 	k.run(true)
 	for i := range int64(2*maxKnown + 1) {
-		k.remember(tokenHash{byte(i), byte(i >> 8), byte(i >> 16)}, knownSession{viewer: Viewer{Session: i}}, k.ends)
-		require.LessOrEqual(t, len(k.byToken), maxKnown)
-		require.Len(t, k.byID, len(k.byToken))
+		k.remember(Hash{byte(i), byte(i >> 8), byte(i >> 16)}, Found{Viewer: Viewer{Session: i}}, k.ends)
+		require.LessOrEqual(t, len(k.byHash), maxKnown)
+		require.Len(t, k.byID, len(k.byHash))
 	}
 }

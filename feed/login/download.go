@@ -1,4 +1,4 @@
-package account
+package login
 
 import (
 	"context"
@@ -9,9 +9,10 @@ import (
 	"time"
 
 	"tideline/ent"
-	"tideline/ent/session"
+	entsession "tideline/ent/session"
 	"tideline/feed/internal/rows"
 	"tideline/feed/refusal"
+	"tideline/feed/session"
 )
 
 const (
@@ -26,32 +27,28 @@ const (
 // exportHash returns the value that the table of sessions stores for an export instead of a
 // token's hash. It uses another hash function, so that the secret of an export is not valid as a
 // token.
-func exportHash(secret string) tokenHash { return sha512.Sum512_256([]byte("export:" + secret)) }
+func exportHash(secret string) session.Hash { return sha512.Sum512_256([]byte("export:" + secret)) }
 
 // OfferExport confirms the viewer with Confirm and returns the path of a file with all data of
 // the viewer. The path is valid until the file has been sent completely. It counts as a session,
 // and everything that ends sessions ends it. Errors: Unauthenticated, Forbidden.
 //
 // Cost: Confirm, an insert, and an index range of the user's sessions.
-func (a *Accounts) OfferExport(ctx context.Context, v Viewer, password string) (path string, until time.Time, err error) {
-	if err := a.Confirm(ctx, v, password); err != nil {
+func (l *Login) OfferExport(ctx context.Context, v session.Viewer, password string) (path string, until time.Time, err error) {
+	if err := l.Confirm(ctx, v, password); err != nil {
 		return "", time.Time{}, err
 	}
 	raw := make([]byte, 32)
 	rand.Read(raw)
 	secret := base64.RawURLEncoding.EncodeToString(raw)
-	hash, until := exportHash(secret), a.now().Add(exportTTL).Truncate(time.Millisecond)
+	hash, until := exportHash(secret), l.now().Add(exportTTL).Truncate(time.Millisecond)
 	ended := 0
-	err = rows.InTx(ctx, a.cfg.DB, func(tx *ent.Tx) error {
-		err := tx.Session.Create().SetTokenHash(hash[:]).SetUserID(v.ID).SetExpiresAt(until).SetUserAgent(exportAgent).
-			SetCreatedAt(a.now()).Exec(ctx)
-		if err == nil {
-			ended, err = endOldest(ctx, tx.Session, v.ID)
-		}
+	err = rows.InTx(ctx, l.cfg.DB, func(tx *ent.Tx) error {
+		ended, err = l.cfg.Sessions.StartAs(ctx, tx, v.ID, hash, until, exportAgent)
 		return err
 	})
 	if err == nil && ended > 0 {
-		a.tellSeveral(ctx, v.ID)
+		l.cfg.Sessions.TellEnded(ctx, v.ID)
 	}
 	return ExportPath + "?secret=" + secret, until, rows.Wrap("offer export", err)
 }
@@ -67,9 +64,9 @@ type Offer struct {
 // until it expires, so an interrupted download can be repeated. Error: Unauthenticated.
 //
 // Cost: a look-up by index.
-func (s *Sessions) FindExport(ctx context.Context, secret string) (Offer, error) {
+func (l *Login) FindExport(ctx context.Context, secret string) (Offer, error) {
 	hash := exportHash(secret)
-	row, err := s.cfg.DB.Session.Query().Where(session.TokenHash(hash[:]), session.ExpiresAtGT(s.now())).Only(ctx)
+	row, err := l.cfg.DB.Session.Query().Where(entsession.TokenHash(hash[:]), entsession.ExpiresAtGT(l.now())).Only(ctx)
 	if ent.IsNotFound(err) {
 		return Offer{}, errNoExport
 	}
@@ -82,8 +79,8 @@ func (s *Sessions) FindExport(ctx context.Context, secret string) (Offer, error)
 // EndExport ends an offer after its file has been sent completely.
 //
 // Cost: a deletion by primary key.
-func (s *Sessions) EndExport(ctx context.Context, o Offer) error {
-	_, err := s.cfg.DB.Session.Delete().Where(session.ID(o.session)).Exec(ctx)
+func (l *Login) EndExport(ctx context.Context, o Offer) error {
+	_, err := l.cfg.DB.Session.Delete().Where(entsession.ID(o.session)).Exec(ctx)
 	return rows.Wrap("end export", err)
 }
 

@@ -1,4 +1,4 @@
-package account_test
+package login_test
 
 import (
 	"strings"
@@ -10,32 +10,22 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 	"github.com/stretchr/testify/require"
 
-	"tideline/ent/session"
+	entsession "tideline/ent/session"
 	"tideline/feed/account"
 	"tideline/feed/bulk"
 	"tideline/feed/feedtest"
+	"tideline/feed/login"
 	"tideline/feed/paging"
 	"tideline/feed/refusal"
+	"tideline/feed/session"
 	"tideline/live"
 )
 
-func signUp(w *feedtest.World, handle, password string) account.Viewer {
-	w.Helper()
-	auth, err := w.Accounts.SignUp(w.Ctx, handle, password, "")
-	require.NoError(w, err)
-	return viewerOf(w, auth)
-}
-
-func viewerOf(w *feedtest.World, auth *account.Auth) account.Viewer {
+func viewerOf(w *feedtest.World, auth *login.Auth) session.Viewer {
 	w.Helper()
 	v, _, err := w.Sessions.Authenticate(w.Ctx, auth.Token)
 	require.NoError(w, err)
 	return v
-}
-
-func requireCode(w *feedtest.World, code refusal.Code, err error) {
-	w.Helper()
-	require.Equal(w, code, refusal.CodeOf(err), "%v", err)
 }
 
 func requireReason(w *feedtest.World, reason refusal.Reason, err error) {
@@ -52,18 +42,18 @@ func TestChangeHandle(t *testing.T) {
 		post := w.Post(ann, "PUBLIC")
 		for _, bad := range []string{"", "a b", strings.Repeat("a", account.MaxHandle+1)} {
 			_, err := w.Accounts.ChangeHandle(w.Ctx, ann, bad)
-			requireCode(w, refusal.BadInput, err)
+			w.RequireCode(refusal.BadInput, err)
 		}
 		_, err := w.Accounts.ChangeHandle(w.Ctx, ann, "@BOB")
-		requireCode(w, refusal.Conflict, err)
-		_, err = w.Accounts.ChangeHandle(w.Ctx, account.Viewer{}, "anna")
-		requireCode(w, refusal.Unauthenticated, err)
+		w.RequireCode(refusal.Conflict, err)
+		_, err = w.Accounts.ChangeHandle(w.Ctx, session.Viewer{}, "anna")
+		w.RequireCode(refusal.Unauthenticated, err)
 
 		u, err := w.Accounts.ChangeHandle(w.Ctx, ann, "@Anna")
 		require.NoError(w, err)
 		require.Equal(w, "anna", u.Handle)
 		_, err = w.Directory.User(w.Ctx, "ann")
-		requireCode(w, refusal.NotFound, err)
+		w.RequireCode(refusal.NotFound, err)
 		found, err := w.Directory.User(w.Ctx, "anna")
 		require.NoError(w, err)
 		require.Equal(w, ann.ID, found.ID)
@@ -78,90 +68,90 @@ func TestChangeHandle(t *testing.T) {
 func TestChangePassword(t *testing.T) {
 	t.Parallel()
 	feedtest.Each(t, func(w *feedtest.World) {
-		ann := signUp(w, "ann", "correct horse")
-		other, err := w.Accounts.LogIn(w.Ctx, "ann", "correct horse")
+		ann := w.SignUp("ann", "correct horse")
+		other, err := w.Login.LogIn(w.Ctx, "ann", "correct horse")
 		require.NoError(w, err)
 
-		_, err = w.Accounts.ChangePassword(w.Ctx, ann, "wrong horse", "battery staple")
-		requireCode(w, refusal.Forbidden, err)
-		_, err = w.Accounts.ChangePassword(w.Ctx, ann, "correct horse", "short")
-		requireCode(w, refusal.BadInput, err)
-		_, err = w.Accounts.ChangePassword(w.Ctx, account.Viewer{}, "correct horse", "battery staple")
-		requireCode(w, refusal.Unauthenticated, err)
-		_, err = w.Accounts.ChangePassword(w.Ctx, w.User("imported"), "correct horse", "battery staple")
-		requireCode(w, refusal.Forbidden, err)
+		_, err = w.Login.ChangePassword(w.Ctx, ann, "wrong horse", "battery staple")
+		w.RequireCode(refusal.Forbidden, err)
+		_, err = w.Login.ChangePassword(w.Ctx, ann, "correct horse", "short")
+		w.RequireCode(refusal.BadInput, err)
+		_, err = w.Login.ChangePassword(w.Ctx, session.Viewer{}, "correct horse", "battery staple")
+		w.RequireCode(refusal.Unauthenticated, err)
+		_, err = w.Login.ChangePassword(w.Ctx, w.User("imported"), "correct horse", "battery staple")
+		w.RequireCode(refusal.Forbidden, err)
 
-		ended, err := w.Accounts.ChangePassword(w.Ctx, ann, "correct horse", "battery staple")
+		ended, err := w.Login.ChangePassword(w.Ctx, ann, "correct horse", "battery staple")
 		require.NoError(w, err)
 		require.Equal(w, 1, ended)
 		_, _, err = w.Sessions.Authenticate(w.Ctx, other.Token)
-		requireCode(w, refusal.Unauthenticated, err)
-		gone, err := w.Sessions.Ended(w.Ctx, []account.Grant{ann.Grant()})
+		w.RequireCode(refusal.Unauthenticated, err)
+		gone, err := w.Sessions.Ended(w.Ctx, []session.Grant{ann.Grant()})
 		require.NoError(w, err)
 		require.Empty(w, gone, "the present session stays")
-		_, err = w.Accounts.LogIn(w.Ctx, "ann", "correct horse")
-		requireCode(w, refusal.Unauthenticated, err)
-		_, err = w.Accounts.LogIn(w.Ctx, "ann", "battery staple")
+		_, err = w.Login.LogIn(w.Ctx, "ann", "correct horse")
+		w.RequireCode(refusal.Unauthenticated, err)
+		_, err = w.Login.LogIn(w.Ctx, "ann", "battery staple")
 		require.NoError(w, err)
 	})
 }
 
 // A user that a token created has no password and cannot set one.
 func TestUserOfAnIssuerHasNoPassword(t *testing.T) {
-	eachWithIssuers(t, feedtest.Options{}, func(t *testing.T, w *feedtest.World) {
-		v := signIn(w, tokenOf(t, "app", "7", time.Now(), nil))
-		_, err := w.Accounts.ChangePassword(w.Ctx, v, account.NoPassword, "battery staple")
-		requireCode(w, refusal.Forbidden, err)
+	feedtest.EachWithIssuers(t, feedtest.Options{}, func(t *testing.T, w *feedtest.World) {
+		v := w.SignIn(feedtest.TokenOf(t, "app", "7", time.Now(), nil))
+		_, err := w.Login.ChangePassword(w.Ctx, v, account.NoPassword, "battery staple")
+		w.RequireCode(refusal.Forbidden, err)
 	})
 }
 
 // For an imported user with a password, the password confirms and can be changed as for any other
 // user. A fresh token of the issuer confirms, too.
 func TestImportedUserHasAPassword(t *testing.T) {
-	eachWithIssuers(t, feedtest.Options{}, func(t *testing.T, w *feedtest.World) {
+	feedtest.EachWithIssuers(t, feedtest.Options{}, func(t *testing.T, w *feedtest.World) {
 		hash := "$2b$04$abcdefghijklmnopqrstuuKRze7BjvIHM2j/Mlifwl1ZipE2V9mZ."
 		results, err := w.Bulk.Users(w.Ctx, "app", []bulk.User{{ExternalID: "7", Handle: new("ann"), PasswordHash: &hash}})
 		require.NoError(t, err)
 		require.Equal(t, bulk.Created, results[0].Status)
-		auth, err := w.Accounts.LogIn(w.Ctx, "ann", "päss word")
+		auth, err := w.Login.LogIn(w.Ctx, "ann", "päss word")
 		require.NoError(t, err)
 		ann := viewerOf(w, auth)
 
-		_, err = w.Accounts.ChangePassword(w.Ctx, ann, "wrong horse", "battery staple")
+		_, err = w.Login.ChangePassword(w.Ctx, ann, "wrong horse", "battery staple")
 		requireReason(w, refusal.WrongPassword, err)
-		_, err = w.Accounts.ChangePassword(w.Ctx, ann, "päss word", "battery staple")
+		_, err = w.Login.ChangePassword(w.Ctx, ann, "päss word", "battery staple")
 		require.NoError(t, err)
-		stale := signIn(w, tokenOf(t, "app", "7", time.Now().Add(-30*time.Minute), nil))
-		undated := signIn(w, tokenOf(t, "app", "7", time.Now(), jwt.MapClaims{"iat": nil}))
-		for _, v := range []account.Viewer{ann, stale, undated} {
+		stale := w.SignIn(feedtest.TokenOf(t, "app", "7", time.Now().Add(-30*time.Minute), nil))
+		undated := w.SignIn(feedtest.TokenOf(t, "app", "7", time.Now(), jwt.MapClaims{"iat": nil}))
+		for _, v := range []session.Viewer{ann, stale, undated} {
 			require.Equal(t, ann.ID, v.ID)
-			_, _, err = w.Accounts.OfferExport(w.Ctx, v, "wrong horse")
+			_, _, err = w.Login.OfferExport(w.Ctx, v, "wrong horse")
 			requireReason(w, refusal.WrongPassword, err)
-			_, _, err = w.Accounts.OfferExport(w.Ctx, v, "battery staple")
+			_, _, err = w.Login.OfferExport(w.Ctx, v, "battery staple")
 			require.NoError(t, err)
 		}
-		_, _, err = w.Accounts.OfferExport(w.Ctx, stale, "")
+		_, _, err = w.Login.OfferExport(w.Ctx, stale, "")
 		requireReason(w, refusal.TokenNotFresh, err)
-		_, _, err = w.Accounts.OfferExport(w.Ctx, signIn(w, tokenOf(t, "app", "7", time.Now(), nil)), "")
+		_, _, err = w.Login.OfferExport(w.Ctx, w.SignIn(feedtest.TokenOf(t, "app", "7", time.Now(), nil)), "")
 		require.NoError(t, err)
-		_, err = w.Accounts.DeleteAccount(w.Ctx, ann, "")
+		_, err = w.Login.DeleteAccount(w.Ctx, ann, "")
 		requireReason(w, refusal.WrongPassword, err)
-		_, err = w.Accounts.DeleteAccount(w.Ctx, ann, "battery staple")
+		_, err = w.Login.DeleteAccount(w.Ctx, ann, "battery staple")
 		require.NoError(t, err)
 	})
 }
 
 // A token that does not say when it was issued confirms nothing.
 func TestTokenWithoutItsTimeConfirmsNothing(t *testing.T) {
-	eachWithIssuers(t, feedtest.Options{}, func(t *testing.T, w *feedtest.World) {
-		v := signIn(w, tokenOf(t, "app", "7", time.Now(), jwt.MapClaims{"iat": nil}))
-		_, _, err := w.Accounts.OfferExport(w.Ctx, v, "")
+	feedtest.EachWithIssuers(t, feedtest.Options{}, func(t *testing.T, w *feedtest.World) {
+		v := w.SignIn(feedtest.TokenOf(t, "app", "7", time.Now(), jwt.MapClaims{"iat": nil}))
+		_, _, err := w.Login.OfferExport(w.Ctx, v, "")
 		requireReason(w, refusal.TokenWithoutIat, err)
-		_, err = w.Accounts.DeleteAccount(w.Ctx, v, "")
+		_, err = w.Login.DeleteAccount(w.Ctx, v, "")
 		requireReason(w, refusal.TokenWithoutIat, err)
-		_, err = w.Accounts.ChangePassword(w.Ctx, v, account.NoPassword, "battery staple")
+		_, err = w.Login.ChangePassword(w.Ctx, v, account.NoPassword, "battery staple")
 		requireReason(w, refusal.NoPassword, err)
-		_, err = w.Accounts.DeleteAccount(w.Ctx, w.User("nobody"), "")
+		_, err = w.Login.DeleteAccount(w.Ctx, w.User("nobody"), "")
 		requireReason(w, refusal.NoPassword, err)
 	})
 }
@@ -171,22 +161,22 @@ func TestTokenWithoutItsTimeConfirmsNothing(t *testing.T) {
 func TestNoLogInSurvivesAChangeOfPassword(t *testing.T) {
 	t.Parallel()
 	feedtest.Each(t, func(w *feedtest.World) {
-		ann := signUp(w, "ann", "correct horse")
+		ann := w.SignUp("ann", "correct horse")
 		tokens := make([]string, 6)
 		var all sync.WaitGroup
 		for i := range tokens {
 			all.Go(func() {
-				if auth, err := w.Accounts.LogIn(w.Ctx, "ann", "correct horse"); err == nil {
+				if auth, err := w.Login.LogIn(w.Ctx, "ann", "correct horse"); err == nil {
 					tokens[i] = auth.Token
 				}
 			})
 		}
-		_, err := w.Accounts.ChangePassword(w.Ctx, ann, "correct horse", "battery staple")
+		_, err := w.Login.ChangePassword(w.Ctx, ann, "correct horse", "battery staple")
 		all.Wait()
 		require.NoError(w, err)
 		for _, token := range tokens {
 			if token != "" {
-				requireRefused(w, token)
+				w.RequireRefused(token)
 			}
 		}
 	})
@@ -196,11 +186,11 @@ func TestNoLogInSurvivesAChangeOfPassword(t *testing.T) {
 func TestLogInOfAFormerHashStartsNoSession(t *testing.T) {
 	t.Parallel()
 	feedtest.Each(t, func(w *feedtest.World) {
-		ann := signUp(w, "ann", "correct horse")
+		ann := w.SignUp("ann", "correct horse")
 		before := w.Stores.DB.User.GetX(w.Ctx, ann.ID)
-		_, err := w.Accounts.ChangePassword(w.Ctx, ann, "correct horse", "battery staple")
+		_, err := w.Login.ChangePassword(w.Ctx, ann, "correct horse", "battery staple")
 		require.NoError(w, err)
-		auth, err := w.Accounts.StartVerified(w.Ctx, before)
+		auth, err := w.Login.StartVerified(w.Ctx, before)
 		require.NoError(w, err)
 		require.Nil(w, auth)
 	})
@@ -209,11 +199,11 @@ func TestLogInOfAFormerHashStartsNoSession(t *testing.T) {
 func TestSessionList(t *testing.T) {
 	t.Parallel()
 	feedtest.Each(t, func(w *feedtest.World) {
-		ann, bob := signUp(w, "ann", "correct horse"), w.User("bob")
-		phone := account.WithUserAgent(w.Ctx, "Phone\x00 \u202e"+strings.Repeat("é", 2*account.MaxUserAgent))
-		_, err := w.Accounts.LogIn(phone, "ann", "correct horse")
+		ann, bob := w.SignUp("ann", "correct horse"), w.User("bob")
+		phone := session.WithUserAgent(w.Ctx, "Phone\x00 \u202e"+strings.Repeat("é", 2*session.MaxUserAgent))
+		_, err := w.Login.LogIn(phone, "ann", "correct horse")
 		require.NoError(w, err)
-		expired, err := w.Accounts.LogIn(w.Ctx, "ann", "correct horse")
+		expired, err := w.Login.LogIn(w.Ctx, "ann", "correct horse")
 		require.NoError(w, err)
 		old := viewerOf(w, expired)
 		w.Stores.DB.Session.UpdateOneID(old.Session).SetExpiresAt(time.Now().Add(-time.Hour).UTC()).ExecX(w.Ctx)
@@ -224,7 +214,7 @@ func TestSessionList(t *testing.T) {
 		require.True(w, list.HasNextPage)
 		newest := list.Nodes()[0]
 		require.False(w, newest.Current)
-		require.Equal(w, "Phone "+strings.Repeat("é", account.MaxUserAgent-len("Phone ")), *newest.UserAgent)
+		require.Equal(w, "Phone "+strings.Repeat("é", session.MaxUserAgent-len("Phone ")), *newest.UserAgent)
 		list, err = w.Sessions.List(w.Ctx, ann, ann.ID, paging.Page{First: &one, After: &list.Edges[0].Cursor}, 100)
 		require.NoError(w, err)
 		require.False(w, list.HasNextPage)
@@ -232,21 +222,21 @@ func TestSessionList(t *testing.T) {
 		require.True(w, present.Current)
 		require.Nil(w, present.UserAgent)
 
-		for _, stranger := range []account.Viewer{bob, {}} {
+		for _, stranger := range []session.Viewer{bob, {}} {
 			list, err = w.Sessions.List(w.Ctx, stranger, ann.ID, paging.Page{}, 100)
 			require.NoError(w, err)
 			require.Nil(w, list)
 		}
-		requireCode(w, refusal.NotFound, w.Sessions.End(w.Ctx, bob, newest.ID))
-		requireCode(w, refusal.BadInput, w.Sessions.End(w.Ctx, ann, "7"))
+		w.RequireCode(refusal.NotFound, w.Sessions.End(w.Ctx, bob, newest.ID))
+		w.RequireCode(refusal.BadInput, w.Sessions.End(w.Ctx, ann, "7"))
 		require.NoError(w, w.Sessions.End(w.Ctx, ann, newest.ID))
-		requireCode(w, refusal.NotFound, w.Sessions.End(w.Ctx, ann, newest.ID))
+		w.RequireCode(refusal.NotFound, w.Sessions.End(w.Ctx, ann, newest.ID))
 
 		ended, err := w.Sessions.LogOutEverywhere(w.Ctx, ann)
 		require.NoError(w, err)
 		require.Equal(w, 2, ended, "the expired one is not purged yet")
-		_, err = w.Sessions.LogOutEverywhere(w.Ctx, account.Viewer{})
-		requireCode(w, refusal.Unauthenticated, err)
+		_, err = w.Sessions.LogOutEverywhere(w.Ctx, session.Viewer{})
+		w.RequireCode(refusal.Unauthenticated, err)
 	})
 }
 
@@ -254,7 +244,7 @@ func TestSessionList(t *testing.T) {
 const manySessions = 65_536
 
 // fillSessions gives a user n more sessions.
-func fillSessions(w *feedtest.World, v account.Viewer, n int) {
+func fillSessions(w *feedtest.World, v session.Viewer, n int) {
 	w.Helper()
 	hash := "CAST($2 || ' ' || n AS BLOB)"
 	if w.Stores.Dialect == dialect.Postgres {
@@ -270,9 +260,9 @@ func fillSessions(w *feedtest.World, v account.Viewer, n int) {
 func TestSessionsEndHoweverManyThereAre(t *testing.T) {
 	t.Parallel()
 	feedtest.Each(t, func(w *feedtest.World) {
-		ann := signUp(w, "ann", "correct horse")
+		ann := w.SignUp("ann", "correct horse")
 		fillSessions(w, ann, manySessions)
-		ended, err := w.Accounts.ChangePassword(w.Ctx, ann, "correct horse", "battery staple")
+		ended, err := w.Login.ChangePassword(w.Ctx, ann, "correct horse", "battery staple")
 		require.NoError(w, err)
 		require.Equal(w, manySessions, ended)
 		require.Equal(w, ann.Session, w.Stores.DB.Session.Query().OnlyIDX(w.Ctx))
@@ -284,34 +274,34 @@ func TestSessionsEndHoweverManyThereAre(t *testing.T) {
 	})
 }
 
-// A user has at most MaxSessions sessions. A log-in, the path of an export or a token of an
+// A user has at most session.MaxPerUser sessions. A log-in, the path of an export or a token of an
 // issuer ends the oldest, including sessions from before the limit existed.
 func TestOldestSessionsEnd(t *testing.T) {
-	eachWithIssuers(t, feedtest.Options{}, func(t *testing.T, w *feedtest.World) {
-		count := func(v account.Viewer) int {
-			return w.Stores.DB.Session.Query().Where(session.UserID(v.ID)).CountX(w.Ctx)
+	feedtest.EachWithIssuers(t, feedtest.Options{}, func(t *testing.T, w *feedtest.World) {
+		count := func(v session.Viewer) int {
+			return w.Stores.DB.Session.Query().Where(entsession.UserID(v.ID)).CountX(w.Ctx)
 		}
-		ann := signUp(w, "ann", "correct horse")
-		fillSessions(w, ann, account.MaxSessions-1)
+		ann := w.SignUp("ann", "correct horse")
+		fillSessions(w, ann, session.MaxPerUser-1)
 		gone := func() bool {
-			ended, err := w.Sessions.Ended(w.Ctx, []account.Grant{ann.Grant()})
+			ended, err := w.Sessions.Ended(w.Ctx, []session.Grant{ann.Grant()})
 			require.NoError(t, err)
 			return len(ended) > 0
 		}
 		require.False(t, gone())
-		auth, err := w.Accounts.LogIn(w.Ctx, "ann", "correct horse")
+		auth, err := w.Login.LogIn(w.Ctx, "ann", "correct horse")
 		require.NoError(t, err)
 		require.True(t, gone(), "the oldest ends")
-		require.Equal(t, account.MaxSessions, count(ann))
-		_, _, err = w.Accounts.OfferExport(w.Ctx, viewerOf(w, auth), "correct horse")
+		require.Equal(t, session.MaxPerUser, count(ann))
+		_, _, err = w.Login.OfferExport(w.Ctx, viewerOf(w, auth), "correct horse")
 		require.NoError(t, err)
-		require.Equal(t, account.MaxSessions, count(ann))
+		require.Equal(t, session.MaxPerUser, count(ann))
 
-		bob := signIn(w, tokenOf(t, "app", "7", time.Now(), nil))
-		w.Stores.DB.Session.Delete().Where(session.UserID(bob.ID)).ExecX(w.Ctx)
-		fillSessions(w, bob, account.MaxSessions+20)
-		signIn(w, tokenOf(t, "app", "7", time.Now(), nil))
-		require.Equal(t, account.MaxSessions, count(bob))
+		bob := w.SignIn(feedtest.TokenOf(t, "app", "7", time.Now(), nil))
+		w.Stores.DB.Session.Delete().Where(entsession.UserID(bob.ID)).ExecX(w.Ctx)
+		fillSessions(w, bob, session.MaxPerUser+20)
+		w.SignIn(feedtest.TokenOf(t, "app", "7", time.Now(), nil))
+		require.Equal(t, session.MaxPerUser, count(bob))
 	})
 }
 
@@ -319,7 +309,7 @@ func TestOldestSessionsEnd(t *testing.T) {
 func TestSessionsEndByOneMessage(t *testing.T) {
 	t.Parallel()
 	feedtest.Each(t, func(w *feedtest.World) {
-		ann := signUp(w, "ann", "correct horse")
+		ann := w.SignUp("ann", "correct horse")
 		fillSessions(w, ann, 3)
 		w.Run(w.Hub.Run)
 		woken := make(chan struct{}, 1)

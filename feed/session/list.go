@@ -1,4 +1,4 @@
-package account
+package session
 
 import (
 	"context"
@@ -54,7 +54,7 @@ type Session struct {
 // viewer is the owner. A page has at most most entries. Error: BadInput.
 //
 // Cost: an index range of the user's sessions.
-func (s *Sessions) List(ctx context.Context, v Viewer, owner int64, p paging.Page, most int) (*paging.Connection[Session], error) {
+func (s *Store) List(ctx context.Context, v Viewer, owner int64, p paging.Page, most int) (*paging.Connection[Session], error) {
 	if v.ID != owner {
 		return nil, nil
 	}
@@ -91,7 +91,7 @@ const sessionKind = "Session"
 // NotFound, also for a session of another user.
 //
 // Cost: as LogOut.
-func (s *Sessions) End(ctx context.Context, v Viewer, id string) error {
+func (s *Store) End(ctx context.Context, v Viewer, id string) error {
 	if v.ID == 0 {
 		return refusal.ErrSignIn
 	}
@@ -107,7 +107,7 @@ func (s *Sessions) End(ctx context.Context, v Viewer, id string) error {
 }
 
 // LogOutEverywhere ends all sessions of the viewer, as SignOut does. Error: Unauthenticated.
-func (s *Sessions) LogOutEverywhere(ctx context.Context, v Viewer) (ended int, err error) {
+func (s *Store) LogOutEverywhere(ctx context.Context, v Viewer) (ended int, err error) {
 	if v.ID == 0 {
 		return 0, refusal.ErrSignIn
 	}

@@ -1,16 +1,18 @@
-package account_test
+package session_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/golang-jwt/jwt/v5"
 	"github.com/stretchr/testify/require"
 
-	"tideline/feed/account"
 	"tideline/feed/feedtest"
 	"tideline/feed/refusal"
+	"tideline/feed/session"
 	"tideline/live"
 	"tideline/storage"
 	"tideline/storage/storagetest"
@@ -29,7 +31,7 @@ func newProcesses(t *testing.T, s *storage.Stores, hub func(*feedtest.World) *li
 	p := &processes{at: time.Now()}
 	p.World = feedtest.New(t, s, feedtest.Options{Now: func() time.Time { return p.at }})
 	p.elsewhere = feedtest.New(t, s, feedtest.Options{})
-	auth, err := p.Accounts.SignUp(p.Ctx, "ann", "correct horse", "")
+	auth, err := p.Login.SignUp(p.Ctx, "ann", "correct horse", "")
 	require.NoError(t, err)
 	p.token = auth.Token
 	heard := hub(p.World)
@@ -38,7 +40,7 @@ func newProcesses(t *testing.T, s *storage.Stores, hub func(*feedtest.World) *li
 }
 
 // remembered waits until the session is found without SQL.
-func (p *processes) remembered() (v account.Viewer) {
+func (p *processes) remembered() (v session.Viewer) {
 	require.Eventually(p, func() bool {
 		asked := storagetest.CountQueries(p.Stores)
 		var err error
@@ -59,9 +61,9 @@ func (p *processes) refuses() bool {
 func TestLogOutElsewhereEndsARememberedSession(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
-		for name, end := range map[string]func(p *processes, v account.Viewer) error{
-			"one": func(p *processes, v account.Viewer) error { return p.elsewhere.Sessions.LogOut(p.Ctx, v) },
-			"all": func(p *processes, v account.Viewer) error {
+		for name, end := range map[string]func(p *processes, v session.Viewer) error{
+			"one": func(p *processes, v session.Viewer) error { return p.elsewhere.Sessions.LogOut(p.Ctx, v) },
+			"all": func(p *processes, v session.Viewer) error {
 				_, err := p.elsewhere.Sessions.LogOutEverywhere(p.Ctx, v)
 				return err
 			},
@@ -88,7 +90,7 @@ func TestLostEndOfARememberedSession(t *testing.T) {
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
 		for name, find := range map[string]func(p *processes){
 			"by the check": func(p *processes) { require.NoError(p, p.Sessions.Check(p.Ctx)) },
-			"by the age":   func(p *processes) { p.at = p.at.Add(account.TrustFor + time.Millisecond) },
+			"by the age":   func(p *processes) { p.at = p.at.Add(session.TrustFor + time.Millisecond) },
 		} {
 			t.Run(name, func(t *testing.T) {
 				p := newProcesses(t, s, func(w *feedtest.World) *live.Hub { return w.Hub }) // the hub does not run
@@ -111,7 +113,7 @@ func TestCheckedSessionStaysRemembered(t *testing.T) {
 		p := newProcesses(t, s, func(w *feedtest.World) *live.Hub { return w.Hub })
 		p.remembered()
 		for range 10 {
-			p.at = p.at.Add(account.TrustFor / 2)
+			p.at = p.at.Add(session.TrustFor / 2)
 			require.NoError(t, p.Sessions.Check(p.Ctx))
 			asked := storagetest.CountQueries(s)
 			require.False(t, p.refuses())
@@ -122,37 +124,63 @@ func TestCheckedSessionStaysRemembered(t *testing.T) {
 	})
 }
 
+// A sign-out at another process ends a remembered user of an issuer by its event: the clock
+// stands still, so SQL is not queried.
+func TestSignOutElsewhereEndsARememberedUser(t *testing.T) {
+	at := time.Now()
+	feedtest.EachWithIssuers(t, feedtest.Options{Now: func() time.Time { return at }}, func(t *testing.T, w *feedtest.World) {
+		w.Run(w.Hub.Run)
+		w.Run(func(ctx context.Context) error { return w.Sessions.Hear(ctx, w.Hub) })
+		token := feedtest.TokenOf(t, "app", "ann", at.Add(-time.Minute), nil)
+		v, fresh := w.SignIn(token), 0
+		require.Eventually(t, func() bool { // the hub may clear everything when it comes online
+			fresh++
+			another := feedtest.TokenOf(t, "app", "ann", at.Add(-time.Minute), jwt.MapClaims{"jti": fmt.Sprint(fresh)})
+			asked := storagetest.CountQueries(w.Stores)
+			require.Equal(t, v, w.SignIn(another))
+			return asked() == 0
+		}, time.Minute, time.Millisecond, "a new token of a user in use asks SQL for nothing")
+		elsewhere := feedtest.New(t, w.Stores, feedtest.Options{})
+		_, err := elsewhere.Sessions.SignOut(w.Ctx, v.ID)
+		require.NoError(t, err)
+		require.Eventually(t, func() bool {
+			_, _, err := w.Login.Authenticate(w.Ctx, token)
+			return refusal.CodeOf(err) == refusal.Unauthenticated
+		}, time.Minute, time.Millisecond)
+	})
+}
+
 // Recall costs no statement, and returns nothing that Authenticate would refuse.
 func TestRecallCostsNothing(t *testing.T) {
-	eachWithIssuers(t, feedtest.Options{}, func(t *testing.T, w *feedtest.World) {
-		auth, err := w.Accounts.SignUp(w.Ctx, "ann", "correct horse", "")
+	feedtest.EachWithIssuers(t, feedtest.Options{}, func(t *testing.T, w *feedtest.World) {
+		auth, err := w.Login.SignUp(w.Ctx, "ann", "correct horse", "")
 		require.NoError(t, err)
 		w.Run(w.Hub.Run)
 		w.Run(func(ctx context.Context) error { return w.Sessions.Hear(ctx, w.Hub) })
 		issued := time.Now().Add(-time.Minute)
-		token := tokenOf(t, "app", "7", issued, nil)
+		token := feedtest.TokenOf(t, "app", "7", issued, nil)
 		for name, credential := range map[string]string{"session": auth.Token, "token of an issuer": token} {
-			var v account.Viewer
+			var v session.Viewer
 			var expires time.Time
 			require.Eventually(t, func() bool {
-				v, expires, err = w.Accounts.Authenticate(w.Ctx, credential)
+				v, expires, err = w.Login.Authenticate(w.Ctx, credential)
 				require.NoError(t, err)
-				_, _, known := w.Accounts.Recall(credential)
+				_, _, known := w.Login.Recall(credential)
 				return known
 			}, time.Minute, time.Millisecond)
 			asked := storagetest.CountQueries(w.Stores)
-			recalled, until, known := w.Accounts.Recall(credential)
+			recalled, until, known := w.Login.Recall(credential)
 			require.True(t, known, name)
 			require.Equal(t, v, recalled)
 			require.Equal(t, expires, until)
-			for _, wrong := range []string{credential + "x", tokenOf(t, "app", "8", issued, nil), "tk_1_" + strings.Repeat("A", 43), ""} {
-				_, _, known = w.Accounts.Recall(wrong)
+			for _, wrong := range []string{credential + "x", feedtest.TokenOf(t, "app", "8", issued, nil), "tk_1_" + strings.Repeat("A", 43), ""} {
+				_, _, known = w.Login.Recall(wrong)
 				require.False(t, known, wrong)
 			}
 			require.Zero(t, asked())
 			_, err = w.Sessions.SignOut(w.Ctx, v.ID)
 			require.NoError(t, err)
-			_, _, known = w.Accounts.Recall(credential)
+			_, _, known = w.Login.Recall(credential)
 			require.False(t, known, name)
 		}
 	})

@@ -1,9 +1,7 @@
-package account_test
+package login_test
 
 import (
-	"context"
 	"fmt"
-	"maps"
 	"regexp"
 	"strings"
 	"sync"
@@ -19,72 +17,26 @@ import (
 	"tideline/feed/identity"
 	"tideline/feed/moderation"
 	"tideline/feed/refusal"
-	"tideline/storage"
-	"tideline/storage/storagetest"
+	"tideline/feed/session"
 )
-
-// The issuers of these tests share a secret. The ids of the second issuer's users are public.
-const appSecret = "a secret of the app, 32 bytes or more"
-
-func newIssuers(t *testing.T, now func() time.Time) *identity.Verifier {
-	t.Setenv("APP_SECRET", appSecret)
-	issuers, err := identity.Read(`[
-		{"issuer": "app", "audience": "tideline", "secret_env": "APP_SECRET"},
-		{"issuer": "open", "audience": "tideline", "secret_env": "APP_SECRET", "public_ids": true}]`)
-	require.NoError(t, err)
-	return identity.New(identity.Config{Issuers: issuers, Now: now})
-}
-
-func tokenOf(t testing.TB, issuer, id string, issued time.Time, change jwt.MapClaims) string {
-	c := jwt.MapClaims{"iss": issuer, "aud": "tideline", "sub": id, "iat": issued.Unix(), "exp": issued.Add(time.Hour).Unix()}
-	maps.Copy(c, change)
-	maps.DeleteFunc(c, func(_ string, value any) bool { return value == nil })
-	token, err := jwt.NewWithClaims(jwt.SigningMethodHS256, c).SignedString([]byte(appSecret))
-	require.NoError(t, err)
-	return token
-}
-
-// eachWithIssuers runs a test on every engine, in a World that accepts tokens of issuers.
-func eachWithIssuers(t *testing.T, o feedtest.Options, test func(t *testing.T, w *feedtest.World)) {
-	if o.Now == nil {
-		o.Now = time.Now
-	}
-	o.Issuers = newIssuers(t, o.Now)
-	storagetest.Each(t, func(t *testing.T, s *storage.Stores) { test(t, feedtest.New(t, s, o)) })
-}
-
-func signIn(w *feedtest.World, token string) account.Viewer {
-	w.Helper()
-	v, _, err := w.Accounts.Authenticate(w.Ctx, token)
-	require.NoError(w, err)
-	require.NotZero(w, v.ID)
-	require.NotZero(w, v.Session)
-	return v
-}
-
-func requireRefused(w *feedtest.World, token string) {
-	w.Helper()
-	_, _, err := w.Accounts.Authenticate(w.Ctx, token)
-	require.Equal(w, refusal.Unauthenticated, refusal.CodeOf(err))
-}
 
 // The first token of a user creates the user, and later ones find the same user. The same id at
 // another issuer is another user.
 func TestFirstTokenMakesTheUser(t *testing.T) {
-	eachWithIssuers(t, feedtest.Options{}, func(t *testing.T, w *feedtest.World) {
+	feedtest.EachWithIssuers(t, feedtest.Options{}, func(t *testing.T, w *feedtest.World) {
 		now := time.Now()
-		first := tokenOf(t, "app", "7", now, jwt.MapClaims{"preferred_username": "Ada.Lovelace@example.com", "name": " Ada\n Lovelace "})
-		v := signIn(w, first)
-		_, expires, err := w.Accounts.Authenticate(w.Ctx, first)
+		first := feedtest.TokenOf(t, "app", "7", now, jwt.MapClaims{"preferred_username": "Ada.Lovelace@example.com", "name": " Ada\n Lovelace "})
+		v := w.SignIn(first)
+		_, expires, err := w.Login.Authenticate(w.Ctx, first)
 		require.NoError(t, err)
 		require.WithinDuration(t, time.Unix(now.Unix(), 0).Add(time.Hour+time.Minute), expires, 0)
 		u := w.Stores.DB.User.GetX(w.Ctx, v.ID)
 		require.Equal(t, "ada_lovelace", u.Handle)
 		require.Equal(t, "Ada Lovelace", u.Name)
-		require.Equal(t, v, signIn(w, tokenOf(t, "app", "7", now, jwt.MapClaims{"jti": "2", "name": "Another"})))
+		require.Equal(t, v, w.SignIn(feedtest.TokenOf(t, "app", "7", now, jwt.MapClaims{"jti": "2", "name": "Another"})))
 		require.Equal(t, "Ada Lovelace", w.Stores.DB.User.GetX(w.Ctx, v.ID).Name, "the profile is the user's own")
-		require.NotEqual(t, v.ID, signIn(w, tokenOf(t, "open", "7", now, nil)).ID)
-		_, err = w.Accounts.LogIn(w.Ctx, "ada_lovelace", "-")
+		require.NotEqual(t, v.ID, w.SignIn(feedtest.TokenOf(t, "open", "7", now, nil)).ID)
+		_, err = w.Login.LogIn(w.Ctx, "ada_lovelace", "-")
 		require.Equal(t, refusal.Unauthenticated, refusal.CodeOf(err))
 		for _, key := range []string{"app7", "3:app7", "app\x007", first} {
 			_, _, err := w.Sessions.Authenticate(w.Ctx, key)
@@ -95,21 +47,21 @@ func TestFirstTokenMakesTheUser(t *testing.T) {
 
 // Concurrent first tokens, at this process and another, create one user.
 func TestFirstTokensAtOnceMakeOneUser(t *testing.T) {
-	eachWithIssuers(t, feedtest.Options{}, func(t *testing.T, w *feedtest.World) {
+	feedtest.EachWithIssuers(t, feedtest.Options{}, func(t *testing.T, w *feedtest.World) {
 		other := feedtest.New(t, w.Stores, feedtest.Options{Issuers: newVerifierOfSecret(t)})
 		now := time.Now()
 		const users, each = 5, 8
 		var mu sync.Mutex
-		found := map[int]map[account.Viewer]bool{}
+		found := map[int]map[session.Viewer]bool{}
 		var all sync.WaitGroup
 		for u := range users {
-			found[u] = map[account.Viewer]bool{}
+			found[u] = map[session.Viewer]bool{}
 		}
 		for u := range users {
 			for i := range each {
-				token := tokenOf(t, "app", fmt.Sprint(u), now, jwt.MapClaims{"jti": fmt.Sprint(i), "preferred_username": "same"})
+				token := feedtest.TokenOf(t, "app", fmt.Sprint(u), now, jwt.MapClaims{"jti": fmt.Sprint(i), "preferred_username": "same"})
 				all.Go(func() {
-					v, _, err := []*feedtest.World{w, other}[i%2].Accounts.Authenticate(w.Ctx, token)
+					v, _, err := []*feedtest.World{w, other}[i%2].Login.Authenticate(w.Ctx, token)
 					if err != nil {
 						t.Error(err)
 					}
@@ -142,7 +94,7 @@ func newVerifierOfSecret(t *testing.T) *identity.Verifier {
 // For any claims in the token, the handle and the name are valid for a sign-up, and contain no
 // part of an id or an address.
 func TestHandlesOfTokens(t *testing.T) {
-	eachWithIssuers(t, feedtest.Options{}, func(t *testing.T, w *feedtest.World) {
+	feedtest.EachWithIssuers(t, feedtest.Options{}, func(t *testing.T, w *feedtest.World) {
 		w.User("taken")
 		for i, c := range []struct{ claimed, want, name, wantName string }{
 			{"ada", "^ada$", "", "^ada$"},
@@ -156,7 +108,7 @@ func TestHandlesOfTokens(t *testing.T) {
 			{"", "^user_[a-z0-9]+$", "", "^user_"},
 			{"@@", "^user_[a-z0-9]+$", " ", "^user_"},
 		} {
-			v := signIn(w, tokenOf(t, "app", fmt.Sprintf("someone-%d@secret.example.com", i), time.Now(),
+			v := w.SignIn(feedtest.TokenOf(t, "app", fmt.Sprintf("someone-%d@secret.example.com", i), time.Now(),
 				jwt.MapClaims{"preferred_username": c.claimed, "name": c.name}))
 			u := w.Stores.DB.User.GetX(w.Ctx, v.ID)
 			require.Regexp(t, c.want, u.Handle)
@@ -171,18 +123,18 @@ func TestHandlesOfTokens(t *testing.T) {
 
 // An external id may be any text of up to 255 bytes, and no two are confused.
 func TestExternalIDsAreAnyText(t *testing.T) {
-	eachWithIssuers(t, feedtest.Options{}, func(t *testing.T, w *feedtest.World) {
+	feedtest.EachWithIssuers(t, feedtest.Options{}, func(t *testing.T, w *feedtest.World) {
 		seen := map[int64]string{}
 		for _, id := range []string{"a", "A", "a ", " a", "a\x00", "a\x00b", "ä", "a\u0308", "🐙", "'; DROP TABLE users; --", "%", strings.Repeat("x", 255), strings.Repeat("x", 254)} {
-			token := tokenOf(t, "open", id, time.Now(), nil)
-			v := signIn(w, token)
-			require.Equal(t, v, signIn(w, token))
+			token := feedtest.TokenOf(t, "open", id, time.Now(), nil)
+			v := w.SignIn(token)
+			require.Equal(t, v, w.SignIn(token))
 			require.Empty(t, seen[v.ID], id)
 			seen[v.ID] = id
-			ids, err := w.Accounts.ExternalIDs(w.Ctx, v, []int64{v.ID})
+			ids, err := w.Login.ExternalIDs(w.Ctx, v, []int64{v.ID})
 			require.NoError(t, err)
 			require.Equal(t, id, *ids[0])
-			found, err := w.Accounts.UserByExternalID(w.Ctx, v, id)
+			found, err := w.Login.UserByExternalID(w.Ctx, v, id)
 			require.NoError(t, err)
 			require.Equal(t, v.ID, *found)
 		}
@@ -191,16 +143,16 @@ func TestExternalIDsAreAnyText(t *testing.T) {
 
 // Only the user sees an external id, and, if the issuer allows it, the issuer's other users.
 func TestWhoSeesExternalIDs(t *testing.T) {
-	eachWithIssuers(t, feedtest.Options{}, func(t *testing.T, w *feedtest.World) {
+	feedtest.EachWithIssuers(t, feedtest.Options{}, func(t *testing.T, w *feedtest.World) {
 		now := time.Now()
-		ann, bob := signIn(w, tokenOf(t, "app", "ann", now, nil)), signIn(w, tokenOf(t, "app", "bob", now, nil))
-		cat, dan := signIn(w, tokenOf(t, "open", "cat", now, nil)), signIn(w, tokenOf(t, "open", "dan", now, nil))
+		ann, bob := w.SignIn(feedtest.TokenOf(t, "app", "ann", now, nil)), w.SignIn(feedtest.TokenOf(t, "app", "bob", now, nil))
+		cat, dan := w.SignIn(feedtest.TokenOf(t, "open", "cat", now, nil)), w.SignIn(feedtest.TokenOf(t, "open", "dan", now, nil))
 		own := w.User("own")
 		ids := []int64{ann.ID, bob.ID, cat.ID, dan.ID, own.ID, 1}
-		for viewer, want := range map[account.Viewer]string{
+		for viewer, want := range map[session.Viewer]string{
 			ann: "ann - - - - -", bob: "- bob - - - -", cat: "- - cat dan - -", dan: "- - cat dan - -", own: "- - - - - -", {}: "- - - - - -",
 		} {
-			list, err := w.Accounts.ExternalIDs(w.Ctx, viewer, ids)
+			list, err := w.Login.ExternalIDs(w.Ctx, viewer, ids)
 			require.NoError(t, err)
 			var got []string
 			for _, id := range list {
@@ -213,7 +165,7 @@ func TestWhoSeesExternalIDs(t *testing.T) {
 			require.Equal(t, want, strings.Join(got, " "))
 			var found []string
 			for _, name := range []string{"ann", "bob", "cat", "dan"} {
-				id, err := w.Accounts.UserByExternalID(w.Ctx, viewer, name)
+				id, err := w.Login.UserByExternalID(w.Ctx, viewer, name)
 				if err != nil {
 					require.Equal(t, refusal.NotFound, refusal.CodeOf(err))
 					continue
@@ -230,31 +182,31 @@ func TestWhoSeesExternalIDs(t *testing.T) {
 // A later token signs in again; an old one is still refused then.
 func TestSignOutRefusesOlderTokens(t *testing.T) {
 	at := time.Now().Truncate(time.Second)
-	eachWithIssuers(t, feedtest.Options{Now: func() time.Time { return at }}, func(t *testing.T, w *feedtest.World) {
+	feedtest.EachWithIssuers(t, feedtest.Options{Now: func() time.Time { return at }}, func(t *testing.T, w *feedtest.World) {
 		now := at
 		defer func() { at = now }()
-		old, noTime := tokenOf(t, "app", "ann", now, nil), tokenOf(t, "app", "ann", now, jwt.MapClaims{"iat": nil})
-		never := tokenOf(t, "app", "ann", now, jwt.MapClaims{"jti": "not seen before"})
-		v := signIn(w, old)
-		require.Equal(t, v.Session, signIn(w, noTime).Session)
+		old, noTime := feedtest.TokenOf(t, "app", "ann", now, nil), feedtest.TokenOf(t, "app", "ann", now, jwt.MapClaims{"iat": nil})
+		never := feedtest.TokenOf(t, "app", "ann", now, jwt.MapClaims{"jti": "not seen before"})
+		v := w.SignIn(old)
+		require.Equal(t, v.Session, w.SignIn(noTime).Session)
 		at = now.Add(time.Second + time.Millisecond)
 		for name, signOut := range map[string]func() error{
-			"log-out":  func() error { return w.Accounts.LogOut(w.Ctx, v) },
+			"log-out":  func() error { return w.Sessions.LogOut(w.Ctx, v) },
 			"sign-out": func() error { _, err := w.Sessions.SignOut(w.Ctx, v.ID); return err },
 		} {
 			require.NoError(t, signOut(), name)
-			ended, err := w.Sessions.Ended(w.Ctx, []account.Grant{v.Grant()})
+			ended, err := w.Sessions.Ended(w.Ctx, []session.Grant{v.Grant()})
 			require.NoError(t, err)
-			require.Equal(t, []account.Grant{{Session: v.Session}}, ended)
-			for _, token := range []string{old, noTime, never, tokenOf(t, "app", "ann", at, nil)} {
-				requireRefused(w, token)
+			require.Equal(t, []session.Grant{{Session: v.Session}}, ended)
+			for _, token := range []string{old, noTime, never, feedtest.TokenOf(t, "app", "ann", at, nil)} {
+				w.RequireRefused(token)
 			}
 			require.Zero(t, w.Stores.DB.Session.Query().CountX(w.Ctx), "a refused token begins no session")
 			at = at.Add(time.Second)
-			again := signIn(w, tokenOf(t, "app", "ann", at, nil))
+			again := w.SignIn(feedtest.TokenOf(t, "app", "ann", at, nil))
 			require.Equal(t, v.ID, again.ID)
 			require.NotEqual(t, v.Session, again.Session)
-			requireRefused(w, old)
+			w.RequireRefused(old)
 			v = again
 		}
 		_, err := w.Sessions.SignOut(w.Ctx, 1)
@@ -262,45 +214,19 @@ func TestSignOutRefusesOlderTokens(t *testing.T) {
 	})
 }
 
-// A sign-out at another process ends a remembered user of an issuer by its event: the clock
-// stands still, so SQL is not queried.
-func TestSignOutElsewhereEndsARememberedUser(t *testing.T) {
-	at := time.Now()
-	eachWithIssuers(t, feedtest.Options{Now: func() time.Time { return at }}, func(t *testing.T, w *feedtest.World) {
-		w.Run(w.Hub.Run)
-		w.Run(func(ctx context.Context) error { return w.Sessions.Hear(ctx, w.Hub) })
-		token := tokenOf(t, "app", "ann", at.Add(-time.Minute), nil)
-		v, fresh := signIn(w, token), 0
-		require.Eventually(t, func() bool { // the hub may clear everything when it comes online
-			fresh++
-			another := tokenOf(t, "app", "ann", at.Add(-time.Minute), jwt.MapClaims{"jti": fmt.Sprint(fresh)})
-			asked := storagetest.CountQueries(w.Stores)
-			require.Equal(t, v, signIn(w, another))
-			return asked() == 0
-		}, time.Minute, time.Millisecond, "a new token of a user in use asks SQL for nothing")
-		elsewhere := feedtest.New(t, w.Stores, feedtest.Options{})
-		_, err := elsewhere.Sessions.SignOut(w.Ctx, v.ID)
-		require.NoError(t, err)
-		require.Eventually(t, func() bool {
-			_, _, err := w.Accounts.Authenticate(w.Ctx, token)
-			return refusal.CodeOf(err) == refusal.Unauthenticated
-		}, time.Minute, time.Millisecond)
-	})
-}
-
 // The session of an issuer's user lasts longer than every token used with it. Later tokens renew
 // it about once a day.
 func TestTokensRenewTheSession(t *testing.T) {
 	at := time.Now()
-	eachWithIssuers(t, feedtest.Options{Now: func() time.Time { return at }}, func(t *testing.T, w *feedtest.World) {
+	feedtest.EachWithIssuers(t, feedtest.Options{Now: func() time.Time { return at }}, func(t *testing.T, w *feedtest.World) {
 		now := at
 		defer func() { at = now }()
-		v := signIn(w, tokenOf(t, "app", "ann", at, nil))
+		v := w.SignIn(feedtest.TokenOf(t, "app", "ann", at, nil))
 		began := w.Stores.DB.Session.GetX(w.Ctx, v.Session).ExpiresAt
 		writes, last := 0, began
 		for range 100 {
 			at = at.Add(time.Hour)
-			_, expires, err := w.Accounts.Authenticate(w.Ctx, tokenOf(t, "app", "ann", at, nil))
+			_, expires, err := w.Login.Authenticate(w.Ctx, feedtest.TokenOf(t, "app", "ann", at, nil))
 			require.NoError(t, err)
 			until := w.Stores.DB.Session.GetX(w.Ctx, v.Session).ExpiresAt
 			require.False(t, until.Before(expires))
@@ -309,32 +235,32 @@ func TestTokensRenewTheSession(t *testing.T) {
 			}
 		}
 		require.LessOrEqual(t, writes, 5)
-		far := tokenOf(t, "app", "ann", at, jwt.MapClaims{"exp": int64(9e15)})
-		_, expires, err := w.Accounts.Authenticate(w.Ctx, far)
+		far := feedtest.TokenOf(t, "app", "ann", at, jwt.MapClaims{"exp": int64(9e15)})
+		_, expires, err := w.Login.Authenticate(w.Ctx, far)
 		require.NoError(t, err)
-		require.WithinDuration(t, at.Add(account.MaxSessionTTL), expires, time.Second)
+		require.WithinDuration(t, at.Add(session.MaxTTL), expires, time.Second)
 	})
 }
 
 // Sign-up and log-in that are turned off are refused, and so are sessions that they started
 // before.
 func TestOwnAccountsSwitchedOff(t *testing.T) {
-	eachWithIssuers(t, feedtest.Options{}, func(t *testing.T, w *feedtest.World) {
-		ann, err := w.Accounts.SignUp(w.Ctx, "ann", "correct horse", "")
+	feedtest.EachWithIssuers(t, feedtest.Options{}, func(t *testing.T, w *feedtest.World) {
+		ann, err := w.Login.SignUp(w.Ctx, "ann", "correct horse", "")
 		require.NoError(t, err)
 		noSignUp := feedtest.New(t, w.Stores, feedtest.Options{NoSignUp: true})
-		_, err = noSignUp.Accounts.SignUp(w.Ctx, "bob", "correct horse", "")
+		_, err = noSignUp.Login.SignUp(w.Ctx, "bob", "correct horse", "")
 		require.Equal(t, refusal.Forbidden, refusal.CodeOf(err))
-		_, err = noSignUp.Accounts.LogIn(w.Ctx, "ann", "correct horse")
+		_, err = noSignUp.Login.LogIn(w.Ctx, "ann", "correct horse")
 		require.NoError(t, err)
-		signIn(noSignUp, ann.Token)
+		noSignUp.SignIn(ann.Token)
 		off := feedtest.New(t, w.Stores, feedtest.Options{NoPasswords: true, Issuers: newVerifierOfSecret(t)})
-		_, err = off.Accounts.SignUp(w.Ctx, "bob", "correct horse", "")
+		_, err = off.Login.SignUp(w.Ctx, "bob", "correct horse", "")
 		require.Equal(t, refusal.Forbidden, refusal.CodeOf(err))
-		_, err = off.Accounts.LogIn(w.Ctx, "ann", "correct horse")
+		_, err = off.Login.LogIn(w.Ctx, "ann", "correct horse")
 		require.Equal(t, refusal.Forbidden, refusal.CodeOf(err))
-		requireRefused(off, ann.Token)
-		signIn(off, tokenOf(t, "app", "7", time.Now(), nil))
+		off.RequireRefused(ann.Token)
+		off.SignIn(feedtest.TokenOf(t, "app", "7", time.Now(), nil))
 	})
 }
 
@@ -342,25 +268,25 @@ func TestOwnAccountsSwitchedOff(t *testing.T) {
 // until the suspension ends.
 func TestSuspendedUserOfAnIssuer(t *testing.T) {
 	at := time.Now()
-	eachWithIssuers(t, feedtest.Options{Now: func() time.Time { return at }}, func(t *testing.T, w *feedtest.World) {
+	feedtest.EachWithIssuers(t, feedtest.Options{Now: func() time.Time { return at }}, func(t *testing.T, w *feedtest.World) {
 		other := feedtest.New(t, w.Stores, feedtest.Options{Issuers: newVerifierOfSecret(t), Now: func() time.Time { return at }})
-		token := tokenOf(t, "app", "7", at, nil)
-		v := signIn(w, token)
-		signIn(other, token)
+		token := feedtest.TokenOf(t, "app", "7", at, nil)
+		v := w.SignIn(token)
+		other.SignIn(token)
 		at = at.Add(time.Second)
 		_, err := w.Moderation.Suspend(w.Ctx, moderation.Console, v.ID, "")
 		require.NoError(t, err)
-		requireRefused(w, token)
+		w.RequireRefused(token)
 		at = at.Add(6 * time.Second)
 		for _, process := range []*feedtest.World{w, other} {
-			requireRefused(process, token)
-			requireRefused(process, tokenOf(t, "app", "7", at, nil))
+			process.RequireRefused(token)
+			process.RequireRefused(feedtest.TokenOf(t, "app", "7", at, nil))
 		}
 		_, err = w.Moderation.Unsuspend(w.Ctx, moderation.Console, v.ID, "")
 		require.NoError(t, err)
 		at = at.Add(time.Second)
-		requireRefused(w, token)
-		require.Equal(t, v.ID, signIn(w, tokenOf(t, "app", "7", at, nil)).ID)
+		w.RequireRefused(token)
+		require.Equal(t, v.ID, w.SignIn(feedtest.TokenOf(t, "app", "7", at, nil)).ID)
 		at = time.Now()
 	})
 }

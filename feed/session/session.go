@@ -1,4 +1,18 @@
-package account
+// Package session keeps the sessions of users and says when they end.
+//
+// It hides how a credential is looked up, which sessions a process remembers, and how every
+// process learns that a session has ended.
+//
+// Invariants:
+//
+//   - The database stores only a hash of a token.
+//   - The process that ends a session refuses it at once. The others refuse it when they are told,
+//     and within five seconds if the message is lost.
+//   - [Store.Watch] is how everything that outlives a request notices the end of its session:
+//     sockets, event streams and subscriptions.
+//
+// Package login checks passwords and the tokens of issuers. Package apikey stores API keys.
+package session
 
 import (
 	"cmp"
@@ -19,10 +33,8 @@ import (
 	"tideline/feed/ids"
 	"tideline/feed/internal/rows"
 	"tideline/feed/refusal"
-	"tideline/feed/visibility"
-	"tideline/feed/webhook"
+	"tideline/internal/batch"
 	"tideline/live"
-	"tideline/queue"
 )
 
 // Viewer is the user on whose behalf a call is made. The zero Viewer is anonymous.
@@ -42,117 +54,116 @@ type Viewer struct {
 // anonymous viewer it returns the earliest time that an id can have. It costs nothing.
 func (v Viewer) Since() time.Time { return ids.TimeOf(v.ID) }
 
-// Auth is a new session. The server keeps only a hash of the token.
-type Auth struct {
-	Token     string
-	ExpiresAt time.Time
-	User      *ent.User
-	// Restored says that the account was in the grace period of a deletion and has been restored.
-	Restored bool
-}
-
-// The default of SessionsConfig.TTL, and its bounds.
+// The default of Config.TTL, and its bounds.
 const (
-	MinSessionTTL     = time.Minute
-	DefaultSessionTTL = 30 * 24 * time.Hour
-	MaxSessionTTL     = 8760 * time.Hour
+	MinTTL     = time.Minute
+	DefaultTTL = 30 * 24 * time.Hour
+	MaxTTL     = 8760 * time.Hour
 )
 
-// DefaultGrace is the usual SessionsConfig.Grace. MaxGrace is its upper bound.
-const (
-	DefaultGrace = 30 * 24 * time.Hour
-	MaxGrace     = 8760 * time.Hour
-)
-
-// SessionsConfig configures Sessions. Fields are required unless they have a default.
-type SessionsConfig struct {
+// Config configures a Store. Fields are required unless they have a default.
+type Config struct {
 	DB        *ent.Client
-	Publisher *live.Publisher // tells open subscriptions that their session has ended
-	Queue     *queue.Queue    // runs the jobs that delete accounts
-	// Visibility reevaluates its verdicts when a user is hidden.
-	Visibility *visibility.Reader
+	Publisher *live.Publisher // tells other processes that a session has ended
 	// Keys are the API keys that can act for users. Defaults to none.
 	Keys *apikey.Keys
-	// TTL is how long a session lasts after a log-in. Defaults to DefaultSessionTTL.
+	// TTL is how long a session lasts after a log-in. Defaults to DefaultTTL.
 	TTL time.Duration
-	// Grace is how long a log-in can restore an account after its user has deleted it. With 0 it
-	// cannot be restored.
-	Grace time.Duration
-	// Webhooks records deletions for endpoints of other servers. Defaults to none.
-	Webhooks *webhook.Outbox
 	// Logger defaults to a logger that discards everything.
 	Logger *slog.Logger
 	// Now is the clock. Defaults to time.Now.
 	Now func() time.Time
 }
 
-// Sessions manages sessions. It is safe for concurrent use.
-type Sessions struct {
-	cfg    SessionsConfig
-	known  knownSessions
-	askers askers
+// Store keeps sessions. It is safe for concurrent use.
+type Store struct {
+	cfg     Config
+	known   knownSessions
+	lookups batch.Batcher[*lookup]
+	watches watches
 }
 
-// MaxSessions is how many sessions a user may have. A new one beyond that ends the oldest.
-const MaxSessions = 100
+// MaxPerUser is how many sessions a user may have. A new one beyond that ends the oldest.
+const MaxPerUser = 100
 
-// sessionPage is how many sessions one statement deletes.
-const sessionPage = 1000
+// deletePage is how many sessions one statement deletes.
+const deletePage = 1000
 
-// NewSessions returns Sessions. It fails if a required field is missing.
-func NewSessions(cfg SessionsConfig) (*Sessions, error) {
-	if cfg.DB == nil || cfg.Publisher == nil || cfg.Queue == nil || cfg.Visibility == nil {
-		return nil, errors.New("sessions: DB, Publisher, Queue and Visibility are required")
+// New returns a Store. It fails if a required field is missing.
+func New(cfg Config) (*Store, error) {
+	if cfg.DB == nil || cfg.Publisher == nil {
+		return nil, errors.New("sessions: DB and Publisher are required")
 	}
-	cfg.TTL = cmp.Or(cfg.TTL, DefaultSessionTTL)
+	cfg.TTL = cmp.Or(cfg.TTL, DefaultTTL)
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	return &Sessions{cfg: cfg}, nil
+	s := &Store{cfg: cfg, lookups: batch.Batcher[*lookup]{MaxWait: batch.MaxWait}}
+	s.watches.recheck = make(chan struct{}, 1)
+	return s, nil
 }
 
 // now returns UTC, because SQLite compares times as text.
-func (s *Sessions) now() time.Time { return s.cfg.Now().UTC() }
+func (s *Store) now() time.Time { return s.cfg.Now().UTC() }
 
-// start adds a session of the user. It ends the sessions beyond MaxSessions and reports how many
-// ended. After the commit, the caller tells other processes about them.
-func (s *Sessions) start(ctx context.Context, table *ent.SessionClient, u *ent.User) (auth *Auth, ended int, err error) {
+// Hash is what the table of sessions stores instead of a token.
+type Hash = [sha256.Size]byte
+
+func hashOf(token string) Hash { return sha256.Sum256([]byte(token)) }
+
+// Start adds a session of the user in tx and returns its token. It ends the user's oldest sessions
+// beyond MaxPerUser. If ended is not zero, the caller must call TellEnded after the commit.
+//
+// Cost: an insert, and an index range of the user's sessions.
+func (s *Store) Start(ctx context.Context, tx *ent.Tx, userID int64) (token string, expires time.Time, ended int, err error) {
 	raw := make([]byte, 32)
 	rand.Read(raw)
-	token := base64.RawURLEncoding.EncodeToString(raw)
-	expires := s.now().Add(s.cfg.TTL).Truncate(time.Millisecond)
-	hash := hashOf(token)
-	err = table.Create().SetTokenHash(hash[:]).SetUserID(u.ID).SetExpiresAt(expires).SetUserAgent(userAgent(ctx)).
-		SetCreatedAt(s.now()).Exec(ctx)
-	if err != nil {
-		return nil, 0, fmt.Errorf("start session: %w", err)
-	}
-	ended, err = endOldest(ctx, table, u.ID)
-	return &Auth{Token: token, ExpiresAt: expires, User: u}, ended, err
+	token = base64.RawURLEncoding.EncodeToString(raw)
+	expires = s.now().Add(s.cfg.TTL).Truncate(time.Millisecond)
+	ended, err = s.StartAs(ctx, tx, userID, hashOf(token), expires, userAgent(ctx))
+	return token, expires, ended, err
 }
 
-// endOldest deletes the sessions of a user except the newest MaxSessions.
+// StartAs is like Start for a credential that the caller has made. No token may have its hash.
+func (s *Store) StartAs(ctx context.Context, tx *ent.Tx, userID int64, hash Hash, expires time.Time, agent string) (ended int, err error) {
+	err = tx.Session.Create().SetTokenHash(hash[:]).SetUserID(userID).SetExpiresAt(expires).SetUserAgent(agent).
+		SetCreatedAt(s.now()).Exec(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("start session: %w", err)
+	}
+	return endOldest(ctx, tx, userID)
+}
+
+// endOldest deletes the sessions of a user except the newest MaxPerUser.
 //
 // Cost: an index range of the user's sessions.
-func endOldest(ctx context.Context, table *ent.SessionClient, userID int64) (ended int, err error) {
-	newest, err := table.Query().Where(session.UserID(userID)).Order(ent.Desc(session.FieldID)).Offset(MaxSessions).FirstID(ctx)
+func endOldest(ctx context.Context, tx *ent.Tx, userID int64) (ended int, err error) {
+	newest, err := tx.Session.Query().Where(session.UserID(userID)).Order(ent.Desc(session.FieldID)).Offset(MaxPerUser).FirstID(ctx)
 	if ent.IsNotFound(err) {
 		return 0, nil
 	}
 	if err != nil {
 		return 0, fmt.Errorf("find the oldest sessions: %w", err)
 	}
-	return deleteSessions(ctx, table, session.UserID(userID), session.IDLTE(newest))
+	return deleteSessions(ctx, tx.Session, session.UserID(userID), session.IDLTE(newest))
+}
+
+// EndAll ends all sessions of the user in tx, except the session with the given id, and returns
+// how many. The caller must call TellEnded after the commit.
+//
+// Cost: a deletion by index.
+func (s *Store) EndAll(ctx context.Context, tx *ent.Tx, userID, except int64) (ended int, err error) {
+	return deleteSessions(ctx, tx.Session, session.UserID(userID), session.IDNEQ(except))
 }
 
 // deleteSessions deletes sessions in pages and returns how many it deleted. A statement binds the
 // ids of a page as one value, because databases limit the number of values.
 func deleteSessions(ctx context.Context, table *ent.SessionClient, where ...predicate.Session) (deleted int, err error) {
 	for {
-		ids, err := table.Query().Where(where...).Limit(sessionPage).IDs(ctx)
+		ids, err := table.Query().Where(where...).Limit(deletePage).IDs(ctx)
 		if err != nil {
 			return deleted, fmt.Errorf("list sessions: %w", err)
 		}
@@ -163,13 +174,11 @@ func deleteSessions(ctx context.Context, table *ent.SessionClient, where ...pred
 		if deleted += n; err != nil {
 			return deleted, fmt.Errorf("delete sessions: %w", err)
 		}
-		if len(ids) < sessionPage {
+		if len(ids) < deletePage {
 			return deleted, nil
 		}
 	}
 }
-
-func hashOf(token string) tokenHash { return sha256.Sum256([]byte(token)) }
 
 // Authenticate returns the viewer of the token's session and the session's expiry. While Run is
 // running, a session that another process has ended may be accepted for up to five seconds.
@@ -177,37 +186,26 @@ func hashOf(token string) tokenHash { return sha256.Sum256([]byte(token)) }
 //
 // Cost: one look-up by index, in a statement shared with concurrent calls. While Run is running,
 // a session in use costs nothing.
-func (s *Sessions) Authenticate(ctx context.Context, token string) (Viewer, time.Time, error) {
-	found, ok, err := s.find(ctx, hashOf(token))
+func (s *Store) Authenticate(ctx context.Context, token string) (Viewer, time.Time, error) {
+	found, ok, err := s.Find(ctx, hashOf(token))
 	if err != nil {
 		return Viewer{}, time.Time{}, err
 	}
 	if !ok {
-		return Viewer{}, time.Time{}, errEnded
+		return Viewer{}, time.Time{}, ErrEnded
 	}
-	return found.viewer, found.expires, nil
+	return found.Viewer, found.Expires, nil
 }
 
-var errEnded error = refusal.New(refusal.SessionEnded, "The session has ended. Log in again.")
-
-// find returns the open session of a token. It returns ok false if there is none.
-func (s *Sessions) find(ctx context.Context, hash tokenHash) (found knownSession, ok bool, err error) {
-	now := s.now()
-	found, ends, ok := s.known.find(hash, now)
-	if ok {
-		return found, true, nil
-	}
-	row, err := s.ask(ctx, hash)
-	if err != nil || row == nil {
-		return found, false, err
-	}
-	found = knownSession{viewer: Viewer{ID: row.UserID, Session: row.ID}, expires: row.ExpiresAt, checked: now, used: now}
-	if row.TokensSince != nil {
-		found.tokensSince = *row.TokensSince
-	}
-	s.known.remember(hash, found, ends)
-	return found, true, nil
+// Recall returns the result of Authenticate for a token that it has recently accepted. It only
+// computes a hash, and returns ok false if Authenticate would have to query SQL.
+func (s *Store) Recall(token string) (v Viewer, expires time.Time, ok bool) {
+	found, ok := s.RecallHash(hashOf(token))
+	return found.Viewer, found.Expires, ok
 }
+
+// ErrEnded is the error for a credential whose session has ended, or that never had one.
+var ErrEnded error = refusal.New(refusal.SessionEnded, "The session has ended. Log in again.")
 
 // LogOut ends the viewer's session and closes its subscriptions on every process. A process that
 // misses the message notices by itself, as described at Run. For a user of an issuer it ends all
@@ -215,7 +213,7 @@ func (s *Sessions) find(ctx context.Context, hash tokenHash) (found knownSession
 // Forbidden for an API key.
 //
 // Cost: one look-up and one deletion by primary key, and one message to each process.
-func (s *Sessions) LogOut(ctx context.Context, v Viewer) error {
+func (s *Store) LogOut(ctx context.Context, v Viewer) error {
 	if v.Key != nil {
 		return refusal.New(refusal.NoSession, "An API key has no session to end; it can be revoked.")
 	}
@@ -227,7 +225,7 @@ func (s *Sessions) LogOut(ctx context.Context, v Viewer) error {
 }
 
 // end ends a session of the user. It returns found false if there is no such session.
-func (s *Sessions) end(ctx context.Context, userID, id int64) (found bool, err error) {
+func (s *Store) end(ctx context.Context, userID, id int64) (found bool, err error) {
 	row, err := s.cfg.DB.Session.Query().Where(session.ID(id), session.UserID(userID)).Only(ctx)
 	if ent.IsNotFound(err) {
 		s.known.forget(id)
@@ -243,7 +241,8 @@ func (s *Sessions) end(ctx context.Context, userID, id int64) (found bool, err e
 	if _, err := s.cfg.DB.Session.Delete().Where(session.ID(id), session.UserID(userID)).Exec(ctx); err != nil {
 		return false, fmt.Errorf("end session: %w", err)
 	}
-	s.tell(ctx, userID, id)
+	s.known.forget(id)
+	s.publish(ctx, live.Event{Kind: live.SessionEnded, Author: userID, Session: id})
 	return true, nil
 }
 
@@ -252,7 +251,7 @@ func (s *Sessions) end(ctx context.Context, userID, id int64) (found bool, err e
 // ended. Error: NotFound.
 //
 // Cost: an update by primary key, a deletion by index, and one message to each process.
-func (s *Sessions) SignOut(ctx context.Context, userID int64) (ended int, err error) {
+func (s *Store) SignOut(ctx context.Context, userID int64) (ended int, err error) {
 	err = rows.InTx(ctx, s.cfg.DB, func(tx *ent.Tx) error {
 		err := tx.User.UpdateOneID(userID).SetSignedOutBefore(s.now()).Exec(ctx)
 		if ent.IsNotFound(err) {
@@ -261,32 +260,26 @@ func (s *Sessions) SignOut(ctx context.Context, userID int64) (ended int, err er
 		if err != nil {
 			return fmt.Errorf("sign out: %w", err)
 		}
-		ended, err = deleteSessions(ctx, tx.Session, session.UserID(userID))
+		ended, err = s.EndAll(ctx, tx, userID, 0)
 		return err
 	})
 	if err != nil {
 		return 0, err
 	}
-	s.tellSeveral(ctx, userID)
+	s.TellEnded(ctx, userID)
 	return ended, nil
 }
 
-// tell tells every process that a session has ended.
-func (s *Sessions) tell(ctx context.Context, userID, session int64) {
-	s.known.forget(session)
-	s.publish(ctx, userID, live.Event{Kind: live.SessionEnded, Session: session})
-}
-
-// tellSeveral tells every process, with one message, that sessions of a user have ended, or that
-// API keys may no longer act for the user.
-func (s *Sessions) tellSeveral(ctx context.Context, userID int64) {
+// TellEnded tells every process, with one message, that sessions of a user have ended, or that API
+// keys may no longer act for the user. It does not fail: a process that misses the message notices
+// by itself, as described at Run.
+func (s *Store) TellEnded(ctx context.Context, userID int64) {
 	s.known.forgetUser(userID)
-	s.publish(ctx, userID, live.Event{Kind: live.SessionEnded, Author: userID})
+	s.publish(ctx, live.Event{Kind: live.SessionEnded, Author: userID})
 }
 
-func (s *Sessions) publish(ctx context.Context, userID int64, ended live.Event) {
-	_, err := s.cfg.Publisher.Publish(ctx, ended, []int64{userID, allProcesses})
-	if err != nil {
+func (s *Store) publish(ctx context.Context, ended live.Event) {
+	if _, err := s.cfg.Publisher.Publish(ctx, ended, []int64{ended.Author, allProcesses}); err != nil {
 		s.cfg.Logger.WarnContext(ctx, "other processes not told of the log-out; they find out within seconds", "error", err)
 	}
 }
@@ -306,7 +299,7 @@ func (v Viewer) Grant() Grant {
 // Ended returns the grants that are no longer valid: ended or expired sessions, revoked API keys,
 // and users that no key may act for any longer. It costs one query for sessions, and two more for
 // keys.
-func (s *Sessions) Ended(ctx context.Context, grants []Grant) ([]Grant, error) {
+func (s *Store) Ended(ctx context.Context, grants []Grant) ([]Grant, error) {
 	var sessions, keys, users []int64
 	for _, g := range grants {
 		switch {
@@ -358,6 +351,6 @@ func mark(set map[int64]bool, ids []int64, sign int64) {
 // Purge deletes expired sessions and returns how many it deleted.
 //
 // Cost: two statements by index for each thousand sessions.
-func (s *Sessions) Purge(ctx context.Context) (int, error) {
+func (s *Store) Purge(ctx context.Context) (int, error) {
 	return deleteSessions(ctx, s.cfg.DB.Session, session.ExpiresAtLTE(s.now()))
 }

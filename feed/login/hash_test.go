@@ -1,4 +1,4 @@
-package account_test
+package login_test
 
 import (
 	"strings"
@@ -42,13 +42,13 @@ func TestHashesOfOtherSystems(t *testing.T) {
 	for name, foreign := range foreignHashes {
 		require.NoError(t, password.CheckHash(foreign.hash), name)
 		require.NoError(t, w.Stores.DB.User.UpdateOneID(ann.ID).SetPasswordHash(foreign.hash).Exec(w.Ctx))
-		_, err := w.Accounts.LogIn(w.Ctx, "ann", "Password")
+		_, err := w.Login.LogIn(w.Ctx, "ann", "Password")
 		require.Equal(t, refusal.Unauthenticated, refusal.CodeOf(err), name)
 		require.Equal(t, foreign.hash, stored(), name)
-		_, err = w.Accounts.LogIn(w.Ctx, "ann", foreign.password)
+		_, err = w.Login.LogIn(w.Ctx, "ann", foreign.password)
 		require.NoError(t, err, name)
 		require.Contains(t, stored(), "$argon2id$v=19$m=19456,t=2,p=1$", name)
-		_, err = w.Accounts.LogIn(w.Ctx, "ann", foreign.password)
+		_, err = w.Login.LogIn(w.Ctx, "ann", foreign.password)
 		require.NoError(t, err, name)
 	}
 }

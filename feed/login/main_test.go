@@ -1,0 +1,9 @@
+package login_test
+
+import (
+	"testing"
+
+	"tideline/storage/storagetest"
+)
+
+func TestMain(m *testing.M) { storagetest.Main(m) }
