@@ -6,7 +6,7 @@ import (
 	"tideline/bench"
 	"tideline/bench/capacity"
 	"tideline/server"
-	"tideline/storage"
+	"tideline/server/backend"
 	"tideline/storage/migration"
 )
 
@@ -27,9 +27,9 @@ func (b Bench) Run(ctx context.Context, c server.Config, console server.Console)
 	var inside bench.Inside
 	if b.Model && b.Constants == "" {
 		opened := false
-		err := c.WithStoresBeside(ctx, console, func(stores *storage.Stores) error {
+		err := with(ctx, c, console, server.Beside, func(beside *backend.Backend) error {
 			opened = true
-			return bench.Run(ctx, b.Options, bench.Inside{Stores: stores}, console.Out, console.Log)
+			return bench.Run(ctx, b.Options, bench.Inside{Stores: beside.Stores}, console.Out, console.Log)
 		})
 		if opened || c.DatabaseURL != "" || c.RedisURL != "" {
 			return err
