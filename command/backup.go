@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 
 	"tideline/server"
+	"tideline/server/backend"
 	"tideline/storage"
 )
 
@@ -25,8 +25,8 @@ Redis needs no backup: empty it after a restore, and feeds are built again as th
 // Run writes the backup. For PostgreSQL it prints which tools to use and fails, so that
 // nobody mistakes that for a backup.
 func (b Backup) Run(ctx context.Context, c server.Config, console server.Console) error {
-	return c.WithSchema(ctx, console, false, func(stores *storage.Stores, _ *slog.Logger) error {
-		err := stores.Backup(ctx, b.File)
+	return with(ctx, c, console, server.SQLAnySchema, func(opened *backend.Backend) error {
+		err := opened.Stores.Backup(ctx, b.File)
 		if errors.Is(err, storage.ErrOwnTools) {
 			fmt.Fprintf(console.Out, pgDump, b.File, databaseURL())
 		}

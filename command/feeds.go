@@ -16,6 +16,7 @@ import (
 	"tideline/graph"
 	"tideline/internal/progress"
 	"tideline/server"
+	"tideline/server/backend"
 	"tideline/timeline"
 )
 
@@ -28,9 +29,15 @@ type Feeds struct {
 	Rebuild feedsRebuild `cmd:"" help:"Make timelines in Redis anew from SQL."`
 }
 
-// withAudit is Config.WithAudit with a short error for an interrupted command.
+// withAudit runs a command on the timelines that servers use. Error: there are none, because Redis is embedded and no
+// server runs.
 func withAudit(ctx context.Context, c server.Config, console server.Console, fn func(*audit.Audit, *account.Directory) error) error {
-	return unlessInterrupted(ctx, c.WithAudit(ctx, console, fn))
+	return unlessInterrupted(ctx, with(ctx, c, console, server.SQLAndRedis, func(b *backend.Backend) error {
+		if b.Stores.Embedded {
+			return fmt.Errorf("the feeds live and end with 'tideline serve', which does not run on the data directory %s: start it, or set --redis-url (TIDELINE_REDIS_URL) to the Redis that servers share", c.DataDir)
+		}
+		return fn(b.Audit, b.Directory)
+	}))
 }
 
 // unlessInterrupted returns err, or a short error if the command was interrupted.

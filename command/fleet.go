@@ -14,8 +14,8 @@ import (
 	"tideline/ent/process"
 	"tideline/feed/moderation"
 	"tideline/internal/fleet"
-	"tideline/queue"
 	"tideline/server"
+	"tideline/server/backend"
 )
 
 // Ps lists the processes that share the database.
@@ -39,7 +39,8 @@ type listed struct {
 
 // Run lists the processes in the order of their start.
 func (p Ps) Run(ctx context.Context, c server.Config, console server.Console) error {
-	return c.WithFleet(ctx, console, func(f *fleet.Fleet, q *queue.Queue) error {
+	return with(ctx, c, console, server.SQL, func(b *backend.Backend) error {
+		f := fleet.New(b.Stores.DB, time.Now)
 		list, err := f.List(ctx)
 		if err != nil {
 			return err
@@ -66,7 +67,7 @@ func (p Ps) Run(ctx context.Context, c server.Config, console server.Console) er
 		if err := table.Flush(); err != nil {
 			return err
 		}
-		stats, err := q.Stats(ctx)
+		stats, err := b.Queue.Stats(ctx)
 		if err != nil {
 			return err
 		}
@@ -167,7 +168,8 @@ func (c chosen) act(ctx context.Context, config server.Config, console server.Co
 	if c.All == (len(c.IDs) > 0) {
 		return errors.New("which processes? Give their ids, as 'tideline ps' lists them, or --all")
 	}
-	return config.WithFleet(ctx, console, func(f *fleet.Fleet, _ *queue.Queue) error {
+	return with(ctx, config, console, server.SQL, func(b *backend.Backend) error {
+		f := fleet.New(b.Stores.DB, time.Now)
 		ids, listed := c.IDs, map[int64]*ent.Process{}
 		if c.All {
 			list, err := f.List(ctx)

@@ -14,6 +14,7 @@ import (
 	"tideline/feed/moderation"
 	"tideline/queue"
 	"tideline/server"
+	"tideline/server/backend"
 )
 
 // Jobs lists jobs, and retries or discards dead ones.
@@ -32,8 +33,8 @@ type jobsList struct {
 }
 
 func (l jobsList) Run(ctx context.Context, c server.Config, console server.Console) error {
-	return c.WithJobList(ctx, console, func(q *queue.Queue) error {
-		jobs, err := q.List(ctx, queue.ListOptions{Dead: l.Dead, Kind: l.Kind, After: l.After, Limit: l.Limit})
+	return with(ctx, c, console, server.SQL, func(b *backend.Backend) error {
+		jobs, err := b.Queue.List(ctx, queue.ListOptions{Dead: l.Dead, Kind: l.Kind, After: l.After, Limit: l.Limit})
 		if err != nil {
 			return err
 		}
@@ -62,11 +63,11 @@ type jobsRetry struct {
 }
 
 func (r jobsRetry) Run(ctx context.Context, c server.Config, console server.Console) error {
-	return c.WithJobs(ctx, console, func(q *queue.Queue, m *moderation.Moderation) error {
+	return with(ctx, c, console, server.SQLAndRedis, func(b *backend.Backend) error {
 		ids := r.IDs
 		if len(ids) == 0 {
 			var err error
-			if ids, err = q.DeadIDs(ctx); err != nil {
+			if ids, err = b.Queue.DeadIDs(ctx); err != nil {
 				return err
 			}
 		}
@@ -75,9 +76,9 @@ func (r jobsRetry) Run(ctx context.Context, c server.Config, console server.Cons
 			return nil
 		}
 		var found []int64
-		err := m.Operate(ctx, moderation.Console, auditentry.ActionRETRY_JOBS, auditentry.SubjectKindJob, slices.Min(ids), moderation.NoteOfJobs(ids, r.Note),
+		err := b.Moderation.Operate(ctx, moderation.Console, auditentry.ActionRETRY_JOBS, auditentry.SubjectKindJob, slices.Min(ids), moderation.NoteOfJobs(ids, r.Note),
 			func(ctx context.Context) (err error) {
-				found, err = q.Retry(ctx, ids...)
+				found, err = b.Queue.Retry(ctx, ids...)
 				return err
 			})
 		if err != nil {
@@ -106,11 +107,11 @@ type jobsDiscard struct {
 }
 
 func (d jobsDiscard) Run(ctx context.Context, c server.Config, console server.Console) error {
-	return c.WithJobs(ctx, console, func(q *queue.Queue, m *moderation.Moderation) error {
+	return with(ctx, c, console, server.SQLAndRedis, func(b *backend.Backend) error {
 		var enqueued []string
-		err := m.Operate(ctx, moderation.Console, auditentry.ActionDISCARD_JOBS, auditentry.SubjectKindJob, slices.Min(d.IDs), moderation.NoteOfJobs(d.IDs, d.Note),
+		err := b.Moderation.Operate(ctx, moderation.Console, auditentry.ActionDISCARD_JOBS, auditentry.SubjectKindJob, slices.Min(d.IDs), moderation.NoteOfJobs(d.IDs, d.Note),
 			func(ctx context.Context) (err error) {
-				enqueued, err = q.Discard(ctx, job.Replacement, d.IDs...)
+				enqueued, err = b.Queue.Discard(ctx, job.Replacement, d.IDs...)
 				return err
 			})
 		if err != nil {

@@ -10,6 +10,7 @@ import (
 	"tideline/feed/apikey"
 	"tideline/feed/paging"
 	"tideline/server"
+	"tideline/server/backend"
 )
 
 // Keys manages the API keys of other servers.
@@ -30,8 +31,8 @@ func (k keysCreate) Run(ctx context.Context, c server.Config, console server.Con
 	for i, name := range k.Scopes {
 		scopes[i] = apikey.Scope(strings.ToUpper(name))
 	}
-	return c.WithKeys(ctx, console, func(keys *apikey.Keys) error {
-		_, text, err := keys.Create(ctx, nil, k.Name, k.Issuer, scopes)
+	return with(ctx, c, console, server.SQL, func(b *backend.Backend) error {
+		_, text, err := b.Keys.Create(ctx, nil, k.Name, k.Issuer, scopes)
 		if err != nil {
 			return err
 		}
@@ -43,12 +44,12 @@ func (k keysCreate) Run(ctx context.Context, c server.Config, console server.Con
 type keysList struct{}
 
 func (keysList) Run(ctx context.Context, c server.Config, console server.Console) error {
-	return c.WithKeys(ctx, console, func(keys *apikey.Keys) error {
+	return with(ctx, c, console, server.SQL, func(b *backend.Backend) error {
 		table := tabwriter.NewWriter(console.Out, 0, 0, 2, ' ', 0)
 		fmt.Fprintln(table, "ID\tNAME\tISSUER\tSCOPES\tCREATED\tLAST USED\tREVOKED")
 		var page paging.Page
 		for {
-			found, err := keys.List(ctx, page)
+			found, err := b.Keys.List(ctx, page)
 			if err != nil {
 				return err
 			}
@@ -78,13 +79,13 @@ type keysRevoke struct {
 }
 
 func (k keysRevoke) Run(ctx context.Context, c server.Config, console server.Console) error {
-	return c.WithKeys(ctx, console, func(keys *apikey.Keys) error {
+	return with(ctx, c, console, server.SQL, func(b *backend.Backend) error {
 		for _, text := range k.IDs {
 			id, err := apikey.ParseID(text)
 			if err != nil {
 				return err
 			}
-			key, err := keys.Revoke(ctx, nil, id)
+			key, err := b.Keys.Revoke(ctx, nil, id)
 			if err != nil {
 				return err
 			}

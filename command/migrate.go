@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"strings"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 
 	"tideline/internal/fleet"
 	"tideline/server"
+	"tideline/server/backend"
 	"tideline/storage"
 	"tideline/storage/migration"
 )
@@ -37,12 +37,16 @@ func (m Migrate) Run(ctx context.Context, c server.Config, console server.Consol
 	if m.LockTimeout < time.Millisecond || m.LockTimeout > time.Minute || m.Wait <= 0 {
 		return errors.New("--lock-timeout must be 1ms to 1m, and --wait above 0s")
 	}
-	err := c.WithSchema(ctx, console, !m.Plan, func(stores *storage.Stores, _ *slog.Logger) error {
+	access := server.CreateSQL
+	if m.Plan {
+		access = server.SQLAnySchema
+	}
+	err := with(ctx, c, console, access, func(b *backend.Backend) error {
 		fmt.Fprintf(console.Out, "Database: %s.\n", c.Database())
 		if m.Plan {
-			return m.tell(ctx, stores, console.Out)
+			return m.tell(ctx, b.Stores, console.Out)
 		}
-		return m.apply(ctx, stores, console.Out)
+		return m.apply(ctx, b.Stores, console.Out)
 	})
 	if m.Plan && errors.Is(err, storage.ErrNoDatabase) {
 		fmt.Fprintf(console.Out, "There is no %s yet: without --plan it is made, with all tables.\n", c.Database())

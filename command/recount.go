@@ -7,6 +7,7 @@ import (
 
 	"tideline/feed/audit"
 	"tideline/server"
+	"tideline/server/backend"
 )
 
 // Recount compares the counters of users and posts with the rows that they count, and the
@@ -20,8 +21,8 @@ const recountPage = 500
 
 // Run fails if counters are wrong and were not repaired.
 func (r Recount) Run(ctx context.Context, c server.Config, console server.Console) error {
-	return unlessInterrupted(ctx, c.WithCounters(ctx, console, func(counters *audit.Counters) error {
-		checked, wrong, mistagged, err := r.all(ctx, counters, console)
+	return unlessInterrupted(ctx, with(ctx, c, console, server.SQL, func(b *backend.Backend) error {
+		checked, wrong, mistagged, err := r.all(ctx, audit.NewCounters(b.Stores.DB), console)
 		if err == nil || checked > 0 {
 			does := "is wrong"
 			if wrong != 1 {

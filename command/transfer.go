@@ -8,15 +8,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"sync/atomic"
 	"time"
 
-	"tideline/feed/bulk"
+	"entgo.io/ent/dialect"
+
 	"tideline/feed/transfer"
 	"tideline/internal/progress"
 	"tideline/server"
+	"tideline/server/backend"
 	"tideline/storage"
 )
 
@@ -62,29 +63,11 @@ func (i Import) Run(ctx context.Context, c server.Config, console server.Console
 		return err
 	}
 	var state transfer.State
-	err = c.WithBulk(ctx, console, func(ctx context.Context, b *bulk.Bulk, analyze func(context.Context) error) error {
-		counted := &countedReader{r: in}
-		shown := progress.Start(console.Log, "Importing", size, "lines")
-		defer shown.Stop()
-		bad.clear = shown.Clear
-		last, next := time.Now(), 10_000
-		im := &transfer.Import{Bulk: b, Issuer: i.Issuer, Bad: bad.tell, Written: func(ctx context.Context, s transfer.State) error {
-			shown.At(counted.n.Load(), s.Lines-from.Lines)
-			if s.Created >= next { // until then PostgreSQL plans for small tables
-				next = 4 * s.Created
-				if err := analyze(ctx); err != nil {
-					return err
-				}
-			}
-			if time.Since(last) < saveEvery {
-				return nil
-			}
-			last = time.Now()
-			return i.save(s)
-		}}
-		var err error
-		state, err = im.Run(ctx, counted, from)
-		return err
+	err = with(ctx, c, console, server.SQLAndRedis, func(b *backend.Backend) error {
+		return b.IDs.Hold(ctx, func(ctx context.Context) (err error) {
+			state, err = i.run(ctx, b, in, size, from, bad, console)
+			return err
+		})
 	})
 	if err != nil {
 		if state.Offset > 0 {
@@ -110,6 +93,39 @@ func (i Import) Run(ctx context.Context, c server.Config, console server.Console
 		return exit{someBad, fmt.Sprintf("%d lines are bad and were not imported", state.Bad)}
 	}
 	return nil
+}
+
+// run imports the lines of in, which begin at from.
+func (i Import) run(ctx context.Context, b *backend.Backend, in io.Reader, size int64, from transfer.State, bad *badLines, console server.Console) (transfer.State, error) {
+	counted := &countedReader{r: in}
+	shown := progress.Start(console.Log, "Importing", size, "lines")
+	defer shown.Stop()
+	bad.clear = shown.Clear
+	last, next := time.Now(), 10_000
+	im := &transfer.Import{Bulk: b.Bulk, Issuer: i.Issuer, Bad: bad.tell, Written: func(ctx context.Context, s transfer.State) error {
+		shown.At(counted.n.Load(), s.Lines-from.Lines)
+		if s.Created >= next { // until then PostgreSQL plans for small tables
+			next = 4 * s.Created
+			if err := analyze(ctx, b.Stores); err != nil {
+				return err
+			}
+		}
+		if time.Since(last) < saveEvery {
+			return nil
+		}
+		last = time.Now()
+		return i.save(s)
+	}}
+	return im.Run(ctx, counted, from)
+}
+
+// analyze updates the statistics of PostgreSQL for the tables that an import fills.
+func analyze(ctx context.Context, s *storage.Stores) error {
+	if s.Dialect != dialect.Postgres {
+		return nil
+	}
+	_, err := s.SQL.ExecContext(ctx, "ANALYZE users, posts, external_posts, follows, follow_requests, blocks, likes")
+	return err
 }
 
 // goesOn says what the next run does.
@@ -238,7 +254,7 @@ type Export struct {
 
 // Run exports. The file appears only when it is complete.
 func (e Export) Run(ctx context.Context, c server.Config, console server.Console) error {
-	return c.WithSchema(ctx, console, false, func(stores *storage.Stores, _ *slog.Logger) error {
+	return with(ctx, c, console, server.SQLAnySchema, func(b *backend.Backend) error {
 		out, name := console.Out, ""
 		if e.File != "-" {
 			name = e.File + ".new"
@@ -249,7 +265,7 @@ func (e Export) Run(ctx context.Context, c server.Config, console server.Console
 			defer file.Close()
 			out = file
 		}
-		done, err := e.write(ctx, stores, out, console)
+		done, err := e.write(ctx, b.Stores, out, console)
 		if err != nil {
 			if name != "" {
 				_ = os.Remove(name)

@@ -9,10 +9,9 @@ import (
 	"time"
 
 	"tideline/ent/user"
-	"tideline/feed/account"
 	"tideline/feed/moderation"
-	"tideline/feed/session"
 	"tideline/server"
+	"tideline/server/backend"
 )
 
 // Users manages the accounts of users.
@@ -31,12 +30,12 @@ type usersSignOut struct {
 }
 
 func (s usersSignOut) Run(ctx context.Context, c server.Config, console server.Console) error {
-	return c.WithSessions(ctx, console, func(sessions *session.Store, people *account.Directory) error {
-		who, err := people.Named(ctx, s.User)
+	return with(ctx, c, console, server.SQLAndRedis, func(b *backend.Backend) error {
+		who, err := b.Directory.Named(ctx, s.User)
 		if err != nil {
 			return err
 		}
-		n, err := sessions.SignOut(ctx, who.ID)
+		n, err := b.Sessions.SignOut(ctx, who.ID)
 		if err != nil {
 			return err
 		}
@@ -51,12 +50,12 @@ type usersDelete struct {
 }
 
 func (d usersDelete) Run(ctx context.Context, c server.Config, console server.Console) error {
-	return c.WithAccounts(ctx, console, func(accounts *account.Accounts) error {
-		who, err := accounts.Named(ctx, d.User)
+	return with(ctx, c, console, server.SQLAndRedis, func(b *backend.Backend) error {
+		who, err := b.Accounts.Named(ctx, d.User)
 		if err != nil {
 			return err
 		}
-		until, _, err := accounts.Delete(ctx, who.ID, d.Grace)
+		until, _, err := b.Accounts.Delete(ctx, who.ID, d.Grace)
 		if err != nil {
 			return err
 		}
@@ -74,12 +73,12 @@ type usersRestore struct {
 }
 
 func (r usersRestore) Run(ctx context.Context, c server.Config, console server.Console) error {
-	return c.WithAccounts(ctx, console, func(accounts *account.Accounts) error {
-		who, err := accounts.Named(ctx, r.User)
+	return with(ctx, c, console, server.SQLAndRedis, func(b *backend.Backend) error {
+		who, err := b.Accounts.Named(ctx, r.User)
 		if err != nil {
 			return err
 		}
-		restored, err := accounts.Restore(ctx, who.ID)
+		restored, err := b.Accounts.Restore(ctx, who.ID)
 		if err != nil {
 			return err
 		}
@@ -99,12 +98,12 @@ type usersRole struct {
 }
 
 func (r usersRole) Run(ctx context.Context, c server.Config, console server.Console) error {
-	return c.WithModeration(ctx, console, func(m *moderation.Moderation, accounts *account.Accounts) error {
-		who, err := accounts.Named(ctx, r.User)
+	return with(ctx, c, console, server.SQLAndRedis, func(b *backend.Backend) error {
+		who, err := b.Accounts.Named(ctx, r.User)
 		if err != nil {
 			return err
 		}
-		if _, err := m.SetRole(ctx, moderation.Console, who.ID, user.Role(strings.ToUpper(r.Role)), r.Note); err != nil {
+		if _, err := b.Moderation.SetRole(ctx, moderation.Console, who.ID, user.Role(strings.ToUpper(r.Role)), r.Note); err != nil {
 			return err
 		}
 		fmt.Fprintf(console.Out, "@%s has the role %s.\n", who.Handle, r.Role)
@@ -118,12 +117,12 @@ type usersSuspend struct {
 }
 
 func (s usersSuspend) Run(ctx context.Context, c server.Config, console server.Console) error {
-	return c.WithModeration(ctx, console, func(m *moderation.Moderation, accounts *account.Accounts) error {
-		who, err := accounts.Named(ctx, s.User)
+	return with(ctx, c, console, server.SQLAndRedis, func(b *backend.Backend) error {
+		who, err := b.Accounts.Named(ctx, s.User)
 		if err != nil {
 			return err
 		}
-		if _, err := m.Suspend(ctx, moderation.Console, who.ID, s.Note); err != nil {
+		if _, err := b.Moderation.Suspend(ctx, moderation.Console, who.ID, s.Note); err != nil {
 			return err
 		}
 		fmt.Fprintf(console.Out, "@%s is suspended.\n", who.Handle)
@@ -137,12 +136,12 @@ type usersUnsuspend struct {
 }
 
 func (u usersUnsuspend) Run(ctx context.Context, c server.Config, console server.Console) error {
-	return c.WithModeration(ctx, console, func(m *moderation.Moderation, accounts *account.Accounts) error {
-		who, err := accounts.Named(ctx, u.User)
+	return with(ctx, c, console, server.SQLAndRedis, func(b *backend.Backend) error {
+		who, err := b.Accounts.Named(ctx, u.User)
 		if err != nil {
 			return err
 		}
-		changed, err := m.Unsuspend(ctx, moderation.Console, who.ID, u.Note)
+		changed, err := b.Moderation.Unsuspend(ctx, moderation.Console, who.ID, u.Note)
 		if err != nil {
 			return err
 		}
@@ -160,12 +159,12 @@ type usersExport struct {
 }
 
 func (e usersExport) Run(ctx context.Context, c server.Config, console server.Console) error {
-	return c.WithAccounts(ctx, console, func(accounts *account.Accounts) error {
-		who, err := accounts.Named(ctx, e.User)
+	return with(ctx, c, console, server.SQLAndRedis, func(b *backend.Backend) error {
+		who, err := b.Accounts.Named(ctx, e.User)
 		if err != nil {
 			return err
 		}
 		out := bufio.NewWriter(console.Out)
-		return errors.Join(accounts.Export(ctx, who.ID, out), out.Flush())
+		return errors.Join(b.Accounts.Export(ctx, who.ID, out), out.Flush())
 	})
 }

@@ -11,6 +11,7 @@ import (
 
 	"tideline/feed/webhook"
 	"tideline/server"
+	"tideline/server/backend"
 )
 
 // Webhooks manages the endpoints that receive events.
@@ -28,8 +29,8 @@ type Webhooks struct {
 type webhooksList struct{}
 
 func (webhooksList) Run(ctx context.Context, c server.Config, console server.Console) error {
-	return c.WithWebhooks(ctx, console, func(w *webhook.Deliverer) error {
-		list, err := w.Endpoints(ctx)
+	return with(ctx, c, console, server.SQL, func(b *backend.Backend) error {
+		list, err := b.Webhooks.Endpoints(ctx)
 		if err != nil {
 			return err
 		}
@@ -52,8 +53,8 @@ type webhooksAdd struct {
 }
 
 func (a webhooksAdd) Run(ctx context.Context, c server.Config, console server.Console) error {
-	return c.WithWebhooks(ctx, console, func(w *webhook.Deliverer) error {
-		e, secret, err := w.Add(ctx, a.URL, a.Types)
+	return with(ctx, c, console, server.SQL, func(b *backend.Backend) error {
+		e, secret, err := b.Webhooks.Add(ctx, a.URL, a.Types)
 		if err != nil {
 			return err
 		}
@@ -68,8 +69,8 @@ type webhooksRemove struct {
 }
 
 func (r webhooksRemove) Run(ctx context.Context, c server.Config, console server.Console) error {
-	return c.WithWebhooks(ctx, console, func(w *webhook.Deliverer) error {
-		if err := w.Remove(ctx, r.ID); err != nil {
+	return with(ctx, c, console, server.SQL, func(b *backend.Backend) error {
+		if err := b.Webhooks.Remove(ctx, r.ID); err != nil {
 			return err
 		}
 		fmt.Fprintf(console.Out, "Endpoint %d is removed.\n", r.ID)
@@ -82,8 +83,8 @@ type webhooksEnable struct {
 }
 
 func (e webhooksEnable) Run(ctx context.Context, c server.Config, console server.Console) error {
-	return c.WithWebhooks(ctx, console, func(w *webhook.Deliverer) error {
-		if err := w.Enable(ctx, e.ID); err != nil {
+	return with(ctx, c, console, server.SQL, func(b *backend.Backend) error {
+		if err := b.Webhooks.Enable(ctx, e.ID); err != nil {
 			return err
 		}
 		fmt.Fprintf(console.Out, "Endpoint %d is told all that happens in %v and later.\n", e.ID, webhook.SettleTime)
@@ -100,8 +101,8 @@ func (r webhooksRotate) Run(ctx context.Context, c server.Config, console server
 	if r.Keep < 0 {
 		return errors.New("--keep is below 0")
 	}
-	return c.WithWebhooks(ctx, console, func(w *webhook.Deliverer) error {
-		secret, err := w.Rotate(ctx, r.ID, r.Keep)
+	return with(ctx, c, console, server.SQL, func(b *backend.Backend) error {
+		secret, err := b.Webhooks.Rotate(ctx, r.ID, r.Keep)
 		if err != nil {
 			return err
 		}
@@ -119,12 +120,12 @@ type webhooksDeliveries struct {
 }
 
 func (l webhooksDeliveries) Run(ctx context.Context, c server.Config, console server.Console) error {
-	return c.WithWebhooks(ctx, console, func(w *webhook.Deliverer) error {
+	return with(ctx, c, console, server.SQL, func(b *backend.Backend) error {
 		o := webhook.ListOptions{Endpoint: l.Endpoint, State: strings.ToUpper(l.State), Before: l.Before, Limit: l.Limit}
 		if l.State == "failing" {
 			o.State, o.Failing = "PENDING", true
 		}
-		list, err := w.Deliveries(ctx, o)
+		list, err := b.Webhooks.Deliveries(ctx, o)
 		if err != nil {
 			return err
 		}
@@ -162,8 +163,8 @@ func (r webhooksReplay) Run(ctx context.Context, c server.Config, console server
 	if (len(r.IDs) > 0) == (r.Endpoint != 0) {
 		return errors.New("name deliveries, or an --endpoint")
 	}
-	return c.WithWebhooks(ctx, console, func(w *webhook.Deliverer) error {
-		n, err := w.Replay(ctx, r.Endpoint, r.IDs...)
+	return with(ctx, c, console, server.SQL, func(b *backend.Backend) error {
+		n, err := b.Webhooks.Replay(ctx, r.Endpoint, r.IDs...)
 		if err != nil {
 			return err
 		}
@@ -177,8 +178,8 @@ type webhooksTest struct {
 }
 
 func (t webhooksTest) Run(ctx context.Context, c server.Config, console server.Console) error {
-	return c.WithWebhooks(ctx, console, func(w *webhook.Deliverer) error {
-		status, err := w.Test(ctx, t.ID)
+	return with(ctx, c, console, server.SQL, func(b *backend.Backend) error {
+		status, err := b.Webhooks.Test(ctx, t.ID)
 		if err != nil {
 			return err
 		}

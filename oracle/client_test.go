@@ -30,9 +30,7 @@ func (e *engine) enter(w *feedtest.World) {
 	hub := live.NewHub(rdb, live.HubConfig{
 		Sharded: e.s.Sharded, Buffer: 8, Heartbeat: 100 * time.Millisecond, Silence: 1500 * time.Millisecond, Mark: w.Home.Arrivals.ArrivedID,
 	})
-	streams, err := stream.New(stream.Config{
-		DB: e.db, Visibility: w.Visibility, Home: w.Home, Sessions: w.Sessions, Hub: hub, Now: e.now,
-	})
+	streams, err := w.StreamsFrom(hub)
 	e.must(err)
 	w.Run(hub.Run)
 	e.entrances[w] = &entrance{net: net, hub: hub, streams: streams}

@@ -81,14 +81,8 @@ func newEngine(t *testing.T, s *storage.Stores) *engine {
 	e.back = feedtest.New(t, s, o)
 	e.tl, e.queue = e.back.Timelines, e.back.Queue
 	for _, above := range thresholds {
-		policy := o.Policy
-		policy.PullAbove = above
-		h, err := home.New(home.Config{
-			DB: e.db, Dialect: s.Dialect, Visibility: e.back.Visibility, Timelines: e.tl, Queue: e.queue, Publisher: e.back.Publisher,
-			Policy: policy, Now: e.now,
-		})
-		e.must(err)
-		e.balance = append(e.balance, h)
+		o.Policy.PullAbove = above
+		e.balance = append(e.balance, feedtest.New(t, s, o).Home)
 	}
 	for i := range e.lives {
 		e.lives[i] = e.start()

@@ -111,13 +111,13 @@ func (e *engine) start() *life {
 	cfg.Now, cfg.Observe = e.now, l.leave
 	q, err := queue.New(e.db, e.s.Redis, cfg)
 	e.must(err)
-	w, err := workers.New(workers.Config{
-		DB: e.db, Visibility: e.back.Visibility, Home: e.back.Home, Sessions: e.back.Sessions, Timelines: e.tl, Queue: q, Publisher: e.back.Publisher,
-		// Many follower pages, with a checkpoint after each.
-		PageSize: 3, PartSize: 2, KeepEvery: time.Nanosecond, TrimEvery: 300 * time.Millisecond, WatchEvery: time.Hour, Now: e.now,
-	})
+	w := e.back.WorkersConfig()
+	w.Queue = q
+	// Many follower pages, with a checkpoint after each.
+	w.PageSize, w.PartSize, w.KeepEvery, w.TrimEvery, w.WatchEvery = 3, 2, time.Nanosecond, 300*time.Millisecond, time.Hour
+	running, err := workers.New(w)
 	e.must(err)
-	go func() { defer close(l.ended); _ = w.Run(ctx) }()
+	go func() { defer close(l.ended); _ = running.Run(ctx) }()
 	return l
 }
 

@@ -13,7 +13,6 @@ import (
 
 	"entgo.io/ent/dialect"
 	entsql "entgo.io/ent/dialect/sql"
-	"golang.org/x/sync/errgroup"
 
 	"tideline/feed/ids"
 	"tideline/feed/password"
@@ -69,12 +68,10 @@ func runImport(ctx context.Context, s *storage.Stores, o Options, out, bar io.Wr
 	if err != nil {
 		return fmt.Errorf("follow file: %w", err)
 	}
-	im, err := newImporter(ctx, s, hash)
-	if err == nil {
-		err = im.run(ctx, file, info.Size(), bar)
-		im.done.users = len(im.known)
-		im.done.print(out, o.Follows)
-	}
+	im := newImporter(s, hash)
+	err = im.run(ctx, file, info.Size(), bar)
+	im.done.users = len(im.known)
+	im.done.print(out, o.Follows)
 	switch {
 	case ctx.Err() != nil:
 		return Interrupted{what: "Interrupted. Run the same command again: it goes on from here, and only its end sets the follower counts."}
@@ -86,25 +83,17 @@ func runImport(ctx context.Context, s *storage.Stores, o Options, out, bar io.Wr
 	return nil
 }
 
-func newImporter(ctx context.Context, s *storage.Stores, hash string) (*importer, error) {
-	ids, err := ids.Open(ctx, ids.Config{DB: s.DB})
-	if err != nil {
-		return nil, err
-	}
+func newImporter(s *storage.Stores, hash string) *importer {
 	return &importer{
 		writer: writer{dialect: s.Dialect, db: s.SQL}, sql: s.SQL,
-		ids: ids, hash: hash, now: time.Now, known: map[string]int64{},
-	}, nil
+		ids: ids.New(ids.Config{DB: s.DB}), hash: hash, now: time.Now, known: map[string]int64{},
+	}
 }
 
 // run imports r, which has size bytes, or 0 if the size is unknown. If reading r fails, it still imports and
 // counts the lines before the failure.
 func (im *importer) run(ctx context.Context, r io.Reader, size int64, out io.Writer) error {
-	g, leased := errgroup.WithContext(ctx)
-	leased, release := context.WithCancel(leased)
-	g.Go(func() error { return im.ids.Run(leased) })
-	g.Go(func() error {
-		defer release()
+	return im.ids.Hold(ctx, func(ctx context.Context) error {
 		counted := &countingReader{r: r}
 		p := progress.Start(out, "Importing", size, "lines")
 		step := func() { p.At(counted.n.Load(), im.done.lines) }
@@ -116,7 +105,6 @@ func (im *importer) run(ctx context.Context, r io.Reader, size int64, out io.Wri
 		}
 		return errors.Join(unread, im.settle(ctx, out))
 	})
-	return g.Wait()
 }
 
 // readAll adds the follows of the file. unread is the error if the file could not be read to its end. err

@@ -159,8 +159,7 @@ func TestImportGoesOnAfterAnInterruption(t *testing.T) {
 		r := rand.New(rand.NewPCG(uint64(len(s.Dialect)), 1))
 		stops := 0
 		for range 4 {
-			im, err := newImporter(t.Context(), s, "")
-			require.NoError(t, err)
+			im := newImporter(s, "")
 			ctx, cancel := context.WithCancel(t.Context())
 			in := &cancelAfter{r: strings.NewReader(content), left: r.IntN(len(content)), cancel: cancel}
 			if err := im.run(ctx, in, 0, io.Discard); err != nil {

@@ -14,7 +14,6 @@ import (
 	"strings"
 	"time"
 
-	"tideline/feed/audit"
 	"tideline/graph"
 	"tideline/internal/fleet"
 	"tideline/server/admin"
@@ -82,10 +81,10 @@ func hostOf(host string) string {
 }
 
 // adminPage returns the admin page of a server. Its streams end when ctx ends.
-func (p *process) adminPage(ctx context.Context, b backend, called graph.Backend, id int64) *admin.Page {
+func (p *process) adminPage(ctx context.Context, id int64) *admin.Page {
 	return admin.New(ctx, admin.Config{
-		Sessions: called.Sessions, Login: called.Login, Directory: b.directory, Moderation: called.Moderation, Audit: audit.New(b.home),
-		Fleet: fleet.New(p.stores.DB, time.Now), Queue: b.jobs, Stores: p.stores, Limits: p.limits, Webhooks: b.webhooks.Stats,
+		Sessions: p.Sessions, Login: p.Login, Directory: p.Directory, Moderation: p.Moderation, Audit: p.Audit,
+		Fleet: fleet.New(p.Stores.DB, time.Now), Queue: p.Queue, Stores: p.Stores, Limits: p.limits, Webhooks: p.Webhooks.Stats,
 		Ready: p.health.states, Metrics: p.metrics.Registry(), Process: id, Version: ThisBuild().Version, PostID: graph.PostID, Logger: p.log,
 	})
 }

@@ -2,7 +2,6 @@ package server
 
 import (
 	"io"
-	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
@@ -11,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tideline/feed/apikey"
+	"tideline/server/backend"
 	"tideline/server/internal/servertest"
-	"tideline/storage"
 )
 
 // askFor makes a request with a key, which acts for a user unless actAs is empty.
@@ -39,15 +38,10 @@ const posts = `mutation{createPost(input:{text:\"hello\"}){post{author{handle}}}
 // A backend signs users up and acts for them, over HTTP and on sockets. A revoked key is
 // refused, and its sockets are closed.
 func TestServersActForUsers(t *testing.T) {
-	dir, manager := t.TempDir(), ""
+	dir := t.TempDir()
 	c, err := parse(t, "--data-dir="+dir, "--log-level=warn")
 	require.NoError(t, err)
-	console := Console{Out: t.Output(), Log: t.Output()}
-	migrateFor(t, c)
-	require.NoError(t, c.WithKeys(t.Context(), console, func(keys *apikey.Keys) (err error) {
-		_, manager, err = keys.Create(t.Context(), nil, "operator", "", apikey.Scopes)
-		return err
-	}))
+	manager := createKey(t, c, "operator", "", apikey.Scopes)
 	url, stop := start(t, Serve, "--data-dir="+dir, "--rate-accounts=1")
 	newKey := func(scopes string) (text, answer string) {
 		_, answer = askFor(t, url, manager, "", `mutation{createApiKey(input:{name:\"app\",scopes:[`+scopes+`]}){key apiKey{id name scopes lastUsedAt revokedAt}}}`)
@@ -132,28 +126,20 @@ func TestServersActForUsers(t *testing.T) {
 	require.NoError(t, stop())
 
 	id = strings.Join(strings.Split(manager, "_")[:2], "_")
-	require.NoError(t, c.WithKeys(t.Context(), console, func(keys *apikey.Keys) error {
-		number, err := apikey.ParseID(id)
-		require.NoError(t, err)
-		used, err := keys.Revoke(t.Context(), nil, number)
-		require.NoError(t, err)
-		require.NotNil(t, used.LastUsedAt, "the server has written it when it stopped")
-		return nil
-	}))
+	number, err := apikey.ParseID(id)
+	require.NoError(t, err)
+	used, err := open(t, c, SQL).Keys.Revoke(t.Context(), nil, number)
+	require.NoError(t, err)
+	require.NotNil(t, used.LastUsedAt, "the server has written it when it stopped")
 }
 
 // A key with the scope import writes rows at its issuer, and each row has a result. The price of a
 // row depends on its selected fields.
 func TestServersSendRows(t *testing.T) {
-	dir, key := t.TempDir(), ""
+	dir := t.TempDir()
 	c, err := parse(t, "--data-dir="+dir, "--log-level=warn")
 	require.NoError(t, err)
-	console := Console{Out: t.Output(), Log: t.Output()}
-	migrateFor(t, c)
-	require.NoError(t, c.WithKeys(t.Context(), console, func(keys *apikey.Keys) (err error) {
-		_, key, err = keys.Create(t.Context(), nil, "sync", "app", []apikey.Scope{apikey.Import, apikey.Read})
-		return err
-	}))
+	key := createKey(t, c, "sync", "app", []apikey.Scope{apikey.Import, apikey.Read})
 	url, stop := start(t, Serve, "--data-dir="+dir)
 	for _, query := range []struct{ document, want string }{
 		{`mutation{upsertUsers(users:[{externalId:\"1\",handle:\"ann\",createdAt:\"2020-01-02T03:04:05Z\"},{externalId:\"\"},{externalId:\"2\",name:\"Bob\"}]){status code}}`,
@@ -203,10 +189,21 @@ func dialWith(t *testing.T, header http.Header, url string) *servertest.Peer {
 	return &servertest.Peer{T: t, Conn: conn}
 }
 
-// migrateFor creates the tables for a configuration.
-func migrateFor(t *testing.T, c Config) {
+// open opens the backend until the test ends.
+func open(t *testing.T, c Config, access Access) *backend.Backend {
 	t.Helper()
-	require.NoError(t, c.WithStores(t.Context(), Console{Out: t.Output(), Log: t.Output()}, func(stores *storage.Stores, _ *slog.Logger) error {
-		return stores.Migrate(t.Context())
-	}))
+	b, err := Open(t.Context(), c, Console{Out: t.Output(), Log: t.Output()}, access)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, b.Close()) })
+	return b
+}
+
+// createKey creates the database and a key in it.
+func createKey(t *testing.T, c Config, name, issuer string, scopes []apikey.Scope) string {
+	t.Helper()
+	b := open(t, c, CreateAll)
+	_, text, err := b.Keys.Create(t.Context(), nil, name, issuer, scopes)
+	require.NoError(t, err)
+	require.NoError(t, b.Close()) // its data directory is free again
+	return text
 }

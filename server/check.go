@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -108,7 +109,7 @@ func (p *process) warn(ctx context.Context) error {
 	found := p.config.Unsafe()
 	ctx, cancel := context.WithTimeout(ctx, surveyTimeout)
 	defer cancel()
-	survey, err := p.stores.Survey(ctx)
+	survey, err := p.Stores.Survey(ctx)
 	if err != nil {
 		p.log.WarnContext(ctx, "the stores' settings are not known", "error", err)
 	}
@@ -128,12 +129,13 @@ func Check(ctx context.Context, c Config, console Console) (unsafe int, err erro
 	c.describe(console.Out)
 	found := c.Unsafe()
 	if c.DatabaseURL != "" || c.RedisURL != "" {
-		err := c.WithStoresBeside(ctx, console, func(stores *storage.Stores) error {
-			survey, err := stores.Survey(ctx)
-			found = append(found, c.unsafeStores(survey)...)
-			return err
-		})
+		b, err := Open(ctx, c, console, Beside)
 		if err != nil {
+			return len(found), err
+		}
+		survey, err := b.Stores.Survey(ctx)
+		found = append(found, c.unsafeStores(survey)...)
+		if err := errors.Join(err, b.Close()); err != nil {
 			return len(found), err
 		}
 	}

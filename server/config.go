@@ -216,7 +216,7 @@ func (c Config) Validate() error {
 	if err != nil {
 		errs = append(errs, fmt.Errorf("Rankings cannot be taken: %w", err))
 	}
-	errs = append(errs, c.timelines().Validate(), policy.Validate(), c.transport().Validate(), c.limits(nil).Validate(), c.storage().Validate(), c.traces(Serve, nil).Validate())
+	errs = append(errs, c.timelines(nil).Validate(), policy.Validate(), c.transport().Validate(), c.limits(nil).Validate(), c.storage().Validate(), c.traces(Serve, nil).Validate())
 	return asSettings(errors.Join(errs...))
 }
 
@@ -311,8 +311,10 @@ func (c Config) policy() (home.Policy, error) {
 }
 
 // timelines returns how feeds are kept in Redis.
-func (c Config) timelines() timeline.Config {
-	return timeline.Config{InboxCap: c.InboxCap, OutboxCap: c.OutboxCap, ActiveFor: c.ActiveFor}
+func (c Config) timelines(log *slog.Logger) timeline.Config {
+	return timeline.Config{InboxCap: c.InboxCap, OutboxCap: c.OutboxCap, ActiveFor: c.ActiveFor, Reborn: func() {
+		log.Warn("Redis was started again, or a replica took over: feeds are built again as they are read")
+	}}
 }
 
 // webhookReach returns the addresses to which webhooks may be sent.

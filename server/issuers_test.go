@@ -14,8 +14,6 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 	"github.com/stretchr/testify/require"
 
-	"tideline/feed/account"
-	"tideline/feed/session"
 	"tideline/server/internal/servertest"
 )
 
@@ -111,13 +109,9 @@ func TestInvalidIssuers(t *testing.T) {
 func TestSignOutByCommand(t *testing.T) {
 	c, err := parse(t, "--data-dir="+t.TempDir(), "--log-level=warn")
 	require.NoError(t, err)
-	console := Console{Out: t.Output(), Log: t.Output()}
-	migrateFor(t, c)
-	require.NoError(t, c.WithSessions(t.Context(), console, func(s *session.Store, people *account.Directory) error {
-		_, err := people.User(t.Context(), "nobody")
-		require.Error(t, err)
-		_, err = s.SignOut(t.Context(), 1)
-		require.Error(t, err)
-		return nil
-	}))
+	b := open(t, c, CreateAll)
+	_, err = b.Directory.User(t.Context(), "nobody")
+	require.Error(t, err)
+	_, err = b.Sessions.SignOut(t.Context(), 1)
+	require.Error(t, err)
 }

@@ -11,13 +11,12 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"tideline/feed/ids"
 	"tideline/feed/login"
 	"tideline/graph"
 	"tideline/internal/fleet"
 	"tideline/internal/trace"
-	"tideline/live"
 	"tideline/server/admin"
+	"tideline/server/backend"
 	"tideline/server/limit"
 	"tideline/server/metrics"
 	"tideline/server/transport"
@@ -29,9 +28,9 @@ import (
 
 // process is a running process with all its parts.
 type process struct {
+	*backend.Backend
 	config   Config
 	role     Role
-	stores   *storage.Stores
 	tracer   *trace.Tracer // nil: nothing is traced
 	log      *slog.Logger
 	metrics  *metrics.Metrics
@@ -47,8 +46,8 @@ type process struct {
 	work, base []func(context.Context) error
 }
 
-func newProcess(ctx context.Context, c Config, role Role, stores *storage.Stores, tracer *trace.Tracer, log *slog.Logger) (*process, error) {
-	p := &process{config: c, role: role, stores: stores, tracer: tracer, log: log, metrics: newMetrics()}
+func newProcess(ctx context.Context, c Config, role Role, b *backend.Backend, m *metrics.Metrics, tracer *trace.Tracer, log *slog.Logger) (*process, error) {
+	p, stores := &process{Backend: b, config: c, role: role, tracer: tracer, log: log, metrics: m}, b.Stores
 	p.health = &health{log: log, observe: p.metrics.Checked, checks: []check{
 		{name: "sql", ask: stores.SQL.PingContext, means: role.without("sql")},
 		{name: "redis", ask: stores.CheckRedis, spare: role.server, means: role.without("redis")},
@@ -65,67 +64,51 @@ func newProcess(ctx context.Context, c Config, role Role, stores *storage.Stores
 	if p.limits, err = limit.New(stores.Redis, c.limits(log)); err != nil {
 		return nil, err
 	}
-	b, err := c.backend(stores, log, p.metrics, tracer)
-	if err != nil {
-		return nil, err
-	}
-	p.base = append(p.base, b.home.Run)
-	var hub *live.Hub
+	p.base = append(p.base, p.Home.Run)
 	if role.server {
-		hub = live.NewHub(stores.Redis, live.HubConfig{Sharded: stores.Sharded, Tracer: tracer, Logger: log, Mark: b.home.Arrivals.ArrivedID})
-		p.health.checks = append(p.health.checks, check{name: "live", ask: hub.Ready, spare: true, means: "subscribers of this server are told of posts when it is connected again"})
-		p.base = append(p.base, hub.Run, func(ctx context.Context) error { return b.sessions.Run(ctx, hub) }, b.keys.Run, b.outbox.Run)
-		p.metrics.CountHub(hub.Stats)
-		p.work = append(p.work, workers.Canary{DB: stores.DB, Queue: b.jobs, Hub: hub, Observe: p.metrics.Canary, Logger: log}.Run)
+		p.health.checks = append(p.health.checks, check{name: "live", ask: p.Hub.Ready, spare: true, means: "subscribers of this server are told of posts when it is connected again"})
+		p.base = append(p.base, p.Hub.Run, func(ctx context.Context) error { return p.Sessions.Run(ctx, p.Hub) }, p.Keys.Run, p.Outbox.Run)
+		p.metrics.CountHub(p.Hub.Stats)
+		p.work = append(p.work, workers.Canary{DB: stores.DB, Queue: p.Queue, Hub: p.Hub, Observe: p.metrics.Canary, Logger: log}.Run)
 	}
 	member := fleet.Config{DB: stores.DB, Version: ThisBuild().Version, Server: role.server, Subscriptions: p.metrics.Serving, Logger: log}
 	if role.worker {
-		w, err := workers.New(workers.Config{
-			DB: stores.DB, Visibility: b.visibility, Home: b.home, Sessions: b.sessions, Accounts: b.accounts, Timelines: b.timelines, Queue: b.jobs, Publisher: b.publisher, Masters: stores.CheckMasters,
-			PageSize: c.FanOutPage, PartSize: c.FanOutPart, Observe: p.metrics.FanOut, ObserveHealth: p.metrics.Health, Logger: log,
-		})
+		config := p.WorkersConfig()
+		config.PageSize, config.PartSize = c.FanOutPage, c.FanOutPart
+		config.Observe, config.ObserveHealth = p.metrics.FanOut, p.metrics.Health
+		w, err := workers.New(config)
 		if err != nil {
 			return nil, err
 		}
-		p.work = append(p.work, w.Run, b.webhooks.Run)
-		member.Workers = b.jobs
-		p.metrics.CountWorkers(b.jobs)
+		p.work = append(p.work, w.Run, p.Webhooks.Run)
+		member.Workers = p.Queue
+		p.metrics.CountWorkers(p.Queue)
 	}
 	mux := http.NewServeMux()
 	p.health.serve(mux)
 	var scraped http.Handler
-	var called graph.Backend
 	if c.Metrics == "on" {
-		scraped = p.metrics.Handler(metrics.Asked{Queue: b.jobs.Stats, Webhooks: b.webhooks.Stats, Stores: stores.State}, log)
+		scraped = p.metrics.Handler(metrics.Asked{Queue: p.Queue.Stats, Webhooks: p.Webhooks.Stats, Stores: stores.State}, log)
 	}
 	if c.AdminAddr == "" && scraped != nil {
 		mux.Handle("GET /metrics", scraped)
 	}
 	if role.server {
-		generator, err := ids.Open(ctx, ids.Config{DB: stores.DB, Logger: log})
-		if err != nil {
+		if err := p.IDs.Lease(ctx); err != nil {
 			return nil, err
 		}
-		p.base = append(p.base, generator.Run)
-		p.health.checks = append(p.health.checks, check{name: "ids", ask: generator.Ready, means: "posts and sign-ups are refused"})
-		p.metrics.CountIDs(generator.Stats)
-		issuers, err := c.verifier(log)
-		if err != nil {
+		p.base = append(p.base, p.IDs.Run)
+		p.health.checks = append(p.health.checks, check{name: "ids", ask: p.IDs.Ready, means: "posts and sign-ups are refused"})
+		p.metrics.CountIDs(p.IDs.Stats)
+		if p.Issuers != nil {
+			p.base = append(p.base, p.Issuers.Run)
+			p.health.checks = append(p.health.checks, check{name: "issuers", ask: p.Issuers.Ready, means: "tokens of issuers may be refused"})
+		}
+		p.base = append(p.base, p.Counts.Run)
+		if err := p.serveAPI(ctx, mux); err != nil {
 			return nil, err
 		}
-		if issuers != nil {
-			p.base = append(p.base, issuers.Run)
-			p.health.checks = append(p.health.checks, check{name: "issuers", ask: issuers.Ready, means: "tokens of issuers may be refused"})
-		}
-		called, err = b.api(c, issuers, generator, hub, log)
-		if err != nil {
-			return nil, err
-		}
-		p.base = append(p.base, called.Counts.Run)
-		if err := p.serveAPI(ctx, mux, called); err != nil {
-			return nil, err
-		}
-		p.metrics.CountStreams(called.Streams.Stats)
+		p.metrics.CountStreams(p.Streams.Stats)
 	}
 	if tracer != nil {
 		p.metrics.CountSpans(tracer.Stats)
@@ -136,7 +119,7 @@ func newProcess(ctx context.Context, c Config, role Role, stores *storage.Stores
 	}
 	p.base = append(p.base, seen.Run)
 	if role.server {
-		p.page = p.adminPage(ctx, b, called, seen.ID())
+		p.page = p.adminPage(ctx, seen.ID())
 	}
 	if c.AdminAddr != "" {
 		p.admin = p.adminHandler(scraped)
@@ -150,9 +133,12 @@ func newProcess(ctx context.Context, c Config, role Role, stores *storage.Stores
 }
 
 // serveAPI adds the handlers of the API and of the pages.
-func (p *process) serveAPI(ctx context.Context, mux *http.ServeMux, called graph.Backend) error {
+func (p *process) serveAPI(ctx context.Context, mux *http.ServeMux) error {
 	c := p.config
-	engine, err := graph.New(called, graph.Config{
+	engine, err := graph.New(graph.Backend{
+		Accounts: p.Accounts, Bulk: p.Bulk, Counts: p.Counts, Directory: p.Directory, Feed: p.Feed, Home: p.Home, Keys: p.Keys, Login: p.Login,
+		Moderation: p.Moderation, Sessions: p.Sessions, Streams: p.Streams, Avatars: c.AvatarHosts, MaxText: c.MaxText,
+	}, graph.Config{
 		Introspection: !c.Production, Suggestions: !c.Production, Limits: c.requestLimits(), Logger: p.log,
 	})
 	if err != nil {
@@ -162,7 +148,7 @@ func (p *process) serveAPI(ctx context.Context, mux *http.ServeMux, called graph
 	if c.App != "off" {
 		config.AlwaysTrusted = web.Documents()
 	}
-	config.Engine, config.Authenticate, config.Recall, config.Ended = engine, called.Login.Authenticate, called.Login.Recall, called.Sessions.Ended
+	config.Engine, config.Authenticate, config.Recall, config.Ended = engine, p.Login.Authenticate, p.Login.Recall, p.Sessions.Ended
 	config.Limits, config.Tracer, config.Logger = p.limits, p.tracer, p.log
 	config.ObserveRequest, config.ObserveSubscriptions = p.metrics.Request, p.metrics.Subscribed
 	config.ObserveSlowSocket = p.metrics.SlowSocket
@@ -176,7 +162,7 @@ func (p *process) serveAPI(ctx context.Context, mux *http.ServeMux, called graph
 		compressed = wire.Compress
 	}
 	mux.Handle("/graphql", compressed(p.api))
-	mux.Handle("GET "+login.ExportPath, p.serveExport(called.Login, called.Accounts))
+	mux.Handle("GET "+login.ExportPath, p.serveExport(p.Login, p.Accounts))
 	mux.Handle("/", web.Handler(web.Options{NoApp: c.App == "off", GraphiQL: c.graphiql(), ImageHosts: c.AvatarHosts})) // its files are compressed already
 	if !c.Production {
 		mux.Handle("GET /schema.graphql", compressed(http.HandlerFunc(serveSchema)))
@@ -281,7 +267,7 @@ func (p *process) announce(out io.Writer) {
 		app = "http" + s + "://" + host + "/"
 	}
 	redis := "inside this process"
-	if !p.stores.Embedded {
+	if !p.Stores.Embedded {
 		redis = "connected"
 	}
 	fmt.Fprintf(out, `Tideline runs. Ctrl-C stops it.
@@ -296,5 +282,5 @@ func (p *process) database() string {
 	if p.config.DatabaseURL == "" {
 		return "SQLite in " + p.config.DataDir
 	}
-	return p.stores.Dialect
+	return p.Stores.Dialect
 }

@@ -83,18 +83,14 @@ func TestServersStayReadyWithoutRedis(t *testing.T) {
 
 	c, err := parse(t, urls...)
 	require.NoError(t, err)
-	console := Console{Out: t.Output(), Log: t.Output()}
-	require.NoError(t, c.WithFleet(t.Context(), console, func(f *fleet.Fleet, q *queue.Queue) error {
-		list, err := f.List(t.Context())
-		require.NoError(t, err)
-		require.Len(t, list, 2)
-		_, err = q.Stats(t.Context())
-		return err
-	}))
-	require.NoError(t, c.WithJobList(t.Context(), console, func(q *queue.Queue) error {
-		_, err := q.List(t.Context(), queue.ListOptions{})
-		return err
-	}))
+	b := open(t, c, SQL)
+	list, err := fleet.New(b.Stores.DB, time.Now).List(t.Context())
+	require.NoError(t, err)
+	require.Len(t, list, 2)
+	_, err = b.Queue.Stats(t.Context())
+	require.NoError(t, err)
+	_, err = b.Queue.List(t.Context(), queue.ListOptions{})
+	require.NoError(t, err)
 
 	redis.Start(t)
 	awaitBody(server, well)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -25,7 +24,6 @@ import (
 	"tideline/feed/ids"
 	"tideline/feed/paging"
 	"tideline/feed/session"
-	"tideline/live"
 	"tideline/server/internal/servertest"
 	"tideline/storage/storagetest"
 )
@@ -200,21 +198,15 @@ func TestSwitches(t *testing.T) {
 }
 
 func TestRankDecayIsTheFeeds(t *testing.T) {
-	stores := storagetest.Embedded(t)
-	generator, err := ids.Open(t.Context(), ids.Config{DB: stores.DB})
+	c, err := parse(t, "--rank-decay=1h", "--data-dir="+t.TempDir())
 	require.NoError(t, err)
-	c, err := parse(t, "--rank-decay=1h")
-	require.NoError(t, err)
-	log := slog.New(slog.DiscardHandler)
-	b, err := c.backend(stores, log, newMetrics(), nil)
-	require.NoError(t, err)
-	called, err := b.api(c, nil, generator, live.NewHub(stores.Redis, live.HubConfig{}), log)
-	require.NoError(t, err)
+	b := open(t, c, CreateAll)
+	require.NoError(t, b.IDs.Lease(t.Context()))
 	ann := session.Viewer{ID: 1}
-	require.NoError(t, stores.DB.User.Create().SetID(ann.ID).SetHandle("ann").SetName("Ann").SetPasswordHash("-").Exec(t.Context()))
-	p, err := called.Feed.CreatePost(t.Context(), ann, feed.Draft{Text: "hello"})
+	require.NoError(t, b.Stores.DB.User.Create().SetID(ann.ID).SetHandle("ann").SetName("Ann").SetPasswordHash("-").Exec(t.Context()))
+	p, err := b.Feed.CreatePost(t.Context(), ann, feed.Draft{Text: "hello"})
 	require.NoError(t, err)
-	page, err := called.Home.Timeline(t.Context(), ann, paging.Page{}, home.Ranked)
+	page, err := b.Home.Timeline(t.Context(), ann, paging.Page{}, home.Ranked)
 	require.NoError(t, err)
 	require.Len(t, page.Edges, 1)
 	// The two computations round in a different order.

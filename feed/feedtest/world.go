@@ -2,7 +2,6 @@
 package feedtest
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -16,25 +15,15 @@ import (
 	"tideline/ent/schema"
 	"tideline/feed"
 	"tideline/feed/account"
-	"tideline/feed/apikey"
-	"tideline/feed/audit"
-	"tideline/feed/bulk"
-	"tideline/feed/counts"
 	"tideline/feed/home"
 	"tideline/feed/identity"
 	"tideline/feed/ids"
-	feedjob "tideline/feed/job"
-	"tideline/feed/login"
-	"tideline/feed/moderation"
 	"tideline/feed/paging"
 	"tideline/feed/refusal"
 	"tideline/feed/session"
-	"tideline/feed/stream"
-	"tideline/feed/visibility"
 	"tideline/feed/webhook"
-	"tideline/internal/batch"
-	"tideline/live"
 	"tideline/queue"
+	"tideline/server/backend"
 	"tideline/storage"
 	"tideline/storage/storagetest"
 	"tideline/timeline"
@@ -79,28 +68,11 @@ type Options struct {
 // other Worlds.
 type World struct {
 	testing.TB
-	Ctx    context.Context
+	*backend.Backend
+	Ctx context.Context
+	// Stores are the stores as they were given, also if Options.DB replaces their client.
 	Stores *storage.Stores
 	now    func() time.Time
-
-	IDs        *ids.Generator
-	Timelines  *timeline.Store
-	Queue      *queue.Queue
-	Publisher  *live.Publisher
-	Hub        *live.Hub
-	Visibility *visibility.Reader
-	Home       *home.Home
-	Audit      *audit.Audit
-	Directory  *account.Directory
-	Keys       *apikey.Keys
-	Sessions   *session.Store
-	Accounts   *account.Accounts
-	Login      *login.Login
-	Feed       *feed.Feed
-	Bulk       *bulk.Bulk
-	Counts     *counts.Counts
-	Streams    *stream.Streams
-	Moderation *moderation.Moderation
 }
 
 // Avatars are the hosts of pictures in every World.
@@ -109,64 +81,24 @@ var Avatars = account.AvatarHosts{"img.example.org"}
 // New creates a World in which nothing runs yet.
 func New(t testing.TB, s *storage.Stores, o Options) *World {
 	t.Helper()
-	db := o.DB
-	if db == nil {
-		db = s.DB
-	}
 	if o.Now == nil {
 		o.Now = time.Now
-	}
-	if o.Timelines.Now == nil {
-		o.Timelines.Now = o.Now
 	}
 	idNow := time.Now
 	if o.NowEverywhere {
 		o.Queue.Now, idNow = o.Now, o.Now
 	}
 	w := &World{TB: t, Ctx: t.Context(), Stores: s, now: o.Now}
-	var err error
-	w.IDs, err = ids.Open(w.Ctx, ids.Config{DB: s.DB, Now: idNow})
+	generator, err := ids.Open(w.Ctx, ids.Config{DB: s.DB, Now: idNow})
 	require.NoError(t, err)
-	rdb := batch.Client(s.Redis)
-	w.Timelines, err = timeline.New(rdb, o.Timelines)
-	require.NoError(t, err)
-	o.Queue.Owner = feedjob.Owner
-	w.Queue, err = queue.New(db, s.Redis, o.Queue)
-	require.NoError(t, err)
-	w.Publisher = live.NewPublisher(rdb, s.Sharded)
-	w.Visibility = visibility.New(db, s.Dialect)
-	w.Home, err = home.New(home.Config{
-		DB: db, Dialect: s.Dialect, Visibility: w.Visibility, Timelines: w.Timelines, Queue: w.Queue, Publisher: w.Publisher,
-		Policy: o.Policy, Observe: o.Observe, Now: o.Now,
-	})
-	require.NoError(t, err)
-	w.Hub = live.NewHub(s.Redis, live.HubConfig{Sharded: s.Sharded, Mark: w.Home.Arrivals.ArrivedID})
-	w.Audit = audit.New(w.Home)
-	w.Directory = account.NewDirectory(db, s.Dialect, o.Policy.MaxPage)
-	w.Keys, err = apikey.New(apikey.Config{DB: db, Now: o.Now})
-	require.NoError(t, err)
-	w.Sessions, err = session.New(session.Config{DB: db, Publisher: w.Publisher, Keys: w.Keys, Now: o.Now})
-	require.NoError(t, err)
-	w.Accounts, err = account.New(account.Config{DB: db, Sessions: w.Sessions, Queue: w.Queue, Visibility: w.Visibility, Webhooks: o.Webhooks, Avatars: Avatars, Now: o.Now})
-	require.NoError(t, err)
-	w.Login, err = login.New(login.Config{
-		DB: db, Sessions: w.Sessions, Accounts: w.Accounts, IDs: w.IDs, Keys: w.Keys, Issuers: o.Issuers,
-		NoSignUp: o.NoSignUp, NoPasswords: o.NoPasswords, Grace: Grace, Webhooks: o.Webhooks, Now: o.Now,
-	})
-	require.NoError(t, err)
-	w.Feed, err = feed.New(feed.Config{
-		DB: db, Dialect: s.Dialect, Visibility: w.Visibility, Home: w.Home, Directory: w.Directory, Queue: w.Queue, IDs: w.IDs,
-		LargeAudience: o.LargeAudience, MaxText: o.MaxText, MaxPage: o.Policy.MaxPage, Webhooks: o.Webhooks,
-	})
-	require.NoError(t, err)
-	w.Moderation, err = moderation.New(moderation.Config{DB: db, Accounts: w.Accounts, Feed: w.Feed, Webhooks: o.Webhooks, Now: o.Now, MaxPage: o.Policy.MaxPage})
-	require.NoError(t, err)
-	w.Bulk, err = bulk.New(bulk.Config{DB: db, Dialect: s.Dialect, Visibility: w.Visibility, Timelines: w.Timelines, Queue: w.Queue, IDs: w.IDs, Accounts: w.Accounts, MaxText: cmp.Or(o.MaxText, feed.DefaultMaxText)})
-	require.NoError(t, err)
-	w.Counts, err = counts.New(counts.Config{Visibility: w.Visibility, Sessions: w.Sessions, Every: CountsEvery, Now: o.Now})
-	require.NoError(t, err)
-	w.Streams, err = stream.New(stream.Config{
-		DB: db, Visibility: w.Visibility, Home: w.Home, Sessions: w.Sessions, Hub: w.Hub, Now: o.Now,
+	replaced := *s
+	if o.DB != nil {
+		replaced.DB = o.DB
+	}
+	w.Backend, err = backend.New(&replaced, backend.Config{
+		IDs: generator, Timelines: o.Timelines, Queue: o.Queue, Policy: o.Policy, Issuers: o.Issuers, NoSignUp: o.NoSignUp,
+		NoPasswords: o.NoPasswords, Avatars: Avatars, DeletionGrace: Grace, LargeAudience: o.LargeAudience, MaxText: o.MaxText,
+		CountsEvery: CountsEvery, Outbox: o.Webhooks, ObserveRead: o.Observe, Now: o.Now,
 	})
 	require.NoError(t, err)
 	return w
@@ -198,14 +130,6 @@ func Idle(t testing.TB, s *storage.Stores, o Options) *World {
 	w.Run(w.Hub.Run)
 	w.Run(w.Home.Run)
 	return w
-}
-
-// WorkersConfig returns a configuration for workers in this World.
-func (w *World) WorkersConfig() workers.Config {
-	return workers.Config{
-		DB: w.Stores.DB, Visibility: w.Visibility, Home: w.Home, Sessions: w.Sessions, Accounts: w.Accounts,
-		Timelines: w.Timelines, Queue: w.Queue, Publisher: w.Publisher, Masters: w.Stores.CheckMasters, Now: w.now,
-	}
 }
 
 // Now returns the time of the World's clock.

@@ -94,12 +94,8 @@ type Generator struct {
 	refusing bool   // as last logged
 }
 
-// Open takes a lease. It fails with ErrNoLease when all numbers are taken. If killed processes hold
-// them, one becomes free within a minute.
-//
-// Cost: one query of at most 32 rows, and one statement by primary key for each number that another
-// process takes at the same time.
-func Open(ctx context.Context, cfg Config) (*Generator, error) {
+// New returns a Generator without a lease. Lease takes one.
+func New(cfg Config) *Generator {
 	g := &Generator{db: cfg.DB, now: cfg.Now, log: cfg.Logger, runOut: make(chan struct{}, 1)}
 	if g.now == nil {
 		g.now = time.Now
@@ -107,10 +103,28 @@ func Open(ctx context.Context, cfg Config) (*Generator, error) {
 	if g.log == nil {
 		g.log = slog.New(slog.DiscardHandler)
 	}
-	if err := g.take(ctx); err != nil {
-		return nil, fmt.Errorf("lease a writer number: %w", err)
+	return g
+}
+
+// Open returns a Generator with a lease. Its errors and its cost are the same as for Lease.
+func Open(ctx context.Context, cfg Config) (*Generator, error) {
+	g := New(cfg)
+	if err := g.Lease(ctx); err != nil {
+		return nil, err
 	}
 	return g, nil
+}
+
+// Lease takes the first lease. It must be called before Run. It fails with ErrNoLease when all
+// numbers are taken. If killed processes hold them, one becomes free within a minute.
+//
+// Cost: one query of at most 32 rows, and one statement by primary key for each number that another
+// process takes at the same time.
+func (g *Generator) Lease(ctx context.Context) error {
+	if err := g.take(ctx); err != nil {
+		return fmt.Errorf("lease a writer number: %w", err)
+	}
+	return nil
 }
 
 // Next makes an id. While there is no lease, it fails with ErrNoLease and wakes Run, which takes a

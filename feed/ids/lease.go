@@ -10,6 +10,8 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"tideline/ent"
 	"tideline/ent/writer"
 )
@@ -33,7 +35,7 @@ type lease struct {
 // Run keeps a lease until ctx ends, then releases it. It renews the lease, and takes another if
 // another process has taken the number.
 //
-// Cost: one update by primary key every 15 seconds. Without a lease, the cost of Open once a
+// Cost: one update by primary key every 15 seconds. Without a lease, the cost of Lease once a
 // second.
 func (g *Generator) Run(ctx context.Context) error {
 	next := time.NewTimer(renewEvery)
@@ -55,11 +57,26 @@ func (g *Generator) Run(ctx context.Context) error {
 	}
 }
 
+// Hold takes a lease, and keeps it while fn runs. Errors: an error of Lease, of Run or of fn.
+func (g *Generator) Hold(ctx context.Context, fn func(ctx context.Context) error) error {
+	if err := g.Lease(ctx); err != nil {
+		return err
+	}
+	both, ctx := errgroup.WithContext(ctx)
+	leased, release := context.WithCancel(ctx)
+	both.Go(func() error { return g.Run(leased) })
+	both.Go(func() error {
+		defer release()
+		return fn(ctx)
+	})
+	return both.Wait()
+}
+
 // Renew renews the lease, or takes another if the number belongs to another process. Run calls it
 // four times a minute. Renew logs when ids can no longer be made, and when they can again. Errors:
 // ErrNoLease, or an error of SQL.
 //
-// Cost: one update by primary key; the cost of Open if the lease is lost.
+// Cost: one update by primary key; the cost of Lease if the lease is lost.
 func (g *Generator) Renew(ctx context.Context) error {
 	g.renewing.Lock()
 	defer g.renewing.Unlock()

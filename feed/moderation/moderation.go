@@ -34,9 +34,7 @@ var noteField = text.Field{What: "The note", Name: "note", Limit: "noteLength", 
 type Config struct {
 	DB       *ent.Client
 	Accounts *account.Accounts
-	// Feed hides posts and returns reported ones. Without it, HidePost, UnhidePost and ReportPost
-	// fail.
-	Feed *feed.Feed
+	Feed     *feed.Feed // hides posts and returns reported ones
 	// Webhooks records events of reports. Nil records nothing.
 	Webhooks *webhook.Outbox
 	// Now defaults to time.Now.
@@ -45,15 +43,13 @@ type Config struct {
 	MaxPage int
 }
 
-var errNoFeed = errors.New("moderation: there is no feed")
-
 // Moderation performs the actions of moderators and admins. It is safe for concurrent use.
 type Moderation struct{ cfg Config }
 
 // New returns the Moderation. It fails when a required field is missing.
 func New(c Config) (*Moderation, error) {
-	if c.DB == nil || c.Accounts == nil {
-		return nil, errors.New("moderation: DB and Accounts are required")
+	if c.DB == nil || c.Accounts == nil || c.Feed == nil {
+		return nil, errors.New("moderation: DB, Accounts and Feed are required")
 	}
 	if c.Now == nil {
 		c.Now = time.Now
@@ -222,9 +218,6 @@ func (m *Moderation) UnhidePost(ctx context.Context, who Actor, id int64, note s
 }
 
 func (m *Moderation) hide(ctx context.Context, who Actor, id int64, action auditentry.Action, note string) (bool, error) {
-	if m.cfg.Feed == nil {
-		return false, errNoFeed
-	}
 	if _, err := m.demand(ctx, who, user.RoleMODERATOR); err != nil {
 		return false, err
 	}

@@ -52,9 +52,6 @@ type Complaint struct {
 //
 // Cost: two look-ups of the post, and a short transaction that locks both users.
 func (m *Moderation) ReportPost(ctx context.Context, v session.Viewer, id int64, c Complaint) (reported bool, err error) {
-	if m.cfg.Feed == nil {
-		return false, errNoFeed
-	}
 	if v.ID == 0 {
 		return false, refusal.ErrSignIn
 	}

@@ -62,10 +62,7 @@ func TestNothingIsLostWhileCutOff(t *testing.T) {
 		})
 		w.Run(hub.Run)
 		there := w.Streams
-		cut, err := stream.New(stream.Config{
-			DB: w.Stores.DB, Visibility: w.Visibility, Home: w.Home, Sessions: w.Sessions, Hub: hub,
-			Now: func() time.Time { return time.Now().Add(time.Duration(w.ahead.Load())) },
-		})
+		cut, err := w.StreamsFrom(hub)
 		require.NoError(w, err)
 		ann, bob := w.pair()
 		w.Streams = cut
