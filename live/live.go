@@ -76,8 +76,8 @@ const (
 	Removed
 	// Invalidated says that the timeline changed in several places.
 	Invalidated
-	// SessionEnded says that a session of the user was revoked or expired. With Session 0,
-	// several sessions of the user Author ended, and SQL says which.
+	// SessionEnded says that a session of the user Author was revoked. With Session 0, several
+	// sessions ended, and SQL says which.
 	SessionEnded
 	// MarkerMoved says that the user's read marker moved, or that the requests to follow the
 	// user changed. Each stream of the user then sends a heartbeat.

@@ -40,7 +40,7 @@ func BenchmarkPage(b *testing.B) {
 	s := storagetest.Real(b)
 	s.DB = ent.NewClient(ent.Driver(entsql.OpenDB(s.Dialect, s.SQL))) // without the driver that counts statements in tests
 	w := feedtest.New(b, s, feedtest.Options{})
-	engine, err := graph.New(graph.Backend{Accounts: w.Accounts, Directory: w.Directory, Feed: w.Feed, Home: w.Home, Streams: w.Streams}, graph.Config{})
+	engine, err := graph.New(graph.Backend{Sessions: w.Sessions, Accounts: w.Accounts, Login: w.Login, Directory: w.Directory, Feed: w.Feed, Home: w.Home, Streams: w.Streams}, graph.Config{})
 	require.NoError(b, err)
 	user := func(handle string) session.Viewer {
 		id, err := w.IDs.Next()
@@ -107,7 +107,7 @@ func BenchmarkPage(b *testing.B) {
 	})
 	b.Run("http", func(b *testing.B) {
 		h, err := transport.New(ctx, transport.Config{
-			Engine: engine, Limits: new(limit.Limits), Ended: w.Sessions.Ended,
+			Engine: engine, Limits: new(limit.Limits), Watch: w.Sessions.Watch,
 			Authenticate:   func(context.Context, string) (session.Viewer, time.Time, error) { return reader, time.Time{}, nil },
 			RequestTimeout: time.Minute, MaxBody: 1 << 20, MaxSockets: 1,
 		})

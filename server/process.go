@@ -148,14 +148,13 @@ func (p *process) serveAPI(ctx context.Context, mux *http.ServeMux) error {
 	if c.App != "off" {
 		config.AlwaysTrusted = web.Documents()
 	}
-	config.Engine, config.Authenticate, config.Recall, config.Ended = engine, p.Login.Authenticate, p.Login.Recall, p.Sessions.Ended
+	config.Engine, config.Authenticate, config.Recall, config.Watch = engine, p.Login.Authenticate, p.Login.Recall, p.Sessions.Watch
 	config.Limits, config.Tracer, config.Logger = p.limits, p.tracer, p.log
 	config.ObserveRequest, config.ObserveSubscriptions = p.metrics.Request, p.metrics.Subscribed
 	config.ObserveSlowSocket = p.metrics.SlowSocket
 	if p.api, err = transport.New(ctx, config); err != nil {
 		return err
 	}
-	p.base = append(p.base, p.api.Run)
 	p.metrics.CountSockets(p.api.Sockets)
 	compressed := func(next http.Handler) http.Handler { return next }
 	if c.CompressHTTP == "on" {

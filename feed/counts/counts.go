@@ -25,7 +25,7 @@ import (
 const DefaultEvery = 2 * time.Second
 
 const (
-	// atOnce is how many posts, and how many sessions, one statement reads. If more posts are
+	// atOnce is how many posts one statement reads. If more posts are
 	// watched, each is read less often.
 	atOnce = 5000
 	// lookTimeout bounds one read of the counts, and one verdict.
@@ -99,8 +99,8 @@ func New(cfg Config) (*Counts, error) {
 // Watch returns. wake must return at once and must not call the watch. The caller must bound the
 // number of ids. Error: Unauthenticated.
 //
-// Cost: none here; one query for the first event. While anybody watches, Run executes two statements
-// every two seconds: for the counts of all watched posts and for the sessions.
+// Cost: none here; one query for the first event. While anybody watches, Run executes one statement
+// every two seconds, for the counts of all watched posts.
 func (c *Counts) Watch(ctx context.Context, v session.Viewer, ids []int64, wake func()) (*Watch, error) {
 	if v.ID == 0 {
 		return nil, refusal.ErrSignIn
@@ -109,7 +109,11 @@ func (c *Counts) Watch(ctx context.Context, v session.Viewer, ids []int64, wake 
 	c.mu.Lock()
 	c.watches[w] = struct{}{}
 	c.mu.Unlock()
-	context.AfterFunc(ctx, func() { w.end(nil) })
+	stop := c.cfg.Sessions.Watch(v, func() { w.end(nil) })
+	context.AfterFunc(ctx, func() {
+		stop()
+		w.end(nil)
+	})
 	wake()
 	return w, nil
 }
@@ -139,40 +143,13 @@ func (c *Counts) Run(ctx context.Context) error {
 	}
 }
 
-// look ends the watches whose session has ended, and wakes the watches that have a new count to send.
+// look wakes the watches that have a new count to send.
 func (c *Counts) look(ctx context.Context) {
 	looking, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
-	err := c.endSessions(looking)
-	if err == nil { // otherwise a viewer who is signed out might receive counts
-		err = c.compare(looking)
-	}
-	if err != nil && ctx.Err() == nil {
+	if err := c.compare(looking); err != nil && ctx.Err() == nil {
 		c.cfg.Logger.WarnContext(ctx, "live counts not read; the next time tells", "error", err)
 	}
-}
-
-func (c *Counts) endSessions(ctx context.Context) error {
-	of := map[session.Grant][]*Watch{}
-	c.mu.Lock()
-	for w := range c.watches {
-		if w.viewer.Session != 0 {
-			of[w.viewer.Grant()] = append(of[w.viewer.Grant()], w)
-		}
-	}
-	c.mu.Unlock()
-	for chunk := range slices.Chunk(slices.Collect(maps.Keys(of)), atOnce) { // without watches, no statement
-		ended, err := c.cfg.Sessions.Ended(ctx, chunk)
-		if err != nil {
-			return err
-		}
-		for _, grant := range ended {
-			for _, w := range of[grant] {
-				w.end(nil)
-			}
-		}
-	}
-	return nil
 }
 
 // compare reads the counts, and wakes the watches that were sent other counts.

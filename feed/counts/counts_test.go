@@ -250,6 +250,8 @@ func TestCountsEndWithTheSession(t *testing.T) {
 		s, other := begin(w, ann, post), begin(w, bob, post)
 		fresh := watch(w.Ctx, w, ann, post) // its first event is not taken
 		require.NoError(w, w.Sessions.LogOut(w.Ctx, ann))
+		w.Run(func(ctx context.Context) error { return w.Sessions.Run(ctx, w.Hub) })
+		require.Eventually(w, func() bool { return s.Ended() && fresh.Ended() }, time.Minute, time.Millisecond)
 		like(w, post, bob)
 		w.Counts.Look(w.Ctx)
 		for _, s := range []watcher{s, fresh} {

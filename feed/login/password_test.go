@@ -18,7 +18,6 @@ import (
 	"tideline/feed/paging"
 	"tideline/feed/refusal"
 	"tideline/feed/session"
-	"tideline/live"
 )
 
 func viewerOf(w *feedtest.World, auth *login.Auth) session.Viewer {
@@ -302,38 +301,5 @@ func TestOldestSessionsEnd(t *testing.T) {
 		fillSessions(w, bob, session.MaxPerUser+20)
 		w.SignIn(feedtest.TokenOf(t, "app", "7", time.Now(), nil))
 		require.Equal(t, session.MaxPerUser, count(bob))
-	})
-}
-
-// An operation that ends several sessions sends one message to each process.
-func TestSessionsEndByOneMessage(t *testing.T) {
-	t.Parallel()
-	feedtest.Each(t, func(w *feedtest.World) {
-		ann := w.SignUp("ann", "correct horse")
-		fillSessions(w, ann, 3)
-		w.Run(w.Hub.Run)
-		woken := make(chan struct{}, 1)
-		told, err := w.Hub.Subscribe(w.Ctx, ann.ID, func() {
-			select {
-			case woken <- struct{}{}:
-			default:
-			}
-		})
-		require.NoError(t, err)
-		defer told.Close()
-		_, err = w.Sessions.LogOutEverywhere(w.Ctx, ann)
-		require.NoError(t, err)
-		_, err = w.Publisher.Publish(w.Ctx, live.Event{Kind: live.MarkerMoved}, []int64{ann.ID})
-		require.NoError(t, err)
-		var kinds []live.Kind
-		for len(kinds) == 0 || kinds[len(kinds)-1] != live.MarkerMoved {
-			event, ok := told.Take()
-			if !ok {
-				<-woken
-				continue
-			}
-			kinds = append(kinds, event.Kind)
-		}
-		require.Equal(t, []live.Kind{live.SessionEnded, live.MarkerMoved}, kinds)
 	})
 }

@@ -19,3 +19,6 @@ func (s *Store) Hear(ctx context.Context, hub *live.Hub) error {
 
 // TrustFor is how long an answer of SQL is trusted.
 const TrustFor = trustFor
+
+// AllProcesses is the recipient of messages about ended sessions.
+const AllProcesses = allProcesses

@@ -279,7 +279,7 @@ func (s *Store) TellEnded(ctx context.Context, userID int64) {
 }
 
 func (s *Store) publish(ctx context.Context, ended live.Event) {
-	if _, err := s.cfg.Publisher.Publish(ctx, ended, []int64{ended.Author, allProcesses}); err != nil {
+	if _, err := s.cfg.Publisher.Publish(ctx, ended, []int64{allProcesses}); err != nil {
 		s.cfg.Logger.WarnContext(ctx, "other processes not told of the log-out; they find out within seconds", "error", err)
 	}
 }

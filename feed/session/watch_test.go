@@ -12,6 +12,7 @@ import (
 	"tideline/feed/apikey"
 	"tideline/feed/feedtest"
 	"tideline/feed/session"
+	"tideline/live"
 	"tideline/storage"
 	"tideline/storage/storagetest"
 )
@@ -117,5 +118,39 @@ func TestEndOfAKeyEndsAWatch(t *testing.T) {
 		require.NoError(w, w.Sessions.Check(w.Ctx))
 		require.EqualValues(w, 1, revoked.Load())
 		require.Zero(w, never.Load())
+	})
+}
+
+// An operation that ends several sessions sends one message to each process.
+func TestSessionsEndByOneMessage(t *testing.T) {
+	t.Parallel()
+	feedtest.Each(t, func(w *feedtest.World) {
+		ann := w.SignUp("ann", "correct horse")
+		_, err := w.Login.LogIn(w.Ctx, "ann", "correct horse")
+		require.NoError(w, err)
+		w.Run(w.Hub.Run)
+		woken := make(chan struct{}, 1)
+		told, err := w.Hub.Subscribe(w.Ctx, session.AllProcesses, func() {
+			select {
+			case woken <- struct{}{}:
+			default:
+			}
+		})
+		require.NoError(w, err)
+		defer told.Close()
+		_, err = w.Sessions.LogOutEverywhere(w.Ctx, ann)
+		require.NoError(w, err)
+		_, err = w.Publisher.Publish(w.Ctx, live.Event{Kind: live.MarkerMoved}, []int64{session.AllProcesses})
+		require.NoError(w, err)
+		var kinds []live.Kind
+		for len(kinds) == 0 || kinds[len(kinds)-1] != live.MarkerMoved {
+			event, ok := told.Take()
+			if !ok {
+				<-woken
+				continue
+			}
+			kinds = append(kinds, event.Kind)
+		}
+		require.Equal(w, []live.Kind{live.SessionEnded, live.MarkerMoved}, kinds)
 	})
 }

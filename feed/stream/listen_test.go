@@ -177,6 +177,7 @@ func TestLogOutEndsItsSubscriptionsOnly(t *testing.T) {
 				second, _, err := w.Sessions.Authenticate(w.Ctx, auth.Token)
 				require.NoError(w, err)
 				l1, l2 := w.listen(first, nil), w.listen(second, nil)
+				w.Run(func(ctx context.Context) error { return w.Sessions.Run(ctx, w.Hub) })
 				require.NoError(w, end(w, first, second))
 				l1.ends()
 				id := w.Post(second, schema.Public)

@@ -102,7 +102,7 @@ func (s *Stream) TellBy(tell func() (wait <-chan struct{})) {
 //
 // Cost: none.
 func (s *Stream) Shared() (event Event, ok bool) {
-	if s.resuming != nil || s.ended || len(s.ready)+len(s.backlog.items) > 0 || s.beatDue.Load() || s.visitDue.Load() || s.removals >= journalLag || s.namesMany() {
+	if s.signedOut.Load() || s.resuming != nil || s.ended || len(s.ready)+len(s.backlog.items) > 0 || s.beatDue.Load() || s.visitDue.Load() || s.removals >= journalLag || s.namesMany() {
 		return nil, false
 	}
 	ev, ok := s.sub.Peek()

@@ -70,7 +70,8 @@ type Stream struct {
 	// again. removals counts the removals received since the journal was read.
 	nameAt, removals int
 
-	beatDue, visitDue atomic.Bool
+	beatDue, visitDue, signedOut atomic.Bool
+	unwatch                      func() // stops watching the session; set before close can be called
 
 	mu     sync.Mutex
 	sub    *live.Subscription
@@ -90,6 +91,10 @@ func (s *Stream) open(ctx context.Context) error {
 	if s.heartbeat > 0 {
 		s.tick(&s.beatDue, s.heartbeat)
 	}
+	s.unwatch = s.streams.cfg.Sessions.Watch(s.viewer, func() {
+		s.signedOut.Store(true)
+		s.wake()
+	})
 	context.AfterFunc(ctx, s.close)
 	return nil
 }
@@ -132,6 +137,7 @@ func (s *Stream) close() {
 	s.closed = true
 	sub, timers := s.sub, s.timers
 	s.mu.Unlock()
+	s.unwatch()
 	for _, timer := range timers {
 		timer.Stop()
 	}
@@ -188,6 +194,9 @@ func (s *Stream) interrupt(ctx context.Context, err error) {
 
 // step does the next piece of work, if any. more is false if there was none.
 func (s *Stream) step(ctx context.Context) (more bool, err error) {
+	if s.signedOut.Load() {
+		return false, errStreamEnds
+	}
 	if after := s.resuming; after != nil {
 		s.resuming = nil
 		return true, s.inTurn(ctx, func(ctx context.Context) error { return s.resume(ctx, *after) })
@@ -245,12 +254,9 @@ func (s *Stream) resubscribe(ctx context.Context) error {
 	return s.inTurn(ctx, s.resync)
 }
 
-// resync catches up after events may have been lost. The lost events may include the end of the
-// session, and Redis may have forgotten that the user is active.
+// resync catches up after events may have been lost. Redis may have forgotten that the user is
+// active.
 func (s *Stream) resync(ctx context.Context) error {
-	if err := s.stillSignedIn(ctx); err != nil {
-		return err
-	}
 	s.streams.home.Reader.Visit(ctx, s.viewer.ID)
 	return s.catchUp(ctx)
 }
@@ -304,24 +310,8 @@ func (s *Stream) handle(ctx context.Context, ev live.Event) error {
 		return s.sendJournal(ctx, ev.Reason)
 	case live.Resync:
 		return s.inTurn(ctx, s.resync)
-	case live.SessionEnded:
-		if ev.Session == 0 {
-			return s.inTurn(ctx, s.stillSignedIn)
-		}
-		if ev.Session == s.viewer.Session {
-			return errStreamEnds
-		}
 	}
 	return nil
-}
-
-// stillSignedIn reads the session from SQL. It returns errStreamEnds if the session has ended.
-func (s *Stream) stillSignedIn(ctx context.Context) error {
-	ended, err := s.streams.cfg.Sessions.Ended(ctx, []session.Grant{s.viewer.Grant()})
-	if err == nil && s.viewer.Session != 0 && len(ended) > 0 {
-		return errStreamEnds
-	}
-	return err
 }
 
 // verdictLasts is how long a verdict may be used. It bounds how long a stream can overlook a

@@ -68,7 +68,7 @@ func open(w *feedtest.World, change func(*admin.Config)) *desk {
 	sockets.Set(7)
 	registry.MustRegister(sockets)
 	c := admin.Config{
-		Accounts: w.Accounts, Directory: w.Directory, Moderation: w.Moderation, Audit: w.Audit, Fleet: fleet.New(w.Stores.DB, time.Now), Queue: w.Queue,
+		Sessions: w.Sessions, Login: w.Login, Directory: w.Directory, Moderation: w.Moderation, Audit: w.Audit, Fleet: fleet.New(w.Stores.DB, time.Now), Queue: w.Queue,
 		Stores: w.Stores, Limits: &limit.Limits{}, Metrics: registry, Process: 1, Version: "v0", PostID: graph.PostID,
 		Webhooks: func(context.Context) (webhook.Stats, error) { return webhook.Stats{Pending: 3}, nil },
 		Ready: func() map[string]string {

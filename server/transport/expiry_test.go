@@ -26,24 +26,19 @@ func (f *fixture) dialAs(t *testing.T, authorization string) *servertest.Peer {
 func TestTokenOfTheHandshake(t *testing.T) {
 	f := newFixture(t, nil)
 	f.logIn("bob", time.Now().Add(time.Hour))
-	sessionOf := func(p *servertest.Peer) (sessions []int64) {
+	watched := func(p *servertest.Peer) []int64 {
 		p.Expect(`{"type":"connection_ack"}`)
-		f.sockets.sessions.mu.Lock()
-		defer f.sockets.sessions.mu.Unlock()
-		for session := range f.sockets.sessions.watched {
-			sessions = append(sessions, session.Session)
-		}
-		return sessions
+		return f.watchedSessions()
 	}
 	p := f.dialAs(t, "Bearer bob")
 	p.Send(`{"type":"connection_init"}`)
-	require.Equal(t, []int64{20}, sessionOf(p))
+	require.Equal(t, []int64{20}, watched(p))
 	p.Send(`{"id":"1","type":"subscribe","payload":{"query":"{hello}"}}`)
 	p.Expect(`{"id":"1","type":"next","payload":{"data":{"hello":"world"}}}`)
 
 	p = f.dialAs(t, "Bearer bob")
 	p.Send(messageOf("connection_init", asUser))
-	require.ElementsMatch(t, []int64{10, 20}, sessionOf(p), "the message says more than the handshake")
+	require.Equal(t, []int64{10, 20}, watched(p), "the message says more than the handshake")
 
 	for _, bad := range []string{"Bearer nobody", "Basic bob", "bob"} {
 		p = f.dialAs(t, bad)

@@ -3,7 +3,9 @@ package transport
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -68,11 +70,12 @@ type fixture struct {
 	free  chan struct{} // closed to end the mutation hold
 
 	mu       sync.Mutex
-	sessions map[string]session
-	broken   bool // the database does not answer
+	sessions map[string]openSession
+	broken   bool                           // the database does not answer
+	watched  map[int64]map[*func()]struct{} // functions that end connections, by session
 }
 
-type session struct {
+type openSession struct {
 	viewer  session.Viewer
 	expires time.Time
 }
@@ -84,7 +87,7 @@ const maxBody = 1 << 20
 func newFixture(t *testing.T, tweak func(*Config)) *fixture {
 	f := &fixture{
 		t: t, news: make(chan any), begun: make(chan struct{}, 1), free: make(chan struct{}),
-		sessions: map[string]session{"alice": {session.Viewer{ID: 1, Session: 10}, time.Now().Add(time.Hour)}},
+		sessions: map[string]openSession{"alice": {session.Viewer{ID: 1, Session: 10}, time.Now().Add(time.Hour)}},
 	}
 	engine, err := exec.New(exec.Config{
 		Schema: exectest.New(t, testSchema, f.fields()), Introspection: true,
@@ -99,7 +102,7 @@ func newFixture(t *testing.T, tweak func(*Config)) *fixture {
 
 	config := Config{
 		Engine: engine, Authenticate: f.authenticate, Limits: new(limit.Limits),
-		Ended:          func(context.Context, []session.Grant) ([]session.Grant, error) { return nil, nil },
+		Watch:          f.watch,
 		RequestTimeout: 5 * time.Second, MaxBody: maxBody, MaxSockets: 20_000,
 		AllowedOrigins:       []string{"https://friend.example"},
 		ObserveSubscriptions: func(change int) { f.subscriptions.Add(int64(change)) },
@@ -209,6 +212,46 @@ func (f *fixture) breakDatabase(broken bool) {
 	f.broken = broken
 }
 
+// watch is Config.Watch. endSession calls ended.
+func (f *fixture) watch(v session.Viewer, ended func()) (stop func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.watched == nil {
+		f.watched = map[int64]map[*func()]struct{}{}
+	}
+	if f.watched[v.Session] == nil {
+		f.watched[v.Session] = map[*func()]struct{}{}
+	}
+	f.watched[v.Session][&ended] = struct{}{}
+	return func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if delete(f.watched[v.Session], &ended); len(f.watched[v.Session]) == 0 {
+			delete(f.watched, v.Session)
+		}
+	}
+}
+
+// watchedSessions returns the ids of the sessions that connections watch.
+func (f *fixture) watchedSessions() []int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Sorted(maps.Keys(f.watched))
+}
+
+// endSession tells the connections of a session that it has ended.
+func (f *fixture) endSession(id int64) {
+	f.mu.Lock()
+	var ends []func()
+	for ended := range f.watched[id] {
+		ends = append(ends, *ended)
+	}
+	f.mu.Unlock()
+	for _, ended := range ends {
+		ended()
+	}
+}
+
 func (f *fixture) logOut(token string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -218,7 +261,7 @@ func (f *fixture) logOut(token string) {
 func (f *fixture) logIn(token string, expires time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.sessions[token] = session{session.Viewer{ID: 2, Session: 20}, expires}
+	f.sessions[token] = openSession{session.Viewer{ID: 2, Session: 20}, expires}
 }
 
 // dial opens a socket.

@@ -218,7 +218,7 @@ func (s *socket) init(ctx context.Context, m message) {
 		return
 	}
 	s.token, s.acked = token, true
-	s.unwatch = s.set.sessions.watch(viewer.Grant(), s.forbid)
+	s.unwatch = s.set.api.config.Watch(viewer, s.forbid)
 	s.conn.SetReadLimit(int64(s.set.api.config.MaxBody))
 	s.queue.Send(websocket.TextMessage, frame("connection_ack", "", nil))
 	s.queue.WhileOpen(func() {

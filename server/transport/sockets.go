@@ -34,7 +34,6 @@ const (
 // sockets are the WebSocket connections and event streams of this process.
 type sockets struct {
 	api      *api
-	sessions *sessions
 	upgrader websocket.Upgrader
 	origins  incoming.Origins
 	refused  refusal.Log
@@ -53,8 +52,7 @@ type sockets struct {
 
 func newSockets(a *api) *sockets {
 	return &sockets{
-		api:      a,
-		sessions: newSessions(a.config.Ended, a.config.Logger),
+		api: a,
 		upgrader: websocket.Upgrader{
 			HandshakeTimeout:  a.config.WriteTimeout,
 			ReadBufferSize:    socketBuffer,

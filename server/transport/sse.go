@@ -123,7 +123,7 @@ func (h *Handler) stream(w http.ResponseWriter, r *http.Request, begun time.Time
 	if !expires.IsZero() {
 		defer time.AfterFunc(time.Until(expires), cancel).Stop()
 	}
-	defer h.sockets.sessions.watch(v.Grant(), cancel)()
+	defer h.api.config.Watch(v, cancel)()
 
 	s := &eventStream{w, http.NewResponseController(w), h.api.config.WriteTimeout}
 	_ = s.control.SetReadDeadline(time.Time{}) // a writer without this method keeps the server's deadline

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"io"
-	"log/slog"
 	"net/http"
 	"net/url"
 	"strings"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"tideline/feed/session"
 	"tideline/graph/exec/exectest"
 )
 
@@ -133,17 +131,13 @@ func TestEventStreamThatCannotBegin(t *testing.T) {
 // An incomplete stream is broken off, so that the client requests it again.
 func TestEventStreamBreaksOff(t *testing.T) {
 	for name, end := range map[string]func(f *fixture){
-		"interrupted":   func(f *fixture) { f.news <- exectest.Interruption{} },
-		"shutdown":      func(f *fixture) { require.NoError(f.t, f.sockets.shutdown(f.t.Context())) },
-		"session ended": func(f *fixture) { f.logOut("alice"); close(f.news) },
-		"session watched": func(f *fixture) {
-			require.NoError(f.t, f.sockets.sessions.check(f.t.Context()))
-		},
+		"interrupted":     func(f *fixture) { f.news <- exectest.Interruption{} },
+		"shutdown":        func(f *fixture) { require.NoError(f.t, f.sockets.shutdown(f.t.Context())) },
+		"session ended":   func(f *fixture) { f.logOut("alice"); close(f.news) },
+		"session watched": func(f *fixture) { f.endSession(10) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, nil)
-			f.sockets.sessions = newSessions(func(_ context.Context, grants []session.Grant) ([]session.Grant, error) { return grants, nil },
-				slog.New(slog.DiscardHandler))
 			e := f.ask(t, http.MethodPost, "alice", "subscription{news}")
 			f.news <- 1
 			e.expect("next", `{"data":{"news":1}}`)

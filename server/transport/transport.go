@@ -51,8 +51,9 @@ type Config struct {
 	// without a look-up. ok is false for any other token; Limits then decides whether it may be
 	// looked up. Defaults to knowing no token.
 	Recall func(token string) (v session.Viewer, expires time.Time, ok bool)
-	// Ended returns the given grants that are over.
-	Ended func(ctx context.Context, grants []session.Grant) (ended []session.Grant, err error)
+	// Watch calls ended when the viewer's session has ended, unless stop was called before. ended
+	// may be called more than once.
+	Watch func(v session.Viewer, ended func()) (stop func())
 	// Limits refuse clients that take too much.
 	Limits *limit.Limits
 
@@ -184,8 +185,8 @@ type Handler struct {
 // New returns a handler. Errors: a required field is missing or not allowed; the trusted
 // documents cannot be read or are not valid.
 func New(ctx context.Context, c Config) (*Handler, error) {
-	if c.Engine == nil || c.Authenticate == nil || c.Ended == nil || c.Limits == nil {
-		return nil, errors.New("transport: Engine, Authenticate, Ended and Limits are required")
+	if c.Engine == nil || c.Authenticate == nil || c.Watch == nil || c.Limits == nil {
+		return nil, errors.New("transport: Engine, Authenticate, Watch and Limits are required")
 	}
 	if err := c.Validate(); err != nil {
 		return nil, fmt.Errorf("transport: %w", err)
@@ -211,12 +212,6 @@ func New(ctx context.Context, c Config) (*Handler, error) {
 
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.http.ServeHTTP(w, r) }
-
-// Run closes connections whose session has ended, until ctx ends. Even without Run nothing is delivered after
-// the end of a session, but an idle socket would stay open.
-//
-// Cost: a query for every thousand connected sessions, every three seconds.
-func (h *Handler) Run(ctx context.Context) error { return h.sockets.sessions.run(ctx) }
 
 // Sockets returns the number of open sockets.
 func (h *Handler) Sockets() int { return h.sockets.count() }
