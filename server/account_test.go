@@ -64,7 +64,7 @@ func TestBrokenDownloadLeavesThePathGood(t *testing.T) {
 		path, _, err := w.Login.OfferExport(w.Ctx, session.Viewer{ID: auth.User.ID}, "correct horse")
 		require.NoError(t, err)
 		p := &process{log: slog.New(slog.DiscardHandler), limits: new(limit.Limits)}
-		serve := p.serveExport(w.Sessions)
+		serve := p.serveExport(w.Login, w.Accounts)
 		download := func(to http.ResponseWriter) (aborted any) {
 			defer func() { aborted = recover() }()
 			serve(to, httptest.NewRequest(http.MethodGet, path, nil))
