@@ -20,6 +20,11 @@ import (
 // Counter is a number of a user or a post that many transactions change at the same time. It is the
 // sum of a column and of the rows that were appended to a table of deltas, and is exact in every
 // statement that reads both. COUNTERS.md describes the protocol.
+//
+// 40 users who like one post over 20 connections, where a commit waits 2 ms, on two busy cores,
+// medians of five runs in turn: 271 likes per second with deltas, and 140 with an update of the
+// column alone. Follows of one user are no faster: 82 and 96 per second, within the noise. Deltas
+// reduce the 99th percentile of unrelated reads by 40 % in both cases.
 type Counter struct {
 	Column                    string // of the table
 	table, deltas, key, delta string
