@@ -43,6 +43,12 @@ const (
 // Other posts in the feeds are read from SQL: new posts, and hidden posts, which may be shown at
 // any time without notice. So no clock decides: a change either has a job, or has changed the
 // inbox. A number that is not certain is counted anew.
+//
+// Keeping numbers saves half of the time of a count of thirty unread posts, two thirds of a count
+// of 400 (BenchmarkUnread), and two thirds for a thousand readers of one event
+// (BenchmarkUnreadOfMany). It saves nothing without unread posts. PostgreSQL, whose processors are
+// the first limit of a large installation, has a tenth of the work: 117 instead of 1,474 µs for a
+// count of 500 posts (docs/capacity.md).
 type Unread struct {
 	reader    *Reader
 	db        *ent.Client
