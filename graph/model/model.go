@@ -52,12 +52,23 @@ type Relationship struct {
 	Viewer, User int64
 }
 
-func (r *Relationship) Following() bool  { return r.Has(visibility.Following) }
+// Following reports whether the viewer follows the user.
+func (r *Relationship) Following() bool { return r.Has(visibility.Following) }
+
+// FollowedBy reports whether the user follows the viewer.
 func (r *Relationship) FollowedBy() bool { return r.Has(visibility.FollowedBy) }
-func (r *Relationship) Mutual() bool     { return r.Has(visibility.Mutual) }
-func (r *Relationship) Blocking() bool   { return r.Has(visibility.Blocking) }
-func (r *Relationship) Muting() bool     { return r.Has(visibility.Muting) }
-func (r *Relationship) Requested() bool  { return r.Has(visibility.Requested) }
+
+// Mutual reports whether the two follow each other.
+func (r *Relationship) Mutual() bool { return r.Has(visibility.Mutual) }
+
+// Blocking reports whether the viewer blocks the user.
+func (r *Relationship) Blocking() bool { return r.Has(visibility.Blocking) }
+
+// Muting reports whether the viewer mutes the user.
+func (r *Relationship) Muting() bool { return r.Has(visibility.Muting) }
+
+// Requested reports whether the viewer asked to follow the user and waits for the answer.
+func (r *Relationship) Requested() bool { return r.Has(visibility.Requested) }
 
 // RelationshipKind returns the kind of the ids of a viewer's relationships; see
 // ent.NodeID. The id contains both users.

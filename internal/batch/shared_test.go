@@ -158,7 +158,7 @@ func TestSharedFails(t *testing.T) {
 				joined.Add(1)
 				all.Go(func() {
 					defer func() {
-						if recover() == broken {
+						if err, _ := recover().(error); errors.Is(err, broken) {
 							failed.Add(1)
 						}
 					}()
