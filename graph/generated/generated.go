@@ -4736,7 +4736,7 @@ func (ec *executionContext) _Mutation_signUp(ctx context.Context, field graphql.
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *login.Auth) graphql.Marshaler {
-			return ec.marshalNAuthPayload2ᚖtidelineᚋfeedᚋaccountᚐAuth(ctx, selections, v)
+			return ec.marshalNAuthPayload2ᚖtidelineᚋfeedᚋloginᚐAuth(ctx, selections, v)
 		},
 		true,
 		true,
@@ -4780,7 +4780,7 @@ func (ec *executionContext) _Mutation_logIn(ctx context.Context, field graphql.C
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *login.Auth) graphql.Marshaler {
-			return ec.marshalNAuthPayload2ᚖtidelineᚋfeedᚋaccountᚐAuth(ctx, selections, v)
+			return ec.marshalNAuthPayload2ᚖtidelineᚋfeedᚋloginᚐAuth(ctx, selections, v)
 		},
 		true,
 		true,
@@ -9375,7 +9375,7 @@ func (ec *executionContext) _SessionConnection_nodes(ctx context.Context, field 
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v []*session.Session) graphql.Marshaler {
-			return ec.marshalNSession2ᚕᚖtidelineᚋfeedᚋaccountᚐSessionᚄ(ctx, selections, v)
+			return ec.marshalNSession2ᚕᚖtidelineᚋfeedᚋsessionᚐSessionᚄ(ctx, selections, v)
 		},
 		true,
 		true,
@@ -9462,7 +9462,7 @@ func (ec *executionContext) _SessionEdge_node(ctx context.Context, field graphql
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *session.Session) graphql.Marshaler {
-			return ec.marshalNSession2ᚖtidelineᚋfeedᚋaccountᚐSession(ctx, selections, v)
+			return ec.marshalNSession2ᚖtidelineᚋfeedᚋsessionᚐSession(ctx, selections, v)
 		},
 		true,
 		true,
@@ -19283,7 +19283,7 @@ func (ec *executionContext) marshalNAuditEntryEdge2ᚕtidelineᚋfeedᚋpaging�
 	return ret
 }
 
-func (ec *executionContext) marshalNAuthPayload2ᚖtidelineᚋfeedᚋaccountᚐAuth(ctx context.Context, sel ast.SelectionSet, v *login.Auth) graphql.Marshaler {
+func (ec *executionContext) marshalNAuthPayload2ᚖtidelineᚋfeedᚋloginᚐAuth(ctx context.Context, sel ast.SelectionSet, v *login.Auth) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -19975,11 +19975,11 @@ func (ec *executionContext) marshalNRole2tidelineᚋentᚋuserᚐRole(ctx contex
 	return res
 }
 
-func (ec *executionContext) marshalNSession2ᚕᚖtidelineᚋfeedᚋaccountᚐSessionᚄ(ctx context.Context, sel ast.SelectionSet, v []*session.Session) graphql.Marshaler {
+func (ec *executionContext) marshalNSession2ᚕᚖtidelineᚋfeedᚋsessionᚐSessionᚄ(ctx context.Context, sel ast.SelectionSet, v []*session.Session) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
-		return ec.marshalNSession2ᚖtidelineᚋfeedᚋaccountᚐSession(ctx, sel, v[i])
+		return ec.marshalNSession2ᚖtidelineᚋfeedᚋsessionᚐSession(ctx, sel, v[i])
 	})
 
 	for _, e := range ret {
@@ -19991,7 +19991,7 @@ func (ec *executionContext) marshalNSession2ᚕᚖtidelineᚋfeedᚋaccountᚐSe
 	return ret
 }
 
-func (ec *executionContext) marshalNSession2ᚖtidelineᚋfeedᚋaccountᚐSession(ctx context.Context, sel ast.SelectionSet, v *session.Session) graphql.Marshaler {
+func (ec *executionContext) marshalNSession2ᚖtidelineᚋfeedᚋsessionᚐSession(ctx context.Context, sel ast.SelectionSet, v *session.Session) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
