@@ -101,9 +101,7 @@ func New(cfg Config) (*Store, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	s := &Store{cfg: cfg, lookups: batch.Batcher[*lookup]{MaxWait: batch.MaxWait}}
-	s.watches.recheck = make(chan struct{}, 1)
-	return s, nil
+	return &Store{cfg: cfg, lookups: batch.Batcher[*lookup]{MaxWait: batch.MaxWait}}, nil
 }
 
 // now returns UTC, because SQLite compares times as text.

@@ -28,12 +28,6 @@ const (
 type watches struct {
 	mu     sync.Mutex
 	byUser map[int64]map[*watch]struct{}
-
-	// doubted are users whose watched sessions SQL must be asked about soon; allDoubted stands
-	// for all users. recheck has a value while there are any.
-	doubted    map[int64]struct{}
-	allDoubted bool
-	recheck    chan struct{}
 }
 
 type watch struct {
@@ -71,54 +65,20 @@ func (s *Store) Watch(v Viewer, ended func()) (stop func()) {
 	}
 }
 
-// doubt has the watched sessions of the users checked soon; without users, all sessions.
-func (w *watches) doubt(users ...int64) {
+// of returns the watches of the users by grant; without users, all watches.
+func (w *watches) of(users ...int64) map[Grant][]*watch {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.doubted == nil {
-		w.doubted = map[int64]struct{}{}
-	}
-	for _, user := range users {
-		w.doubted[user] = struct{}{}
-	}
-	w.allDoubted = w.allDoubted || len(users) == 0
-	select {
-	case w.recheck <- struct{}{}:
-	default: // a check is already due
-	}
-}
-
-// collect returns the watches to check, by grant: of doubted users, or all of them.
-func (w *watches) collect(all bool) map[Grant][]*watch {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	users := maps.Keys(w.doubted)
-	if all || w.allDoubted {
-		users = maps.Keys(w.byUser)
+	if len(users) == 0 {
+		users = slices.Collect(maps.Keys(w.byUser))
 	}
 	found := map[Grant][]*watch{}
-	for user := range users {
+	for _, user := range users {
 		for one := range w.byUser[user] {
 			found[one.grant] = append(found[one.grant], one)
 		}
 	}
-	w.doubted, w.allDoubted = nil, false
 	return found
-}
-
-// end ends the watches of one session.
-func (w *watches) end(user, session int64) {
-	var ended []*watch
-	w.mu.Lock()
-	for one := range w.byUser[user] {
-		if one.grant.Session == session {
-			ended = append(ended, one)
-		}
-	}
-	w.mu.Unlock()
-	for _, one := range ended {
-		one.ended()
-	}
 }
 
 // Run notices the sessions that end until ctx ends, and lets Authenticate remember open sessions.
@@ -138,26 +98,26 @@ func (s *Store) Run(ctx context.Context, hub *live.Hub) error {
 		tick := time.NewTicker(checkEvery)
 		defer tick.Stop()
 		for {
-			var err error
 			select {
 			case <-ctx.Done():
 				return ctx.Err()
 			case <-tick.C:
-				err = s.check(ctx)
-			case <-s.watches.recheck:
-				err = s.checkSome(ctx, s.watches.collect(false))
-			}
-			if err != nil && ctx.Err() == nil {
-				s.cfg.Logger.WarnContext(ctx, "sessions not checked; each request asks", "error", err)
+				s.warn(ctx, s.check(ctx))
 			}
 		}
 	})
 	return g.Wait()
 }
 
+func (s *Store) warn(ctx context.Context, err error) {
+	if err != nil && ctx.Err() == nil {
+		s.cfg.Logger.WarnContext(ctx, "sessions not checked; each request asks", "error", err)
+	}
+}
+
 // check asks SQL about the sessions in use and the watched ones.
 func (s *Store) check(ctx context.Context) error {
-	grants := s.watches.collect(true)
+	grants := s.watches.of()
 	for _, id := range s.known.inUse(s.now()) {
 		if grant := (Grant{Session: id}); grants[grant] == nil {
 			grants[grant] = nil // in use, but not watched
@@ -207,33 +167,39 @@ func (s *Store) hear(ctx context.Context, hub *live.Hub) error {
 		if err != nil {
 			return err
 		}
-		s.doubtAll()
+		s.known.forgetAll()
+		s.warn(ctx, s.check(ctx)) // messages may have been lost
 		s.take(ctx, told, woken)
 		told.Close()
 	}
 }
 
-// doubtAll trusts no session any more, because messages about ended sessions were lost.
-func (s *Store) doubtAll() {
-	s.known.forgetAll()
-	s.watches.doubt()
-}
-
-// take handles the events of a subscription until it ends.
+// take handles the events of a subscription until it ends. A check that hangs delays it for at most
+// trustFor.
 func (s *Store) take(ctx context.Context, told *live.Subscription, woken <-chan struct{}) {
 	for {
 		ended := told.Ended()
+		lost, users := false, []int64(nil)
 		for event, ok := told.Take(); ok; event, ok = told.Take() {
 			switch {
 			case event.Kind != live.SessionEnded: // events were lost
-				s.doubtAll()
+				s.known.forgetAll()
+				lost = true
 			case event.Session == 0: // SQL says which
 				s.known.forgetUser(event.Author)
-				s.watches.doubt(event.Author)
+				users = append(users, event.Author)
 			default:
 				s.known.forget(event.Session)
-				s.watches.end(event.Author, event.Session)
+				for _, one := range s.watches.of(event.Author)[Grant{Session: event.Session}] {
+					one.ended()
+				}
 			}
+		}
+		switch {
+		case lost:
+			s.warn(ctx, s.check(ctx))
+		case len(users) > 0:
+			s.warn(ctx, s.checkSome(ctx, s.watches.of(users...)))
 		}
 		if ended {
 			return
