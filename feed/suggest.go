@@ -23,7 +23,7 @@ const (
 	suggestStep  = 50  // candidates whose relations are read together
 )
 
-// unsuggested are the relations to users who are not suggested.
+// unsuggested is the set of relations that exclude a user from the suggestions.
 const unsuggested = visibility.Following | visibility.Requested | visibility.Blocking | visibility.BlockedBy | visibility.Muting | visibility.Hidden
 
 // friendsOfFriends returns a query for the users that the followees of user $1 follow and user $1

@@ -14,7 +14,7 @@ type Batch struct {
 	// Users are the recipients, ascending. They must not be changed.
 	Users []int64
 
-	// Shared is what the readers need to know of the event, read once for all. The package that
+	// Shared holds the data that all readers of the event need. It is read once. The package that
 	// reads the events chooses its type.
 	Shared batch.Shared[any]
 

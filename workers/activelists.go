@@ -26,8 +26,8 @@ type activeList[T any] struct {
 type postFanOut struct{ post, since int64 }
 
 // activeUsers returns the list of active users of the fan-out that r is a part of. A later attempt
-// reads a list of its own: it must reach everybody to whom attempts in other processes have pushed,
-// and their lists may be newer than the shared one.
+// reads a list of its own: it must reach every user that an attempt in another process has pushed to,
+// and the list of that process may be newer than the shared list.
 func activeUsers[T any](
 	ctx context.Context, r *followerScan, shared *batch.Shared[activeList[T]], read func(context.Context) (T, error),
 ) (T, error) {

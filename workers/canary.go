@@ -40,8 +40,8 @@ func (w *Workers) canaryArrived(ctx context.Context, j *queue.Job) error {
 // queue, a worker, pub/sub and the hub. A canary takes the same path as a post and changes nothing. At
 // most one waits for a worker at a time. Each server runs one Canary. Fields without a default are required.
 //
-// It is the only measurement that covers pub/sub and the hub. A canary that ends at a worker would say
-// no more than the age of the oldest job (queue.Stats), which tells whether a late one waits in the queue.
+// It is the only measurement that covers pub/sub and the hub. A canary that ends at a worker would add
+// nothing: the age of the oldest job (queue.Stats) shows whether jobs wait in the queue.
 type Canary struct {
 	DB    *ent.Client
 	Queue *queue.Queue

@@ -230,7 +230,7 @@ func (m *Meter) SameStores(ctx context.Context, handle string) error {
 		return err
 	}
 	if n == 0 {
-		return errors.New("the stores are not those of the server at --url: name its own")
+		return errors.New("the stores that --data-dir, --database-url and --redis-url name do not belong to the server at --url")
 	}
 	return nil
 }

@@ -107,7 +107,7 @@ func New(cfg Config) (*Store, error) {
 // now returns UTC, because SQLite compares times as text.
 func (s *Store) now() time.Time { return s.cfg.Now().UTC() }
 
-// Hash is what the table of sessions stores instead of a token.
+// Hash is the SHA-256 hash of a token. The database stores it in place of the token.
 type Hash = [sha256.Size]byte
 
 func hashOf(token string) Hash { return sha256.Sum256([]byte(token)) }

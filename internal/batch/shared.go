@@ -14,12 +14,14 @@ import (
 type Shared[T any] struct{ latest atomic.Pointer[result[T]] }
 
 // Get returns the latest value if holds returns true for it. Otherwise it calls find. Callers that
-// come meanwhile wait, and get the new value if it holds for them. The value may have been read
+// come meanwhile wait for the new value, and return it if it holds for them. The value may have been read
 // before the call of Get: a caller that must see an earlier write rejects such a value in holds.
 //
 // find runs in a goroutine of its own. Its context has the values of ctx and never ends, so that
 // a caller whose ctx ends leaves without harm to the others. find must bound its time. There is one
-// find at a time, except after Forget. An error or a panic reaches all who waited, and is not kept.
+// find at a time, except after Forget. An error goes only to the caller whose find returned it: one
+// of the others then calls find, so that one failed read does not fail thousands of callers. A panic
+// reaches all who waited. Neither is kept.
 //
 // Cost: constant if the latest value holds.
 func (s *Shared[T]) Get(ctx context.Context, holds func(T) bool, find func(context.Context) (T, error)) (T, error) {
@@ -34,7 +36,7 @@ func (s *Shared[T]) Get(ctx context.Context, holds func(T) bool, find func(conte
 			}
 		}
 		value, err := r.get()
-		if mine || err != nil || holds(value) {
+		if mine || err == nil && holds(value) {
 			return value, err
 		}
 		s.latest.CompareAndSwap(r, nil)
@@ -99,7 +101,7 @@ func (r *Results) Once(key any, find func() any) any {
 // Soon is like Once, but never blocks. If the value is not ready, another goroutine computes it, and
 // Soon returns a channel that is closed when it is ready. It must not be called on a nil Results.
 //
-// Cost: 0.3 µs if the value is there (BenchmarkResultsSoon, on a busy machine). A delivery to a live
+// Cost: 0.07 µs if the value is there (BenchmarkResultsSoon). A delivery to a live
 // subscriber takes about 30 µs.
 func (r *Results) Soon(key any, find func() any) (value any, wait <-chan struct{}) {
 	result, mine := r.join(key, find)

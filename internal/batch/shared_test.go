@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -71,7 +72,8 @@ func TestSharedIsFoundOnceForAll(t *testing.T) {
 	require.Equal(t, 7, value)
 }
 
-// A value is used only by callers for whom it holds. For the others, one finds a new value.
+// Get returns the shared value only to a caller whose holds accepts it. If several callers reject the
+// value, one of them finds a new value.
 func TestSharedHolds(t *testing.T) {
 	t.Parallel()
 	var s Shared[int]
@@ -140,7 +142,38 @@ func TestSharedIsForgottenWhileFound(t *testing.T) {
 	require.Equal(t, 2, <-values)
 }
 
-// An error and a panic reach all who waited, and later callers find anew.
+// An error goes only to the caller whose find returned it. Of the others, one finds a value for all.
+func TestSharedErrorFailsOneCaller(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var s Shared[int]
+		h := newHeldFind()
+		broken := errors.New("broken")
+		first := make(chan error, 1)
+		go func() {
+			_, err := s.Get(t.Context(), always, h.find)
+			first <- err
+		}()
+		<-h.asked
+		var others sync.WaitGroup
+		for range 5 {
+			others.Go(func() {
+				value, err := s.Get(t.Context(), always, h.find)
+				assert.NoError(t, err)
+				assert.Equal(t, 7, value)
+			})
+		}
+		synctest.Wait() // the others wait for the first find
+		h.answers <- func() (int, error) { return 0, broken }
+		require.ErrorIs(t, <-first, broken)
+		<-h.asked
+		h.answers <- func() (int, error) { return 7, nil }
+		others.Wait()
+		require.EqualValues(t, 2, h.calls.Load())
+	})
+}
+
+// An error and a panic end the wait of all who wait for the find, and later callers find anew.
 func TestSharedFails(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("broken")
