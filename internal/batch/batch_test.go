@@ -150,7 +150,7 @@ type reply string
 func (r reply) Error() string { return string(r) }
 func (reply) RedisError()     {}
 
-// PipelineBatcher that arrive while one is in flight are sent as one. Each has its own error, and a
+// Pipelines that arrive while one is in flight are sent as one. Each has its own error, and a
 // caller that gives up does not end the others.
 func TestPipelinesGoTogether(t *testing.T) {
 	t.Parallel()

@@ -5,52 +5,52 @@ import (
 	"errors"
 )
 
-// maxQuestions is the largest number of questions in one call.
-const maxQuestions = 16
+// maxKeys is the largest number of keys in one call.
+const maxKeys = 16
 
 // Loader combines concurrent lookups into one call.
-type Loader[Q, A any] struct {
-	answer  func(context.Context, []Q) ([]A, error)
-	batcher Batcher[*load[Q, A]]
+type Loader[K, V any] struct {
+	find    func(context.Context, []K) ([]V, error)
+	batcher Batcher[*lookup[K, V]]
 }
 
-// NewLoader returns a Loader that calls answer with up to 16 questions. The result must have
-// one answer for each question, in the same order. A call that hangs delays its own callers, and
-// others for at most MaxWait.
-func NewLoader[Q, A any](answer func(context.Context, []Q) ([]A, error)) *Loader[Q, A] {
-	return &Loader[Q, A]{answer, Batcher[*load[Q, A]]{MaxWait: MaxWait}}
+// NewLoader returns a Loader that calls find with up to 16 keys. The result must have one value
+// for each key, in the same order. A call that hangs delays its own callers, and others for at most
+// MaxWait.
+func NewLoader[K, V any](find func(context.Context, []K) ([]V, error)) *Loader[K, V] {
+	return &Loader[K, V]{find, Batcher[*lookup[K, V]]{MaxWait: MaxWait}}
 }
 
-// question is a lookup that waits for its answer or has it.
-type load[Q, A any] struct {
-	ctx    context.Context
-	of     Q
-	answer A
-	err    error
+// lookup is a call of Load.
+type lookup[K, V any] struct {
+	ctx   context.Context
+	key   K
+	value V
+	err   error
 }
 
-// errNotAsked is the error of a question until its call has returned.
-var errNotAsked = errors.New("the question was not asked")
+// errNotLookedUp is the error of a lookup until find has returned.
+var errNotLookedUp = errors.New("the key was not looked up")
 
-// Load returns the answer to a question. The lookup begins after the call of Load. An error of the
-// lookup is returned to all callers in the batch. Load does not return early when its context ends.
-func (q *Loader[Q, A]) Load(ctx context.Context, of Q) (A, error) {
-	mine := &load[Q, A]{ctx: ctx, of: of, err: errNotAsked}
-	q.batcher.Do(mine, maxQuestions, q.answerAll)
-	return mine.answer, mine.err
+// Load returns the value of a key. The lookup begins after the call of Load. An error of find is
+// returned to all callers in the batch. Load does not return early when its context ends.
+func (l *Loader[K, V]) Load(ctx context.Context, key K) (V, error) {
+	mine := &lookup[K, V]{ctx: ctx, key: key, err: errNotLookedUp}
+	l.batcher.Do(mine, maxKeys, l.findAll)
+	return mine.value, mine.err
 }
 
-func (q *Loader[Q, A]) answerAll(batch []*load[Q, A]) {
-	of, contexts := make([]Q, len(batch)), make([]context.Context, len(batch))
+func (l *Loader[K, V]) findAll(batch []*lookup[K, V]) {
+	keys, contexts := make([]K, len(batch)), make([]context.Context, len(batch))
 	for i, one := range batch {
-		of[i], contexts[i] = one.of, one.ctx
+		keys[i], contexts[i] = one.key, one.ctx
 	}
 	ctx, stop := Context(contexts)
 	defer stop()
-	list, err := q.answer(ctx, of)
+	values, err := l.find(ctx, keys)
 	for i, one := range batch {
 		if one.err = err; err == nil {
-			one.answer = list[i]
+			one.value = values[i]
 		}
 	}
 }

@@ -131,7 +131,7 @@ func (p *pipeline) fail(err error) {
 // errNotSent is the error of a pipeline and its commands until it has been sent.
 var errNotSent = errors.New("the pipeline was not sent")
 
-// send sends a batch, with one request per client. PipelineBatcher whose context has ended while they
+// send sends a batch, with one request per client. Pipelines whose context has ended while they
 // waited are not sent, as without a batch.
 func send(batch []*pipeline) {
 	batch = slices.DeleteFunc(slices.Clone(batch), func(p *pipeline) bool {
