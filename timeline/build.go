@@ -21,7 +21,7 @@ type Build struct {
 }
 
 // Begin starts a build. It returns started=false if there is nothing to do: the feed is Ready, or
-// another builder has called Begin or Finish within the last 10 f. If the builder has been silent
+// another builder has called Begin or Finish within the last 10 s. If the builder has been silent
 // for longer, the caller continues its build. The epoch, the positions in its journal and the ids
 // pushed meanwhile stay valid. The first of the two builders that finishes makes the feed Ready.
 // The ids that either of them read are complete together with the pushes since, unless something
@@ -64,7 +64,7 @@ func (f *Feeds) Begin(ctx context.Context, k Key) (b Build, started bool, err er
 //
 // Finish returns false and adds nothing if an id was removed from the feed since Begin, or since
 // the last Finish of this build. Then read SQL again, and call Finish again with the same b, which
-// Finish has updated. The build stays open for another 10 f. The error is ErrBuildLost if the build
+// Finish has updated. The build stays open for another 10 s. The error is ErrBuildLost if the build
 // no longer belongs to the caller.
 //
 // Cost: one round trip, O(n log size).
