@@ -62,10 +62,10 @@ func TestJourneyOfAPostIsOneTrace(t *testing.T) {
 			require.Equal(t, role, s.Role, name)
 		}
 	}
-	insert := slices.DeleteFunc(tracetest.Find(spans, "WITH"), func(s tracetest.Span) bool { return s.Trace != root.Trace || s.Role != "server" })
-	require.NotEmpty(t, insert)
-	require.Equal(t, []string{root.Trace, root.ID, "postgresql"}, []string{insert[0].Trace, insert[0].Parent, insert[0].Attributes["db.system.name"]})
-	require.Contains(t, insert[0].Attributes["db.query.text"], "UPDATE users SET post_count") // the beginning of the statement
+	lock := slices.DeleteFunc(tracetest.Find(spans, "BEGIN"), func(s tracetest.Span) bool { return s.Trace != root.Trace || s.Role != "server" })
+	require.NotEmpty(t, lock)
+	require.Equal(t, []string{root.Trace, root.ID, "postgresql"}, []string{lock[0].Trace, lock[0].Parent, lock[0].Attributes["db.system.name"]})
+	require.Contains(t, lock[0].Attributes["db.query.text"], "UPDATE users SET post_count")
 	pushed := slices.ContainsFunc(spans, func(s tracetest.Span) bool {
 		return s.Trace == root.Trace && s.Role == "worker" && s.Attributes["db.system.name"] == "redis"
 	})

@@ -17300,38 +17300,35 @@ func (m *UserWordMutation) ResetEdge(name string) error {
 // WebhookDeliveryMutation represents an operation that mutates the WebhookDelivery nodes in the graph.
 type WebhookDeliveryMutation struct {
 	config
-	op                 Op
-	typ                string
-	id                 *int64
-	endpoint_id        *int64
-	addendpoint_id     *int64
-	message            *string
-	_type              *string
-	subject            *string
-	body               *string
-	visibility         *string
-	author_issuer      *string
-	author_external_id *[]byte
-	state              *string
-	attempts           *int
-	addattempts        *int
-	status             *int
-	addstatus          *int
-	last_error         *string
-	claim              *int64
-	addclaim           *int64
-	due_at             *int64
-	adddue_at          *int64
-	created_at         *int64
-	addcreated_at      *int64
-	retry_since        *int64
-	addretry_since     *int64
-	ended_at           *int64
-	addended_at        *int64
-	clearedFields      map[string]struct{}
-	done               bool
-	oldValue           func(context.Context) (*WebhookDelivery, error)
-	predicates         []predicate.WebhookDelivery
+	op             Op
+	typ            string
+	id             *int64
+	endpoint_id    *int64
+	addendpoint_id *int64
+	message        *string
+	_type          *string
+	subject        *string
+	body           *string
+	state          *string
+	attempts       *int
+	addattempts    *int
+	status         *int
+	addstatus      *int
+	last_error     *string
+	claim          *int64
+	addclaim       *int64
+	due_at         *int64
+	adddue_at      *int64
+	created_at     *int64
+	addcreated_at  *int64
+	retry_since    *int64
+	addretry_since *int64
+	ended_at       *int64
+	addended_at    *int64
+	clearedFields  map[string]struct{}
+	done           bool
+	oldValue       func(context.Context) (*WebhookDelivery, error)
+	predicates     []predicate.WebhookDelivery
 }
 
 var _ ent.Mutation = (*WebhookDeliveryMutation)(nil)
@@ -17636,153 +17633,6 @@ func (m *WebhookDeliveryMutation) OldBody(ctx context.Context) (v string, err er
 // ResetBody resets all changes to the "body" field.
 func (m *WebhookDeliveryMutation) ResetBody() {
 	m.body = nil
-}
-
-// SetVisibility sets the "visibility" field.
-func (m *WebhookDeliveryMutation) SetVisibility(s string) {
-	m.visibility = &s
-}
-
-// Visibility returns the value of the "visibility" field in the mutation.
-func (m *WebhookDeliveryMutation) Visibility() (r string, exists bool) {
-	v := m.visibility
-	if v == nil {
-		return
-	}
-	return *v, true
-}
-
-// OldVisibility returns the old "visibility" field's value of the WebhookDelivery entity.
-// If the WebhookDelivery object wasn't provided to the builder, the object is fetched from the database.
-// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
-func (m *WebhookDeliveryMutation) OldVisibility(ctx context.Context) (v *string, err error) {
-	if !m.op.Is(OpUpdateOne) {
-		return v, errors.New("OldVisibility is only allowed on UpdateOne operations")
-	}
-	if m.id == nil || m.oldValue == nil {
-		return v, errors.New("OldVisibility requires an ID field in the mutation")
-	}
-	oldValue, err := m.oldValue(ctx)
-	if err != nil {
-		return v, fmt.Errorf("querying old value for OldVisibility: %w", err)
-	}
-	return oldValue.Visibility, nil
-}
-
-// ClearVisibility clears the value of the "visibility" field.
-func (m *WebhookDeliveryMutation) ClearVisibility() {
-	m.visibility = nil
-	m.clearedFields[webhookdelivery.FieldVisibility] = struct{}{}
-}
-
-// VisibilityCleared returns if the "visibility" field was cleared in this mutation.
-func (m *WebhookDeliveryMutation) VisibilityCleared() bool {
-	_, ok := m.clearedFields[webhookdelivery.FieldVisibility]
-	return ok
-}
-
-// ResetVisibility resets all changes to the "visibility" field.
-func (m *WebhookDeliveryMutation) ResetVisibility() {
-	m.visibility = nil
-	delete(m.clearedFields, webhookdelivery.FieldVisibility)
-}
-
-// SetAuthorIssuer sets the "author_issuer" field.
-func (m *WebhookDeliveryMutation) SetAuthorIssuer(s string) {
-	m.author_issuer = &s
-}
-
-// AuthorIssuer returns the value of the "author_issuer" field in the mutation.
-func (m *WebhookDeliveryMutation) AuthorIssuer() (r string, exists bool) {
-	v := m.author_issuer
-	if v == nil {
-		return
-	}
-	return *v, true
-}
-
-// OldAuthorIssuer returns the old "author_issuer" field's value of the WebhookDelivery entity.
-// If the WebhookDelivery object wasn't provided to the builder, the object is fetched from the database.
-// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
-func (m *WebhookDeliveryMutation) OldAuthorIssuer(ctx context.Context) (v *string, err error) {
-	if !m.op.Is(OpUpdateOne) {
-		return v, errors.New("OldAuthorIssuer is only allowed on UpdateOne operations")
-	}
-	if m.id == nil || m.oldValue == nil {
-		return v, errors.New("OldAuthorIssuer requires an ID field in the mutation")
-	}
-	oldValue, err := m.oldValue(ctx)
-	if err != nil {
-		return v, fmt.Errorf("querying old value for OldAuthorIssuer: %w", err)
-	}
-	return oldValue.AuthorIssuer, nil
-}
-
-// ClearAuthorIssuer clears the value of the "author_issuer" field.
-func (m *WebhookDeliveryMutation) ClearAuthorIssuer() {
-	m.author_issuer = nil
-	m.clearedFields[webhookdelivery.FieldAuthorIssuer] = struct{}{}
-}
-
-// AuthorIssuerCleared returns if the "author_issuer" field was cleared in this mutation.
-func (m *WebhookDeliveryMutation) AuthorIssuerCleared() bool {
-	_, ok := m.clearedFields[webhookdelivery.FieldAuthorIssuer]
-	return ok
-}
-
-// ResetAuthorIssuer resets all changes to the "author_issuer" field.
-func (m *WebhookDeliveryMutation) ResetAuthorIssuer() {
-	m.author_issuer = nil
-	delete(m.clearedFields, webhookdelivery.FieldAuthorIssuer)
-}
-
-// SetAuthorExternalID sets the "author_external_id" field.
-func (m *WebhookDeliveryMutation) SetAuthorExternalID(b []byte) {
-	m.author_external_id = &b
-}
-
-// AuthorExternalID returns the value of the "author_external_id" field in the mutation.
-func (m *WebhookDeliveryMutation) AuthorExternalID() (r []byte, exists bool) {
-	v := m.author_external_id
-	if v == nil {
-		return
-	}
-	return *v, true
-}
-
-// OldAuthorExternalID returns the old "author_external_id" field's value of the WebhookDelivery entity.
-// If the WebhookDelivery object wasn't provided to the builder, the object is fetched from the database.
-// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
-func (m *WebhookDeliveryMutation) OldAuthorExternalID(ctx context.Context) (v []byte, err error) {
-	if !m.op.Is(OpUpdateOne) {
-		return v, errors.New("OldAuthorExternalID is only allowed on UpdateOne operations")
-	}
-	if m.id == nil || m.oldValue == nil {
-		return v, errors.New("OldAuthorExternalID requires an ID field in the mutation")
-	}
-	oldValue, err := m.oldValue(ctx)
-	if err != nil {
-		return v, fmt.Errorf("querying old value for OldAuthorExternalID: %w", err)
-	}
-	return oldValue.AuthorExternalID, nil
-}
-
-// ClearAuthorExternalID clears the value of the "author_external_id" field.
-func (m *WebhookDeliveryMutation) ClearAuthorExternalID() {
-	m.author_external_id = nil
-	m.clearedFields[webhookdelivery.FieldAuthorExternalID] = struct{}{}
-}
-
-// AuthorExternalIDCleared returns if the "author_external_id" field was cleared in this mutation.
-func (m *WebhookDeliveryMutation) AuthorExternalIDCleared() bool {
-	_, ok := m.clearedFields[webhookdelivery.FieldAuthorExternalID]
-	return ok
-}
-
-// ResetAuthorExternalID resets all changes to the "author_external_id" field.
-func (m *WebhookDeliveryMutation) ResetAuthorExternalID() {
-	m.author_external_id = nil
-	delete(m.clearedFields, webhookdelivery.FieldAuthorExternalID)
 }
 
 // SetState sets the "state" field.
@@ -18283,7 +18133,7 @@ func (m *WebhookDeliveryMutation) Type() string {
 // order to get all numeric fields that were incremented/decremented, call
 // AddedFields().
 func (m *WebhookDeliveryMutation) Fields() []string {
-	fields := make([]string, 0, 17)
+	fields := make([]string, 0, 14)
 	if m.endpoint_id != nil {
 		fields = append(fields, webhookdelivery.FieldEndpointID)
 	}
@@ -18298,15 +18148,6 @@ func (m *WebhookDeliveryMutation) Fields() []string {
 	}
 	if m.body != nil {
 		fields = append(fields, webhookdelivery.FieldBody)
-	}
-	if m.visibility != nil {
-		fields = append(fields, webhookdelivery.FieldVisibility)
-	}
-	if m.author_issuer != nil {
-		fields = append(fields, webhookdelivery.FieldAuthorIssuer)
-	}
-	if m.author_external_id != nil {
-		fields = append(fields, webhookdelivery.FieldAuthorExternalID)
 	}
 	if m.state != nil {
 		fields = append(fields, webhookdelivery.FieldState)
@@ -18353,12 +18194,6 @@ func (m *WebhookDeliveryMutation) Field(name string) (ent.Value, bool) {
 		return m.Subject()
 	case webhookdelivery.FieldBody:
 		return m.Body()
-	case webhookdelivery.FieldVisibility:
-		return m.Visibility()
-	case webhookdelivery.FieldAuthorIssuer:
-		return m.AuthorIssuer()
-	case webhookdelivery.FieldAuthorExternalID:
-		return m.AuthorExternalID()
 	case webhookdelivery.FieldState:
 		return m.State()
 	case webhookdelivery.FieldAttempts:
@@ -18396,12 +18231,6 @@ func (m *WebhookDeliveryMutation) OldField(ctx context.Context, name string) (en
 		return m.OldSubject(ctx)
 	case webhookdelivery.FieldBody:
 		return m.OldBody(ctx)
-	case webhookdelivery.FieldVisibility:
-		return m.OldVisibility(ctx)
-	case webhookdelivery.FieldAuthorIssuer:
-		return m.OldAuthorIssuer(ctx)
-	case webhookdelivery.FieldAuthorExternalID:
-		return m.OldAuthorExternalID(ctx)
 	case webhookdelivery.FieldState:
 		return m.OldState(ctx)
 	case webhookdelivery.FieldAttempts:
@@ -18463,27 +18292,6 @@ func (m *WebhookDeliveryMutation) SetField(name string, value ent.Value) error {
 			return fmt.Errorf("unexpected type %T for field %s", value, name)
 		}
 		m.SetBody(v)
-		return nil
-	case webhookdelivery.FieldVisibility:
-		v, ok := value.(string)
-		if !ok {
-			return fmt.Errorf("unexpected type %T for field %s", value, name)
-		}
-		m.SetVisibility(v)
-		return nil
-	case webhookdelivery.FieldAuthorIssuer:
-		v, ok := value.(string)
-		if !ok {
-			return fmt.Errorf("unexpected type %T for field %s", value, name)
-		}
-		m.SetAuthorIssuer(v)
-		return nil
-	case webhookdelivery.FieldAuthorExternalID:
-		v, ok := value.([]byte)
-		if !ok {
-			return fmt.Errorf("unexpected type %T for field %s", value, name)
-		}
-		m.SetAuthorExternalID(v)
 		return nil
 	case webhookdelivery.FieldState:
 		v, ok := value.(string)
@@ -18676,17 +18484,7 @@ func (m *WebhookDeliveryMutation) AddField(name string, value ent.Value) error {
 // ClearedFields returns all nullable fields that were cleared during this
 // mutation.
 func (m *WebhookDeliveryMutation) ClearedFields() []string {
-	var fields []string
-	if m.FieldCleared(webhookdelivery.FieldVisibility) {
-		fields = append(fields, webhookdelivery.FieldVisibility)
-	}
-	if m.FieldCleared(webhookdelivery.FieldAuthorIssuer) {
-		fields = append(fields, webhookdelivery.FieldAuthorIssuer)
-	}
-	if m.FieldCleared(webhookdelivery.FieldAuthorExternalID) {
-		fields = append(fields, webhookdelivery.FieldAuthorExternalID)
-	}
-	return fields
+	return nil
 }
 
 // FieldCleared returns a boolean indicating if a field with the given name was
@@ -18699,17 +18497,6 @@ func (m *WebhookDeliveryMutation) FieldCleared(name string) bool {
 // ClearField clears the value of the field with the given name. It returns an
 // error if the field is not defined in the schema.
 func (m *WebhookDeliveryMutation) ClearField(name string) error {
-	switch name {
-	case webhookdelivery.FieldVisibility:
-		m.ClearVisibility()
-		return nil
-	case webhookdelivery.FieldAuthorIssuer:
-		m.ClearAuthorIssuer()
-		return nil
-	case webhookdelivery.FieldAuthorExternalID:
-		m.ClearAuthorExternalID()
-		return nil
-	}
 	return fmt.Errorf("unknown WebhookDelivery nullable field %s", name)
 }
 
@@ -18731,15 +18518,6 @@ func (m *WebhookDeliveryMutation) ResetField(name string) error {
 		return nil
 	case webhookdelivery.FieldBody:
 		m.ResetBody()
-		return nil
-	case webhookdelivery.FieldVisibility:
-		m.ResetVisibility()
-		return nil
-	case webhookdelivery.FieldAuthorIssuer:
-		m.ResetAuthorIssuer()
-		return nil
-	case webhookdelivery.FieldAuthorExternalID:
-		m.ResetAuthorExternalID()
 		return nil
 	case webhookdelivery.FieldState:
 		m.ResetState()

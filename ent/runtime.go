@@ -360,23 +360,23 @@ func init() {
 	webhookdeliveryFields := schema.WebhookDelivery{}.Fields()
 	_ = webhookdeliveryFields
 	// webhookdeliveryDescAttempts is the schema descriptor for attempts field.
-	webhookdeliveryDescAttempts := webhookdeliveryFields[10].Descriptor()
+	webhookdeliveryDescAttempts := webhookdeliveryFields[7].Descriptor()
 	// webhookdelivery.DefaultAttempts holds the default value on creation for the attempts field.
 	webhookdelivery.DefaultAttempts = webhookdeliveryDescAttempts.Default.(int)
 	// webhookdeliveryDescStatus is the schema descriptor for status field.
-	webhookdeliveryDescStatus := webhookdeliveryFields[11].Descriptor()
+	webhookdeliveryDescStatus := webhookdeliveryFields[8].Descriptor()
 	// webhookdelivery.DefaultStatus holds the default value on creation for the status field.
 	webhookdelivery.DefaultStatus = webhookdeliveryDescStatus.Default.(int)
 	// webhookdeliveryDescLastError is the schema descriptor for last_error field.
-	webhookdeliveryDescLastError := webhookdeliveryFields[12].Descriptor()
+	webhookdeliveryDescLastError := webhookdeliveryFields[9].Descriptor()
 	// webhookdelivery.DefaultLastError holds the default value on creation for the last_error field.
 	webhookdelivery.DefaultLastError = webhookdeliveryDescLastError.Default.(string)
 	// webhookdeliveryDescClaim is the schema descriptor for claim field.
-	webhookdeliveryDescClaim := webhookdeliveryFields[13].Descriptor()
+	webhookdeliveryDescClaim := webhookdeliveryFields[10].Descriptor()
 	// webhookdelivery.DefaultClaim holds the default value on creation for the claim field.
 	webhookdelivery.DefaultClaim = webhookdeliveryDescClaim.Default.(int64)
 	// webhookdeliveryDescEndedAt is the schema descriptor for ended_at field.
-	webhookdeliveryDescEndedAt := webhookdeliveryFields[17].Descriptor()
+	webhookdeliveryDescEndedAt := webhookdeliveryFields[14].Descriptor()
 	// webhookdelivery.DefaultEndedAt holds the default value on creation for the ended_at field.
 	webhookdelivery.DefaultEndedAt = webhookdeliveryDescEndedAt.Default.(int64)
 	webhookendpointFields := schema.WebhookEndpoint{}.Fields()

@@ -24,14 +24,8 @@ type WebhookDelivery struct {
 	Type string `json:"type,omitempty"`
 	// the subject of the event: events of one subject are delivered in the order of their ids
 	Subject string `json:"subject,omitempty"`
-	// JSON, without the values of the next three columns
+	// JSON
 	Body string `json:"body,omitempty"`
-	// the post's visibility, if the database decided it
-	Visibility *string `json:"visibility,omitempty"`
-	// the issuer of the post's author; set together with author_external_id
-	AuthorIssuer *string `json:"author_issuer,omitempty"`
-	// AuthorExternalID holds the value of the "author_external_id" field.
-	AuthorExternalID []byte `json:"author_external_id,omitempty"`
 	// PENDING, DELIVERED or DEAD
 	State string `json:"state,omitempty"`
 	// Attempts holds the value of the "attempts" field.
@@ -58,11 +52,9 @@ func (*WebhookDelivery) scanValues(columns []string) ([]any, error) {
 	values := make([]any, len(columns))
 	for i := range columns {
 		switch columns[i] {
-		case webhookdelivery.FieldAuthorExternalID:
-			values[i] = new([]byte)
 		case webhookdelivery.FieldID, webhookdelivery.FieldEndpointID, webhookdelivery.FieldAttempts, webhookdelivery.FieldStatus, webhookdelivery.FieldClaim, webhookdelivery.FieldDueAt, webhookdelivery.FieldCreatedAt, webhookdelivery.FieldRetrySince, webhookdelivery.FieldEndedAt:
 			values[i] = new(sql.NullInt64)
-		case webhookdelivery.FieldMessage, webhookdelivery.FieldType, webhookdelivery.FieldSubject, webhookdelivery.FieldBody, webhookdelivery.FieldVisibility, webhookdelivery.FieldAuthorIssuer, webhookdelivery.FieldState, webhookdelivery.FieldLastError:
+		case webhookdelivery.FieldMessage, webhookdelivery.FieldType, webhookdelivery.FieldSubject, webhookdelivery.FieldBody, webhookdelivery.FieldState, webhookdelivery.FieldLastError:
 			values[i] = new(sql.NullString)
 		default:
 			values[i] = new(sql.UnknownType)
@@ -114,26 +106,6 @@ func (_m *WebhookDelivery) assignValues(columns []string, values []any) error {
 				return fmt.Errorf("unexpected type %T for field body", values[i])
 			} else if value.Valid {
 				_m.Body = value.String
-			}
-		case webhookdelivery.FieldVisibility:
-			if value, ok := values[i].(*sql.NullString); !ok {
-				return fmt.Errorf("unexpected type %T for field visibility", values[i])
-			} else if value.Valid {
-				_m.Visibility = new(string)
-				*_m.Visibility = value.String
-			}
-		case webhookdelivery.FieldAuthorIssuer:
-			if value, ok := values[i].(*sql.NullString); !ok {
-				return fmt.Errorf("unexpected type %T for field author_issuer", values[i])
-			} else if value.Valid {
-				_m.AuthorIssuer = new(string)
-				*_m.AuthorIssuer = value.String
-			}
-		case webhookdelivery.FieldAuthorExternalID:
-			if value, ok := values[i].(*[]byte); !ok {
-				return fmt.Errorf("unexpected type %T for field author_external_id", values[i])
-			} else if value != nil {
-				_m.AuthorExternalID = *value
 			}
 		case webhookdelivery.FieldState:
 			if value, ok := values[i].(*sql.NullString); !ok {
@@ -239,19 +211,6 @@ func (_m *WebhookDelivery) String() string {
 	builder.WriteString(", ")
 	builder.WriteString("body=")
 	builder.WriteString(_m.Body)
-	builder.WriteString(", ")
-	if v := _m.Visibility; v != nil {
-		builder.WriteString("visibility=")
-		builder.WriteString(*v)
-	}
-	builder.WriteString(", ")
-	if v := _m.AuthorIssuer; v != nil {
-		builder.WriteString("author_issuer=")
-		builder.WriteString(*v)
-	}
-	builder.WriteString(", ")
-	builder.WriteString("author_external_id=")
-	builder.WriteString(fmt.Sprintf("%v", _m.AuthorExternalID))
 	builder.WriteString(", ")
 	builder.WriteString("state=")
 	builder.WriteString(_m.State)

@@ -51,40 +51,6 @@ func (_c *WebhookDeliveryCreate) SetBody(v string) *WebhookDeliveryCreate {
 	return _c
 }
 
-// SetVisibility sets the "visibility" field.
-func (_c *WebhookDeliveryCreate) SetVisibility(v string) *WebhookDeliveryCreate {
-	_c.mutation.SetVisibility(v)
-	return _c
-}
-
-// SetNillableVisibility sets the "visibility" field if the given value is not nil.
-func (_c *WebhookDeliveryCreate) SetNillableVisibility(v *string) *WebhookDeliveryCreate {
-	if v != nil {
-		_c.SetVisibility(*v)
-	}
-	return _c
-}
-
-// SetAuthorIssuer sets the "author_issuer" field.
-func (_c *WebhookDeliveryCreate) SetAuthorIssuer(v string) *WebhookDeliveryCreate {
-	_c.mutation.SetAuthorIssuer(v)
-	return _c
-}
-
-// SetNillableAuthorIssuer sets the "author_issuer" field if the given value is not nil.
-func (_c *WebhookDeliveryCreate) SetNillableAuthorIssuer(v *string) *WebhookDeliveryCreate {
-	if v != nil {
-		_c.SetAuthorIssuer(*v)
-	}
-	return _c
-}
-
-// SetAuthorExternalID sets the "author_external_id" field.
-func (_c *WebhookDeliveryCreate) SetAuthorExternalID(v []byte) *WebhookDeliveryCreate {
-	_c.mutation.SetAuthorExternalID(v)
-	return _c
-}
-
 // SetState sets the "state" field.
 func (_c *WebhookDeliveryCreate) SetState(v string) *WebhookDeliveryCreate {
 	_c.mutation.SetState(v)
@@ -339,18 +305,6 @@ func (_c *WebhookDeliveryCreate) createSpec() (*WebhookDelivery, *sqlgraph.Creat
 		_spec.SetField(webhookdelivery.FieldBody, field.TypeString, value)
 		_node.Body = value
 	}
-	if value, ok := _c.mutation.Visibility(); ok {
-		_spec.SetField(webhookdelivery.FieldVisibility, field.TypeString, value)
-		_node.Visibility = &value
-	}
-	if value, ok := _c.mutation.AuthorIssuer(); ok {
-		_spec.SetField(webhookdelivery.FieldAuthorIssuer, field.TypeString, value)
-		_node.AuthorIssuer = &value
-	}
-	if value, ok := _c.mutation.AuthorExternalID(); ok {
-		_spec.SetField(webhookdelivery.FieldAuthorExternalID, field.TypeBytes, value)
-		_node.AuthorExternalID = value
-	}
 	if value, ok := _c.mutation.State(); ok {
 		_spec.SetField(webhookdelivery.FieldState, field.TypeString, value)
 		_node.State = value
@@ -602,15 +556,6 @@ func (u *WebhookDeliveryUpsertOne) UpdateNewValues() *WebhookDeliveryUpsertOne {
 		}
 		if _, exists := u.create.mutation.Body(); exists {
 			s.SetIgnore(webhookdelivery.FieldBody)
-		}
-		if _, exists := u.create.mutation.Visibility(); exists {
-			s.SetIgnore(webhookdelivery.FieldVisibility)
-		}
-		if _, exists := u.create.mutation.AuthorIssuer(); exists {
-			s.SetIgnore(webhookdelivery.FieldAuthorIssuer)
-		}
-		if _, exists := u.create.mutation.AuthorExternalID(); exists {
-			s.SetIgnore(webhookdelivery.FieldAuthorExternalID)
 		}
 		if _, exists := u.create.mutation.CreatedAt(); exists {
 			s.SetIgnore(webhookdelivery.FieldCreatedAt)
@@ -996,15 +941,6 @@ func (u *WebhookDeliveryUpsertBulk) UpdateNewValues() *WebhookDeliveryUpsertBulk
 			}
 			if _, exists := b.mutation.Body(); exists {
 				s.SetIgnore(webhookdelivery.FieldBody)
-			}
-			if _, exists := b.mutation.Visibility(); exists {
-				s.SetIgnore(webhookdelivery.FieldVisibility)
-			}
-			if _, exists := b.mutation.AuthorIssuer(); exists {
-				s.SetIgnore(webhookdelivery.FieldAuthorIssuer)
-			}
-			if _, exists := b.mutation.AuthorExternalID(); exists {
-				s.SetIgnore(webhookdelivery.FieldAuthorExternalID)
 			}
 			if _, exists := b.mutation.CreatedAt(); exists {
 				s.SetIgnore(webhookdelivery.FieldCreatedAt)

@@ -229,15 +229,6 @@ func (_u *WebhookDeliveryUpdate) sqlSave(ctx context.Context) (_node int, err er
 			}
 		}
 	}
-	if _u.mutation.VisibilityCleared() {
-		_spec.ClearField(webhookdelivery.FieldVisibility, field.TypeString)
-	}
-	if _u.mutation.AuthorIssuerCleared() {
-		_spec.ClearField(webhookdelivery.FieldAuthorIssuer, field.TypeString)
-	}
-	if _u.mutation.AuthorExternalIDCleared() {
-		_spec.ClearField(webhookdelivery.FieldAuthorExternalID, field.TypeBytes)
-	}
 	if value, ok := _u.mutation.State(); ok {
 		_spec.SetField(webhookdelivery.FieldState, field.TypeString, value)
 	}
@@ -532,15 +523,6 @@ func (_u *WebhookDeliveryUpdateOne) sqlSave(ctx context.Context) (_node *Webhook
 				ps[i](selector)
 			}
 		}
-	}
-	if _u.mutation.VisibilityCleared() {
-		_spec.ClearField(webhookdelivery.FieldVisibility, field.TypeString)
-	}
-	if _u.mutation.AuthorIssuerCleared() {
-		_spec.ClearField(webhookdelivery.FieldAuthorIssuer, field.TypeString)
-	}
-	if _u.mutation.AuthorExternalIDCleared() {
-		_spec.ClearField(webhookdelivery.FieldAuthorExternalID, field.TypeBytes)
 	}
 	if value, ok := _u.mutation.State(); ok {
 		_spec.SetField(webhookdelivery.FieldState, field.TypeString, value)

@@ -19,14 +19,14 @@ func TestUndoneWritesAreDoneOnceMore(t *testing.T) {
 		first, second string // the locks of the other transaction, in the opposite order to the write
 		write         func() error
 	}{
-		"one statement": {
+		"new post": {
 			"LOCK TABLE posts IN SHARE ROW EXCLUSIVE MODE", "LOCK TABLE users IN SHARE ROW EXCLUSIVE MODE",
 			func() error {
 				_, err := w.Feed.CreatePost(w.Ctx, ann, feed.Draft{Text: "new"})
 				return err
 			},
 		},
-		"a transaction": {
+		"changed post": {
 			"SELECT 1 FROM posts FOR NO KEY UPDATE", "SELECT 1 FROM users FOR NO KEY UPDATE",
 			func() error {
 				_, err := w.Feed.SetVisibility(w.Ctx, ann, old, schema.Followers)

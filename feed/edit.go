@@ -56,11 +56,11 @@ func (f *Feed) UpdatePost(ctx context.Context, v session.Viewer, id int64, e Edi
 		e.Data = &clean
 	}
 	var p *ent.Post
-	err := rows.InTx(ctx, f.db, func(tx *ent.Tx) (err error) {
+	err := rows.InTx(ctx, f.cfg.DB, func(tx *ent.Tx) (err error) {
 		p, err = f.edit(ctx, tx, v, id, e)
 		return err
 	})
-	f.posts.VisibilityReduced() // a viewer may mute a word of the new text
+	f.cfg.Visibility.VisibilityReduced() // a viewer may mute a word of the new text
 	return p, err
 }
 
@@ -151,7 +151,7 @@ func (f *Feed) VersionsOf(ctx context.Context, post int64, p paging.Page) (*pagi
 		return nil, err
 	}
 	r := w.Range()
-	q := f.db.PostVersion.Query().Where(postversion.PostID(post)).Order(ent.Desc(postversion.FieldID)).Limit(r.Limit)
+	q := f.cfg.DB.PostVersion.Query().Where(postversion.PostID(post)).Order(ent.Desc(postversion.FieldID)).Limit(r.Limit)
 	if w.After != nil {
 		q.Where(postversion.IDLT(r.Upper()))
 	}

@@ -63,16 +63,8 @@ const (
 	MostMaxText          = 50_000
 )
 
-// Feed implements the actions of users: finder reads lists, and mutedWords handles muted words. It is
-// safe for concurrent use.
-type Feed struct {
-	*finder
-	*mutedWords
-	cfg   Config
-	db    *ent.Client
-	posts *visibility.Reader
-	home  *home.Home
-}
+// Feed implements the actions of users. It is safe for concurrent use.
+type Feed struct{ cfg Config }
 
 // New returns a Feed. It fails if a required field is missing.
 func New(cfg Config) (*Feed, error) {
@@ -85,8 +77,5 @@ func New(cfg Config) (*Feed, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Feed{
-		finder: &finder{cfg, cfg.DB, cfg.Visibility, cfg.Home.Reader}, mutedWords: &mutedWords{cfg, cfg.DB, cfg.Visibility, cfg.Home.Sync},
-		cfg: cfg, db: cfg.DB, posts: cfg.Visibility, home: cfg.Home,
-	}, nil
+	return &Feed{cfg}, nil
 }

@@ -18,14 +18,14 @@ import (
 //
 // Cost: as SetVisibility.
 func (f *Feed) HidePost(ctx context.Context, id int64, hide bool, allow func(*ent.Tx) error) (changed bool, err error) {
-	found, err := f.posts.Unchecked.Post(ctx, id)
+	found, err := f.cfg.Visibility.Unchecked.Post(ctx, id)
 	if err != nil {
 		return false, err
 	}
 	if found == nil {
 		return false, refusal.ErrNoSuchPost
 	}
-	err = rows.InTx(ctx, f.db, func(tx *ent.Tx) error {
+	err = rows.InTx(ctx, f.cfg.DB, func(tx *ent.Tx) error {
 		changed = false
 		author, err := tx.User.Query().Where(user.ID(found.AuthorID)).Modify(rows.ForUpdate).Only(ctx)
 		if ent.IsNotFound(err) {
@@ -51,6 +51,6 @@ func (f *Feed) HidePost(ctx context.Context, id int64, hide bool, allow func(*en
 		}
 		return f.changeVisibility(ctx, tx, author, p, to)
 	})
-	f.posts.VisibilityReduced()
+	f.cfg.Visibility.VisibilityReduced()
 	return changed && err == nil, err
 }

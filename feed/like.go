@@ -48,7 +48,7 @@ func (f *Feed) changeLike(ctx context.Context, v session.Viewer, id int64, to bo
 	if to {
 		query, n, kind = "INSERT INTO likes (user_id, post_id) VALUES ($1, $2) ON CONFLICT DO NOTHING", 1, webhook.LikeCreated
 	}
-	err = rows.InTx(ctx, f.db, func(tx *ent.Tx) error {
+	err = rows.InTx(ctx, f.cfg.DB, func(tx *ent.Tx) error {
 		done, err := tx.ExecContext(ctx, query, v.ID, id)
 		if err != nil {
 			return fmt.Errorf("change like: %w", err)
@@ -89,7 +89,7 @@ func (f *Feed) Liked(ctx context.Context, v session.Viewer, posts []*ent.Post) (
 // likedNow implements Liked with a query. It costs one query.
 func (f *Feed) likedNow(ctx context.Context, v session.Viewer, ids []int64) ([]bool, error) {
 	liked := make([]bool, len(ids))
-	list, err := f.db.Like.Query().Where(like.UserID(v.ID), rows.Among(like.FieldPostID, ids)).All(ctx)
+	list, err := f.cfg.DB.Like.Query().Where(like.UserID(v.ID), rows.Among(like.FieldPostID, ids)).All(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read likes: %w", err)
 	}

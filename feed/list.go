@@ -13,7 +13,6 @@ import (
 	"tideline/ent/follow"
 	"tideline/ent/followrequest"
 	"tideline/ent/mute"
-	"tideline/feed/home"
 	"tideline/feed/internal/rows"
 	"tideline/feed/paging"
 	"tideline/feed/session"
@@ -22,24 +21,16 @@ import (
 	"tideline/timeline"
 )
 
-// finder reads the lists of users and posts.
-type finder struct {
-	cfg   Config
-	db    *ent.Client
-	posts *visibility.Reader
-	feeds *home.Reader
-}
-
 // UserPosts returns a page of the author's posts that the viewer may see, newest first. Error:
 // BadInput.
 //
 // Cost: as home.Reader.PostsBy.
-func (f *finder) UserPosts(ctx context.Context, v session.Viewer, author int64, p paging.Page) (*paging.Connection[ent.Post], error) {
+func (f *Feed) UserPosts(ctx context.Context, v session.Viewer, author int64, p paging.Page) (*paging.Connection[ent.Post], error) {
 	w, err := paging.Open(p, paging.Posts, author, f.cfg.MaxPage)
 	if err != nil {
 		return nil, err
 	}
-	posts, err := f.feeds.PostsBy(ctx, v.ID, author, w.Range())
+	posts, err := f.cfg.Home.Reader.PostsBy(ctx, v.ID, author, w.Range())
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +44,7 @@ func (f *finder) UserPosts(ctx context.Context, v session.Viewer, author int64, 
 //
 // Cost: an index range the size of the page, and its users by primary key. A run of hidden users
 // adds the same cost again for twice as many users, up to visibility.MostLooked users in total.
-func (f *finder) Followers(ctx context.Context, owner int64, p paging.Page) (*paging.Connection[ent.User], error) {
+func (f *Feed) Followers(ctx context.Context, owner int64, p paging.Page) (*paging.Connection[ent.User], error) {
 	return f.edgePage(ctx, paging.Followers, owner, p, follow.Table, follow.FieldFolloweeID, follow.FieldFollowerID)
 }
 
@@ -61,7 +52,7 @@ func (f *finder) Followers(ctx context.Context, owner int64, p paging.Page) (*pa
 // BadInput.
 //
 // Cost: as Followers.
-func (f *finder) Following(ctx context.Context, owner int64, p paging.Page) (*paging.Connection[ent.User], error) {
+func (f *Feed) Following(ctx context.Context, owner int64, p paging.Page) (*paging.Connection[ent.User], error) {
 	return f.edgePage(ctx, paging.Following, owner, p, follow.Table, follow.FieldFollowerID, follow.FieldFolloweeID)
 }
 
@@ -69,7 +60,7 @@ func (f *finder) Following(ctx context.Context, owner int64, p paging.Page) (*pa
 // returns nil unless the viewer is the owner. Error: BadInput.
 //
 // Cost: as Followers.
-func (f *finder) FollowRequests(ctx context.Context, v session.Viewer, owner int64, p paging.Page) (*paging.Connection[ent.User], error) {
+func (f *Feed) FollowRequests(ctx context.Context, v session.Viewer, owner int64, p paging.Page) (*paging.Connection[ent.User], error) {
 	if v.ID != owner {
 		return nil, nil
 	}
@@ -81,7 +72,7 @@ func (f *finder) FollowRequests(ctx context.Context, v session.Viewer, owner int
 // returns nil unless the viewer is the owner. Error: BadInput.
 //
 // Cost: as Followers.
-func (f *finder) SentRequests(ctx context.Context, v session.Viewer, owner int64, p paging.Page) (*paging.Connection[ent.User], error) {
+func (f *Feed) SentRequests(ctx context.Context, v session.Viewer, owner int64, p paging.Page) (*paging.Connection[ent.User], error) {
 	if v.ID != owner {
 		return nil, nil
 	}
@@ -93,7 +84,7 @@ func (f *finder) SentRequests(ctx context.Context, v session.Viewer, owner int64
 // the viewer is the owner. Error: BadInput.
 //
 // Cost: as Followers.
-func (f *finder) Blocked(ctx context.Context, v session.Viewer, owner int64, p paging.Page) (*paging.Connection[ent.User], error) {
+func (f *Feed) Blocked(ctx context.Context, v session.Viewer, owner int64, p paging.Page) (*paging.Connection[ent.User], error) {
 	if v.ID != owner {
 		return nil, nil
 	}
@@ -104,7 +95,7 @@ func (f *finder) Blocked(ctx context.Context, v session.Viewer, owner int64, p p
 // the viewer is the owner. Error: BadInput.
 //
 // Cost: as Followers.
-func (f *finder) Muted(ctx context.Context, v session.Viewer, owner int64, p paging.Page) (*paging.Connection[ent.User], error) {
+func (f *Feed) Muted(ctx context.Context, v session.Viewer, owner int64, p paging.Page) (*paging.Connection[ent.User], error) {
 	if v.ID != owner {
 		return nil, nil
 	}
@@ -118,7 +109,7 @@ func (f *finder) Muted(ctx context.Context, v session.Viewer, owner int64, p pag
 // Cost: an index range the size of the page, and its posts by primary key. A run of posts that
 // are hidden by now adds the same cost again for twice as many posts, up to visibility.MostLooked
 // posts in total.
-func (f *finder) LikedPosts(ctx context.Context, v session.Viewer, owner int64, p paging.Page) (*paging.Connection[ent.Post], error) {
+func (f *Feed) LikedPosts(ctx context.Context, v session.Viewer, owner int64, p paging.Page) (*paging.Connection[ent.Post], error) {
 	if v.ID != owner {
 		return nil, nil
 	}
@@ -126,7 +117,7 @@ func (f *finder) LikedPosts(ctx context.Context, v session.Viewer, owner int64, 
 	if err != nil {
 		return nil, err
 	}
-	from, likes, stopped := f.posts.LikedBy(owner)
+	from, likes, stopped := f.cfg.Visibility.LikedBy(owner)
 	posts, err := visibility.Fill(ctx, visibility.Direct, owner, w.Range(), from)
 	if err != nil {
 		return nil, err
@@ -147,7 +138,7 @@ func (f *finder) LikedPosts(ctx context.Context, v session.Viewer, owner int64, 
 //
 // Cost: as visibility.Tagged. A run of posts that the viewer may not see adds the same cost again
 // for twice as many posts, up to visibility.MostLooked posts in total.
-func (f *finder) TaggedPosts(ctx context.Context, v session.Viewer, text string, p paging.Page) (*paging.Connection[ent.Post], error) {
+func (f *Feed) TaggedPosts(ctx context.Context, v session.Viewer, text string, p paging.Page) (*paging.Connection[ent.Post], error) {
 	name, err := tag.Parse(text)
 	if err != nil {
 		return nil, err
@@ -159,7 +150,7 @@ func (f *finder) TaggedPosts(ctx context.Context, v session.Viewer, text string,
 	if err != nil {
 		return nil, err
 	}
-	from, stopped := f.posts.Tagged(name)
+	from, stopped := f.cfg.Visibility.Tagged(name)
 	posts, err := visibility.Fill(ctx, visibility.Tagged, v.ID, w.Range(), from)
 	if err != nil {
 		return nil, err
@@ -180,7 +171,7 @@ func (f *finder) TaggedPosts(ctx context.Context, v session.Viewer, text string,
 //
 // Cost: two queries. A run of hidden users adds two more queries for twice as many users, up to
 // visibility.MostLooked users in total.
-func (f *finder) edgePage(ctx context.Context, l paging.List, owner int64, p paging.Page, table, mine, theirs string) (*paging.Connection[ent.User], error) {
+func (f *Feed) edgePage(ctx context.Context, l paging.List, owner int64, p paging.Page, table, mine, theirs string) (*paging.Connection[ent.User], error) {
 	w, err := paging.Open(p, l, owner, f.cfg.MaxPage)
 	if err != nil {
 		return nil, err
@@ -218,12 +209,12 @@ func (f *finder) edgePage(ctx context.Context, l paging.List, owner int64, p pag
 
 // edges returns the other users of the owner's rows in the range, newest first, and adds the ids
 // of the rows to the map edges.
-func (f *finder) edges(ctx context.Context, r timeline.Range, owner int64, table, mine, theirs string, edges map[int64]int64) ([]int64, error) {
+func (f *Feed) edges(ctx context.Context, r timeline.Range, owner int64, table, mine, theirs string, edges map[int64]int64) ([]int64, error) {
 	t := sql.Dialect(f.cfg.Dialect).Select().From(sql.Table(table))
 	query, args := t.Select(t.C("id"), t.C(theirs)).
 		Where(sql.And(sql.EQ(t.C(mine), owner), sql.GT(t.C("id"), r.After), sql.LT(t.C("id"), r.Upper()))).
 		OrderBy(sql.Desc(t.C("id"))).Limit(r.Limit).Query()
-	list, err := f.db.QueryContext(ctx, query, args...)
+	list, err := f.cfg.DB.QueryContext(ctx, query, args...)
 	if err != nil {
 		return nil, fmt.Errorf("read edges: %w", err)
 	}

@@ -39,9 +39,8 @@ type Draft struct {
 // Conflict if the idempotency key was used for a post that has another text or other data, or
 // that has been deleted.
 //
-// Cost: one statement (on SQLite a short transaction) and a write to the author's own two feeds,
-// for any number of followers. A job fans the post out. A repeated call costs two queries and the
-// two feeds.
+// Cost: a transaction of two round trips, one with the author locked, and a write to the author's own two feeds, for any number of
+// followers. A job fans the post out. A repeated call costs two queries and the two feeds.
 func (f *Feed) CreatePost(ctx context.Context, v session.Viewer, d Draft) (*ent.Post, error) {
 	if v.ID == 0 {
 		return nil, refusal.ErrSignIn
@@ -63,14 +62,14 @@ func (f *Feed) CreatePost(ctx context.Context, v session.Viewer, d Draft) (*ent.
 			return nil, err
 		}
 	}
-	p, err := firstPost(ctx, f.db, v, body, data, d.IdempotencyKey)
+	p, err := firstPost(ctx, f.cfg.DB, v, body, data, d.IdempotencyKey)
 	if p == nil && err == nil {
 		p, err = f.insertPost(ctx, v, body, data, d)
 	}
 	if sqlgraph.IsUniqueConstraintError(err) {
 		// A concurrent call with the same key may have come first. Otherwise another constraint
 		// was violated, and the error is returned.
-		if first, sooner := firstPost(ctx, f.db, v, body, data, d.IdempotencyKey); first != nil || sooner != nil {
+		if first, sooner := firstPost(ctx, f.cfg.DB, v, body, data, d.IdempotencyKey); first != nil || sooner != nil {
 			p, err = first, sooner
 		}
 	}
@@ -79,7 +78,7 @@ func (f *Feed) CreatePost(ctx context.Context, v session.Viewer, d Draft) (*ent.
 	}
 	// Also for a post that already existed: the process of the first call may have died right
 	// after its commit.
-	f.home.Own.Add(ctx, p.AuthorID, p.ID)
+	f.cfg.Home.Own.Add(ctx, p.AuthorID, p.ID)
 	return p, nil
 }
 
@@ -163,7 +162,7 @@ func (f *Feed) SetVisibility(ctx context.Context, v session.Viewer, id int64, to
 		return nil, err
 	}
 	var p *ent.Post
-	err := rows.InTx(ctx, f.db, func(tx *ent.Tx) error {
+	err := rows.InTx(ctx, f.cfg.DB, func(tx *ent.Tx) error {
 		author, found, err := f.ownPost(ctx, tx, v, id)
 		if err != nil {
 			return err
@@ -176,7 +175,7 @@ func (f *Feed) SetVisibility(ctx context.Context, v session.Viewer, id int64, to
 		}
 		return f.changeVisibility(ctx, tx, author, p, to)
 	})
-	f.posts.VisibilityReduced()
+	f.cfg.Visibility.VisibilityReduced()
 	return p, err
 }
 
@@ -220,7 +219,7 @@ func (f *Feed) DeletePost(ctx context.Context, v session.Viewer, id int64) error
 	if err := f.mayChange(ctx, v, id); err != nil {
 		return err
 	}
-	err := rows.InTx(ctx, f.db, func(tx *ent.Tx) error {
+	err := rows.InTx(ctx, f.cfg.DB, func(tx *ent.Tx) error {
 		author, p, err := f.ownPost(ctx, tx, v, id)
 		if err != nil {
 			return err
@@ -246,11 +245,11 @@ func (f *Feed) DeletePost(ctx context.Context, v session.Viewer, id int64) error
 		}
 		return f.enqueuePost(ctx, tx, job.PostChanged, author, job.Post{Post: id, Author: v.ID, From: p.Visibility})
 	})
-	f.posts.VisibilityReduced()
+	f.cfg.Visibility.VisibilityReduced()
 	if err != nil {
 		return err
 	}
-	f.home.Own.Remove(ctx, v.ID, id)
+	f.cfg.Home.Own.Remove(ctx, v.ID, id)
 	return nil
 }
 
@@ -293,7 +292,7 @@ func (f *Feed) Post(ctx context.Context, v session.Viewer, id int64) (*ent.Post,
 // ReportedPost returns a post that a viewer reports without being allowed to see it. Only
 // moderators read the report. Error: NotFound. It costs one query.
 func (f *Feed) ReportedPost(ctx context.Context, id int64) (*ent.Post, error) {
-	p, err := f.db.Post.Query().Where(post.ID(id), post.VisibilityNEQ(schema.Deleted)).Only(ctx)
+	p, err := f.cfg.DB.Post.Query().Where(post.ID(id), post.VisibilityNEQ(schema.Deleted)).Only(ctx)
 	if ent.IsNotFound(err) {
 		return nil, refusal.ErrNoSuchPost
 	}
@@ -303,13 +302,13 @@ func (f *Feed) ReportedPost(ctx context.Context, id int64) (*ent.Post, error) {
 // Posts returns the posts with the ids, in their order. An entry is nil if there is no such post
 // or the viewer may not see it. It costs one query.
 func (f *Feed) Posts(ctx context.Context, v session.Viewer, ids []int64) ([]*ent.Post, error) {
-	return f.posts.Posts(ctx, visibility.Direct, v.ID, ids, visibility.Likes)
+	return f.cfg.Visibility.Posts(ctx, visibility.Direct, v.ID, ids, visibility.Likes)
 }
 
 // Data returns the app's own fields of the posts, in their order. The posts must have been read
 // for the viewer. It costs one query.
 func (f *Feed) Data(ctx context.Context, v session.Viewer, posts []*ent.Post) ([]*string, error) {
-	return f.posts.Data(ctx, v.ID, rows.PostIDs(posts))
+	return f.cfg.Visibility.Data(ctx, v.ID, rows.PostIDs(posts))
 }
 
 // Deliveries returns the receipts of the posts, in their order. An entry is nil if the viewer is
@@ -321,7 +320,7 @@ func (f *Feed) Deliveries(ctx context.Context, v session.Viewer, posts []*ent.Po
 			ids[i] = p.ID
 		}
 	}
-	list, err := f.db.Delivery.Query().Where(rows.Among(delivery.FieldID, ids)).All(ctx)
+	list, err := f.cfg.DB.Delivery.Query().Where(rows.Among(delivery.FieldID, ids)).All(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read receipts: %w", err)
 	}
@@ -330,11 +329,14 @@ func (f *Feed) Deliveries(ctx context.Context, v session.Viewer, posts []*ent.Po
 
 // enqueuePost enqueues the job in the pool for the size of the author's audience.
 func (f *Feed) enqueuePost(ctx context.Context, tx *ent.Tx, kind string, author *ent.User, j job.Post) error {
-	pool := queue.Small
+	return f.cfg.Queue.Enqueue(ctx, tx, f.poolFor(author), kind, j)
+}
+
+func (f *Feed) poolFor(author *ent.User) queue.Pool {
 	if author.FollowerCount >= f.cfg.LargeAudience {
-		pool = queue.Large
+		return queue.Large
 	}
-	return f.cfg.Queue.Enqueue(ctx, tx, pool, kind, j)
+	return queue.Small
 }
 
 // Bounds of the app's own fields in posts and users: bytes and nesting levels.

@@ -71,7 +71,7 @@ func (f *Feed) change(ctx context.Context, v session.Viewer, other int64, c rela
 		return nil, refusal.New(refusal.Yourself, "That is yourself.").In("userId")
 	}
 	if c.already != nil {
-		relations, err := f.posts.Relations(ctx, v.ID, []int64{other})
+		relations, err := f.cfg.Visibility.Relations(ctx, v.ID, []int64{other})
 		if err != nil {
 			return nil, err
 		}
@@ -82,7 +82,7 @@ func (f *Feed) change(ctx context.Context, v session.Viewer, other int64, c rela
 	j := job.Relation{Users: [2]int64{v.ID, other}, First: c.unnoticed, Change: rand.Int64()}
 	changed := false
 	var requests []int64
-	err := rows.InTx(ctx, f.db, func(tx *ent.Tx) error {
+	err := rows.InTx(ctx, f.cfg.DB, func(tx *ent.Tx) error {
 		requests = nil // the transaction may run twice
 		p, err := f.pair(ctx, tx, v.ID, other, !c.unnoticed)
 		if err != nil {
@@ -104,16 +104,16 @@ func (f *Feed) change(ctx context.Context, v session.Viewer, other int64, c rela
 		changed, err = false, nil
 	}
 	if changed { // also if it is unknown whether the commit succeeded
-		f.posts.VisibilityReduced()
+		f.cfg.Visibility.VisibilityReduced()
 	}
 	if err != nil {
 		return nil, err
 	}
 	for _, target := range requests {
-		f.home.Sync.TellRequests(ctx, target)
+		f.cfg.Home.Sync.TellRequests(ctx, target)
 	}
 	if changed {
-		f.home.Own.SyncInbox(ctx, v.ID, other, j.Change)
+		f.cfg.Home.Own.SyncInbox(ctx, v.ID, other, j.Change)
 	}
 	return f.otherUser(ctx, other, c.givesAccess)
 }
@@ -158,14 +158,14 @@ func (f *Feed) pair(ctx context.Context, tx *ent.Tx, viewer, other int64, lock b
 // otherUser returns the user after a change. For a hidden user, it returns only the id and the
 // creation time that the id contains.
 func (f *Feed) otherUser(ctx context.Context, id int64, givesAccess bool) (*ent.User, error) {
-	u, err := f.db.User.Query().Where(user.ID(id), rows.WithFollows).Only(ctx)
+	u, err := f.cfg.DB.User.Query().Where(user.ID(id), rows.WithFollows).Only(ctx)
 	if ent.IsNotFound(err) {
 		return nil, refusal.ErrNoSuchUser
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read user: %w", err)
 	}
-	if err := mayRelate(ctx, f.db.HiddenUser, u, givesAccess); err != nil {
+	if err := mayRelate(ctx, f.cfg.DB.HiddenUser, u, givesAccess); err != nil {
 		return nil, err
 	}
 	if u.Hidden {
@@ -430,7 +430,7 @@ func (f *Feed) Relations(ctx context.Context, v session.Viewer, others []int64) 
 	if v.ID == 0 {
 		return list, nil
 	}
-	found, err := f.posts.Relations(ctx, v.ID, others)
+	found, err := f.cfg.Visibility.Relations(ctx, v.ID, others)
 	if err != nil {
 		return nil, err
 	}

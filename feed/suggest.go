@@ -60,7 +60,7 @@ var popular = fmt.Sprintf("SELECT id FROM ("+
 // found, together a few milliseconds at most; then two queries for each 50 users, for at most 200
 // users. If there are too few, also an index range of 200 users, 200 users in the pull mode, and
 // two queries for each 50 of these.
-func (f *finder) Suggestions(ctx context.Context, v session.Viewer, first *int) ([]*ent.User, error) {
+func (f *Feed) Suggestions(ctx context.Context, v session.Viewer, first *int) ([]*ent.User, error) {
 	if v.ID == 0 {
 		return nil, refusal.ErrSignIn
 	}
@@ -68,7 +68,7 @@ func (f *finder) Suggestions(ctx context.Context, v session.Viewer, first *int) 
 	if err != nil {
 		return nil, err
 	}
-	found, err := rows.IDs(ctx, f.db, friendsOfFriends(f.cfg.Dialect), v.ID)
+	found, err := rows.IDs(ctx, f.cfg.DB, friendsOfFriends(f.cfg.Dialect), v.ID)
 	if err != nil {
 		return nil, fmt.Errorf("find friends of friends: %w", err)
 	}
@@ -76,7 +76,7 @@ func (f *finder) Suggestions(ctx context.Context, v session.Viewer, first *int) 
 	if err != nil || len(users) == w.N {
 		return users, err
 	}
-	others, err := rows.IDs(ctx, f.db, popular)
+	others, err := rows.IDs(ctx, f.cfg.DB, popular)
 	if err != nil {
 		return nil, fmt.Errorf("find users whom many follow: %w", err)
 	}
@@ -86,11 +86,11 @@ func (f *finder) Suggestions(ctx context.Context, v session.Viewer, first *int) 
 
 // suggestible returns the first n of the given users that can be suggested to the viewer, in
 // order.
-func (f *finder) suggestible(ctx context.Context, v session.Viewer, among []int64, n int) (users []*ent.User, err error) {
+func (f *Feed) suggestible(ctx context.Context, v session.Viewer, among []int64, n int) (users []*ent.User, err error) {
 	for len(among) > 0 && len(users) < n {
 		step := among[:min(suggestStep, len(among))]
 		among = among[len(step):]
-		relations, err := f.posts.Relations(ctx, v.ID, step)
+		relations, err := f.cfg.Visibility.Relations(ctx, v.ID, step)
 		if err != nil {
 			return nil, err
 		}

@@ -9,7 +9,6 @@ import (
 	"tideline/ent"
 	"tideline/ent/mutedword"
 	"tideline/ent/user"
-	"tideline/feed/home"
 	"tideline/feed/internal/rows"
 	"tideline/feed/internal/text"
 	"tideline/feed/job"
@@ -29,25 +28,17 @@ const (
 
 var wordField = text.Field{What: "The word", Name: "word", Limit: "mutedWordLength", Least: 1, Most: MaxMutedWord}
 
-// mutedWords implements the operations on muted words.
-type mutedWords struct {
-	cfg   Config
-	db    *ent.Client
-	posts *visibility.Reader
-	sync  *home.Sync
-}
-
 // MuteWord removes posts of others that contain the word or phrase from the viewer's timeline.
 // Nobody else is told. It returns the word as visibility.NormalWord normalises it, and the
 // viewer's row. Muting the same word again changes nothing. Errors: Unauthenticated; BadInput for
 // a text without a word, for a text that is too long, and for too many words.
 //
 // Cost: a short transaction, a job and four round trips.
-func (m *mutedWords) MuteWord(ctx context.Context, v session.Viewer, word string) (normalised string, u *ent.User, err error) {
+func (f *Feed) MuteWord(ctx context.Context, v session.Viewer, word string) (normalised string, u *ent.User, err error) {
 	if word, err = wordField.FoldPhrase(word); err != nil {
 		return "", nil, err
 	}
-	return m.changeWords(ctx, v, word, func(tx *ent.Tx, word, head string) (bool, error) {
+	return f.changeWords(ctx, v, word, func(tx *ent.Tx, word, head string) (bool, error) {
 		muted, err := tx.MutedWord.Query().Where(mutedword.UserID(v.ID)).Select(mutedword.FieldWord).Strings(ctx)
 		if err != nil {
 			return false, fmt.Errorf("read muted words: %w", err)
@@ -65,11 +56,11 @@ func (m *mutedWords) MuteWord(ctx context.Context, v session.Viewer, word string
 // UnmuteWord shows the posts again that MuteWord removed. Errors: Unauthenticated, BadInput.
 //
 // Cost: as MuteWord.
-func (m *mutedWords) UnmuteWord(ctx context.Context, v session.Viewer, word string) (normalised string, u *ent.User, err error) {
+func (f *Feed) UnmuteWord(ctx context.Context, v session.Viewer, word string) (normalised string, u *ent.User, err error) {
 	if word, err = wordField.FoldPhrase(word); err != nil {
 		return "", nil, err
 	}
-	return m.changeWords(ctx, v, word, func(tx *ent.Tx, word, _ string) (bool, error) {
+	return f.changeWords(ctx, v, word, func(tx *ent.Tx, word, _ string) (bool, error) {
 		n, err := tx.MutedWord.Delete().Where(mutedword.UserID(v.ID), mutedword.Word(word)).Exec(ctx)
 		return n > 0, err
 	})
@@ -77,13 +68,13 @@ func (m *mutedWords) UnmuteWord(ctx context.Context, v session.Viewer, word stri
 
 // changeWords changes the viewer's words. If they changed, it tells the viewer's clients to read
 // the timeline again.
-func (m *mutedWords) changeWords(ctx context.Context, v session.Viewer, word string, make func(tx *ent.Tx, word, head string) (bool, error)) (normalised string, u *ent.User, err error) {
+func (f *Feed) changeWords(ctx context.Context, v session.Viewer, word string, make func(tx *ent.Tx, word, head string) (bool, error)) (normalised string, u *ent.User, err error) {
 	if v.ID == 0 {
 		return "", nil, refusal.ErrSignIn
 	}
 	word, head := visibility.NormalWord(word)
 	changed, j := false, job.Words{User: v.ID, Change: rand.Int64()}
-	err = rows.InTx(ctx, m.db, func(tx *ent.Tx) error {
+	err = rows.InTx(ctx, f.cfg.DB, func(tx *ent.Tx) error {
 		u, err = tx.User.Query().Where(user.ID(v.ID), rows.ForUpdate, rows.WithFollows).Only(ctx)
 		if ent.IsNotFound(err) || err == nil && u.Hidden {
 			return refusal.ErrSignIn
@@ -94,16 +85,16 @@ func (m *mutedWords) changeWords(ctx context.Context, v session.Viewer, word str
 		if changed, err = make(tx, word, head); err != nil || !changed {
 			return rows.Wrap("change muted words", err)
 		}
-		return m.cfg.Queue.Enqueue(ctx, tx, queue.Relations, job.WordsChanged, j)
+		return f.cfg.Queue.Enqueue(ctx, tx, queue.Relations, job.WordsChanged, j)
 	})
 	if changed { // also if it is unknown whether the commit succeeded
-		m.posts.VisibilityReduced()
+		f.cfg.Visibility.VisibilityReduced()
 	}
 	if err != nil || !changed {
 		return word, u, err
 	}
-	if err := m.sync.WordsChanged(ctx, v.ID, j.Change); err != nil {
-		m.cfg.Logger.WarnContext(ctx, "clients not told of muted words; a job will", "error", err)
+	if err := f.cfg.Home.Sync.WordsChanged(ctx, v.ID, j.Change); err != nil {
+		f.cfg.Logger.WarnContext(ctx, "clients not told of muted words; a job will", "error", err)
 	}
 	return word, u, nil
 }
@@ -112,11 +103,11 @@ func (m *mutedWords) changeWords(ctx context.Context, v session.Viewer, word str
 // nil unless the viewer is the owner.
 //
 // Cost: one query by index.
-func (m *mutedWords) MutedWords(ctx context.Context, v session.Viewer, owner int64) ([]string, error) {
+func (f *Feed) MutedWords(ctx context.Context, v session.Viewer, owner int64) ([]string, error) {
 	if v.ID == 0 || v.ID != owner {
 		return nil, nil
 	}
-	words, err := m.db.MutedWord.Query().Where(mutedword.UserID(owner)).Order(mutedword.ByID()).Select(mutedword.FieldWord).Strings(ctx)
+	words, err := f.cfg.DB.MutedWord.Query().Where(mutedword.UserID(owner)).Order(mutedword.ByID()).Select(mutedword.FieldWord).Strings(ctx)
 	if words == nil {
 		words = []string{}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"errors"
 	"fmt"
 	"net"
 	"strconv"
@@ -11,8 +12,10 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 
+	"tideline/internal/pipeline"
 	"tideline/internal/trace"
 )
 
@@ -116,8 +119,8 @@ func (s *Stores) adaptToPooler(ctx context.Context, cfg *pgx.ConnConfig) error {
 
 func postgresSilent(err error) error { return fmt.Errorf("PostgreSQL does not answer: %w", err) }
 
-// deadlines gives each statement without a deadline a timeout, and each traced statement a span.
-// pgx calls it around every statement, up to the end of its rows.
+// deadlines gives each statement or pipeline without a deadline a timeout, and each traced one a
+// span. pgx calls it around every statement, up to the end of its rows, and around every pipeline.
 type deadlines struct{ after time.Duration }
 
 type (
@@ -141,6 +144,23 @@ func (d deadlines) bound(ctx context.Context) context.Context {
 	return context.WithValue(ctx, cancelKey{}, cancel)
 }
 
+// TraceBatchStart implements pgx.BatchTracer.
+func (d deadlines) TraceBatchStart(ctx context.Context, conn *pgx.Conn, data pgx.TraceBatchStartData) context.Context {
+	queries := make([]string, len(data.Batch.QueuedQueries))
+	for i, q := range data.Batch.QueuedQueries {
+		queries[i] = q.SQL
+	}
+	return d.TraceQueryStart(ctx, conn, pgx.TraceQueryStartData{SQL: strings.Join(queries, "; ")})
+}
+
+// TraceBatchQuery implements pgx.BatchTracer.
+func (deadlines) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
+
+// TraceBatchEnd implements pgx.BatchTracer.
+func (d deadlines) TraceBatchEnd(ctx context.Context, conn *pgx.Conn, data pgx.TraceBatchEndData) {
+	d.TraceQueryEnd(ctx, conn, pgx.TraceQueryEndData{Err: data.Err})
+}
+
 // TraceQueryEnd implements pgx.QueryTracer.
 func (deadlines) TraceQueryEnd(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryEndData) {
 	if span, ok := ctx.Value(spanKey{}).(*trace.Span); ok {
@@ -161,29 +181,161 @@ func (c postgresConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return postgresConn{conn.(*stdlib.Conn)}, nil
+	return &postgresConn{Conn: conn.(*stdlib.Conn)}, nil
 }
 
-type postgresConn struct{ *stdlib.Conn }
+// postgresConn executes a pipeline in one round trip. It sends the BEGIN of a transaction together
+// with its first statement, unless that statement returns rows.
+type postgresConn struct {
+	*stdlib.Conn
+	tx *postgresTx // the last transaction; nil if it is not READ COMMITTED
+}
 
 // ResetSession implements driver.SessionResetter.
-func (c postgresConn) ResetSession(ctx context.Context) error {
+func (c *postgresConn) ResetSession(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	return c.Conn.ResetSession(ctx)
 }
 
-// BeginTx implements driver.ConnBeginTx.
-func (c postgresConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
-	if opts.Isolation == driver.IsolationLevel(sql.LevelDefault) {
-		opts.Isolation = driver.IsolationLevel(sql.LevelReadCommitted)
-	}
-	return c.Conn.BeginTx(ctx, opts)
-}
-
 // Ping implements driver.Pinger.
-func (c postgresConn) Ping(ctx context.Context) error {
+func (c *postgresConn) Ping(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	return c.Conn.Ping(ctx)
+}
+
+const begin = "begin isolation level read committed"
+
+// BeginTx implements driver.ConnBeginTx.
+func (c *postgresConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
+	if opts != (driver.TxOptions{}) {
+		c.tx = nil
+		if opts.Isolation == driver.IsolationLevel(sql.LevelDefault) {
+			opts.Isolation = driver.IsolationLevel(sql.LevelReadCommitted)
+		}
+		return c.Conn.BeginTx(ctx, opts)
+	}
+	c.tx = &postgresTx{conn: c.Conn.Conn(), ctx: ctx, waits: true}
+	return c.tx, nil
+}
+
+// beginNow sends the BEGIN of a transaction that waits for its first statement.
+func (c *postgresConn) beginNow(ctx context.Context) error {
+	if !c.begins() {
+		return nil
+	}
+	_, err := c.Conn.Conn().Exec(ctx, begin)
+	return err
+}
+
+// begins reports whether a transaction waits for the statement that is about to be sent.
+func (c *postgresConn) begins() bool {
+	waits := c.tx != nil && c.tx.waits
+	if waits {
+		c.tx.waits = false
+	}
+	return waits
+}
+
+// ExecContext implements driver.ExecerContext.
+func (c *postgresConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	if len(args) == 1 {
+		if p, ok := args[0].Value.(*pipeline.Pipeline); ok {
+			return c.send(ctx, p)
+		}
+	}
+	if c.tx != nil && c.tx.waits && len(args) > 0 { // without arguments there may be several statements
+		values := make([]any, len(args))
+		for i, arg := range args {
+			values[i] = arg.Value
+		}
+		return c.send(ctx, &pipeline.Pipeline{Statements: []pipeline.Statement{{Query: query, Args: values}}})
+	}
+	if err := c.beginNow(ctx); err != nil {
+		return nil, err
+	}
+	return c.Conn.ExecContext(ctx, query, args)
+}
+
+// QueryContext implements driver.QueryerContext.
+func (c *postgresConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	if err := c.beginNow(ctx); err != nil {
+		return nil, err
+	}
+	return c.Conn.QueryContext(ctx, query, args)
+}
+
+// PrepareContext implements driver.ConnPrepareContext.
+func (c *postgresConn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
+	if err := c.beginNow(ctx); err != nil {
+		return nil, err
+	}
+	return c.Conn.PrepareContext(ctx, query)
+}
+
+// send executes a pipeline, after the BEGIN of a transaction that waits for its first statement. It
+// returns how many rows the last statement without a result has changed.
+func (c *postgresConn) send(ctx context.Context, p *pipeline.Pipeline) (driver.Result, error) {
+	var batch pgx.Batch
+	if c.begins() {
+		batch.Queue(begin)
+	}
+	var changed driver.RowsAffected
+	for _, s := range p.Statements {
+		queued := batch.Queue(s.Query, s.Args...)
+		if s.Row == nil {
+			queued.Exec(func(tag pgconn.CommandTag) error {
+				changed = driver.RowsAffected(tag.RowsAffected())
+				return nil
+			})
+			continue
+		}
+		queued.Query(func(found pgx.Rows) error {
+			if found.Next() {
+				return found.Scan(s.Row...)
+			}
+			return found.Err()
+		})
+	}
+	if p.Commit {
+		batch.Queue("commit")
+	}
+	if err := c.Conn.Conn().SendBatch(ctx, &batch).Close(); err != nil {
+		return nil, err
+	}
+	if p.Commit && c.tx != nil {
+		c.tx.committed = true
+	}
+	return changed, nil
+}
+
+// postgresTx is a transaction. Its end needs no round trip if no statement was sent, or if a
+// pipeline has committed it.
+type postgresTx struct {
+	conn      *pgx.Conn
+	ctx       context.Context // from BeginTx: database/sql passes none to Commit and Rollback
+	waits     bool            // for its first statement
+	committed bool            // by a pipeline
+}
+
+// Commit implements driver.Tx.
+func (t *postgresTx) Commit() error { return t.end("commit") }
+
+// Rollback implements driver.Tx.
+func (t *postgresTx) Rollback() error { return t.end("rollback") }
+
+func (t *postgresTx) end(how string) error {
+	if t.waits || t.committed {
+		t.waits = false
+		return nil
+	}
+	done, err := t.conn.Exec(t.ctx, how)
+	if err != nil { // the transaction may still be open
+		return errors.Join(err, t.conn.Close(context.WithoutCancel(t.ctx)))
+	}
+	if !strings.EqualFold(done.String(), how) {
+		return pgx.ErrTxCommitRollback
+	}
+	return nil
 }

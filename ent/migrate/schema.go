@@ -878,9 +878,6 @@ var (
 		{Name: "type", Type: field.TypeString},
 		{Name: "subject", Type: field.TypeString},
 		{Name: "body", Type: field.TypeString, Size: 2147483647},
-		{Name: "visibility", Type: field.TypeString, Nullable: true},
-		{Name: "author_issuer", Type: field.TypeString, Nullable: true},
-		{Name: "author_external_id", Type: field.TypeBytes, Nullable: true},
 		{Name: "state", Type: field.TypeString},
 		{Name: "attempts", Type: field.TypeInt, Default: 0},
 		{Name: "status", Type: field.TypeInt, Default: 0},
@@ -900,17 +897,17 @@ var (
 			{
 				Name:    "webhookdelivery_endpoint_id_state_due_at_id",
 				Unique:  false,
-				Columns: []*schema.Column{WebhookDeliveriesColumns[1], WebhookDeliveriesColumns[9], WebhookDeliveriesColumns[14], WebhookDeliveriesColumns[0]},
+				Columns: []*schema.Column{WebhookDeliveriesColumns[1], WebhookDeliveriesColumns[6], WebhookDeliveriesColumns[11], WebhookDeliveriesColumns[0]},
 			},
 			{
 				Name:    "webhookdelivery_endpoint_id_subject_state_id",
 				Unique:  false,
-				Columns: []*schema.Column{WebhookDeliveriesColumns[1], WebhookDeliveriesColumns[4], WebhookDeliveriesColumns[9], WebhookDeliveriesColumns[0]},
+				Columns: []*schema.Column{WebhookDeliveriesColumns[1], WebhookDeliveriesColumns[4], WebhookDeliveriesColumns[6], WebhookDeliveriesColumns[0]},
 			},
 			{
 				Name:    "webhookdelivery_state_ended_at",
 				Unique:  false,
-				Columns: []*schema.Column{WebhookDeliveriesColumns[9], WebhookDeliveriesColumns[17]},
+				Columns: []*schema.Column{WebhookDeliveriesColumns[6], WebhookDeliveriesColumns[14]},
 			},
 		},
 	}

@@ -21,12 +21,6 @@ const (
 	FieldSubject = "subject"
 	// FieldBody holds the string denoting the body field in the database.
 	FieldBody = "body"
-	// FieldVisibility holds the string denoting the visibility field in the database.
-	FieldVisibility = "visibility"
-	// FieldAuthorIssuer holds the string denoting the author_issuer field in the database.
-	FieldAuthorIssuer = "author_issuer"
-	// FieldAuthorExternalID holds the string denoting the author_external_id field in the database.
-	FieldAuthorExternalID = "author_external_id"
 	// FieldState holds the string denoting the state field in the database.
 	FieldState = "state"
 	// FieldAttempts holds the string denoting the attempts field in the database.
@@ -57,9 +51,6 @@ var Columns = []string{
 	FieldType,
 	FieldSubject,
 	FieldBody,
-	FieldVisibility,
-	FieldAuthorIssuer,
-	FieldAuthorExternalID,
 	FieldState,
 	FieldAttempts,
 	FieldStatus,
@@ -125,16 +116,6 @@ func BySubject(opts ...sql.OrderTermOption) OrderOption {
 // ByBody orders the results by the body field.
 func ByBody(opts ...sql.OrderTermOption) OrderOption {
 	return sql.OrderByField(FieldBody, opts...).ToFunc()
-}
-
-// ByVisibility orders the results by the visibility field.
-func ByVisibility(opts ...sql.OrderTermOption) OrderOption {
-	return sql.OrderByField(FieldVisibility, opts...).ToFunc()
-}
-
-// ByAuthorIssuer orders the results by the author_issuer field.
-func ByAuthorIssuer(opts ...sql.OrderTermOption) OrderOption {
-	return sql.OrderByField(FieldAuthorIssuer, opts...).ToFunc()
 }
 
 // ByState orders the results by the state field.

@@ -11,7 +11,7 @@ import (
 )
 
 // Keep makes the stored tags of the posts equal to the tags of their texts. The caller has locked
-// the posts, or created them in tx. Keep returns how many posts it changed.
+// the posts. Keep returns how many posts it changed.
 //
 // Cost: an index look-up a post; if tags change, two statements for all posts.
 func Keep(ctx context.Context, tx *ent.Tx, posts ...*ent.Post) (changed int, err error) {

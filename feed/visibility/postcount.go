@@ -5,6 +5,7 @@ import (
 
 	"tideline/ent"
 	"tideline/ent/schema"
+	"tideline/internal/pipeline"
 )
 
 // PostCount returns how many of the author's posts a viewer with the relation r to the author may
@@ -39,14 +40,25 @@ func AddToPostCount(author *ent.UserUpdateOne, v schema.Visibility, n int) *ent.
 	return author.AddPostCount(n)
 }
 
-// CountNewPost returns the assignments, in an update of the author's row, that count a new post.
-// visibility is an SQL expression.
-func CountNewPost(visibility string) string {
+// countNewPost counts post $2 of author $1. The post has the visibility $3 or, if that is empty,
+// the author's default.
+var countNewPost = func() string {
+	const visibility = "coalesce(nullif(CAST($3 AS text), ''), default_visibility)"
 	count := func(column string, v schema.Visibility) string {
 		return fmt.Sprintf(", %[1]s = %[1]s + CASE %[2]s WHEN '%[3]s' THEN 1 ELSE 0 END", column, visibility, v)
 	}
-	return "post_count = post_count + 1" + count("public_post_count", schema.Public) +
-		count("followers_post_count", schema.Followers) + count("mutuals_post_count", schema.Mutuals)
+	return "UPDATE users SET post_count = post_count + 1" +
+		count("public_post_count", schema.Public) + count("followers_post_count", schema.Followers) + count("mutuals_post_count", schema.Mutuals) +
+		", last_post_id = CASE WHEN CAST($2 AS bigint) > last_post_id THEN CAST($2 AS bigint) ELSE last_post_id END" +
+		" WHERE id = $1 AND NOT hidden RETURNING id, follower_count, issuer, external_id, " + visibility
+}()
+
+// CountNewPost adds a statement to w that locks the author of a new post and counts the post. If
+// the post has no visibility, it gets the author's default. Sending w sets the author's id,
+// follower count and external id. They stay zero if the author is hidden or does not exist.
+func CountNewPost(w *pipeline.Pipeline, p *ent.Post, author *ent.User) {
+	w.QueryRow([]any{&author.ID, &author.FollowerCount, &author.Issuer, &author.ExternalID, &p.Visibility},
+		countNewPost, p.AuthorID, p.ID, string(p.Visibility))
 }
 
 // Counts holds how many posts an author gains, by counter, and the id of the newest one.

@@ -203,11 +203,7 @@ func (d *Deliverer) attempt(ctx context.Context, e *ent.WebhookEndpoint, row *en
 		return
 	}
 	began := time.Now()
-	body, err := bodyOf(row)
-	a := answer{err: err}
-	if err == nil {
-		a = d.post(ctx, e, row.Message, body)
-	}
+	a := d.post(ctx, e, row.Message, []byte(row.Body))
 	stopped := ctx.Err() != nil && a.err != nil && a.status == 0
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()

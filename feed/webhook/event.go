@@ -12,6 +12,7 @@ import (
 	"tideline/ent/user"
 	"tideline/feed/ids"
 	"tideline/feed/internal/rows"
+	"tideline/internal/pipeline"
 )
 
 // Version is the version of the payloads. Within a version, fields may be added, but none is
@@ -193,10 +194,21 @@ func (o *Outbox) User(ctx context.Context, tx *ent.Tx, kind string, u *ent.User)
 	return o.record(ctx, tx, event{kind, userSubject(u.ID), Data{User: &data}})
 }
 
-// Post records that the post was created, updated or is being deleted. The caller has locked the
-// author, and deletes the post later.
+// NewPost adds a statement to w that records that the post was created. w is sent in the
+// transaction that creates the post and has locked the author.
+func (o *Outbox) NewPost(w *pipeline.Pipeline, author *ent.User, p *ent.Post) error {
+	if !o.Wanted() {
+		return nil
+	}
+	data, by := postOf(p), person(author)
+	data.Author = &by
+	return o.recordWith(w, event{PostCreated, postSubject(p.ID), Data{Post: data}})
+}
+
+// Post records that the post was updated or is being deleted. The caller has locked the author, and
+// deletes the post later.
 //
-// Cost: look-ups of the post's external id and data, except for a new post.
+// Cost: look-ups of the post's external id and data.
 func (o *Outbox) Post(ctx context.Context, tx *ent.Tx, kind string, author *ent.User, p *ent.Post) error {
 	if !o.Wanted() {
 		return nil
@@ -214,10 +226,8 @@ func (o *Outbox) Post(ctx context.Context, tx *ent.Tx, kind string, author *ent.
 	}
 	by := person(author)
 	data.Author = &by
-	if kind != PostCreated {
-		if err := data.identify(ctx, tx, p.ID); err != nil {
-			return err
-		}
+	if err := data.identify(ctx, tx, p.ID); err != nil {
+		return err
 	}
 	return o.record(ctx, tx, event{kind, postSubject(p.ID), Data{Post: data}})
 }
@@ -281,20 +291,4 @@ func (o *Outbox) Report(ctx context.Context, tx *ent.Tx, kind string, r *ent.Rep
 		}
 	}
 	return o.record(ctx, tx, event{kind, fmt.Sprintf("report:%d", r.ID), Data{Report: &data}})
-}
-
-// bodyOf returns the body of a delivery, which is the same for each attempt.
-func bodyOf(d *ent.WebhookDelivery) ([]byte, error) {
-	if d.Visibility == nil {
-		return []byte(d.Body), nil
-	}
-	var p payload
-	if err := json.Unmarshal([]byte(d.Body), &p); err != nil {
-		return nil, fmt.Errorf("read event: %w", err)
-	}
-	p.Data.Post.Visibility = *d.Visibility
-	if d.AuthorIssuer != nil {
-		p.Data.Post.Author.Issuer, p.Data.Post.Author.ExternalID = *d.AuthorIssuer, string(d.AuthorExternalID)
-	}
-	return json.Marshal(p)
 }

@@ -16,7 +16,6 @@ var (
 		return sign([]secret{{Text: text}}, message, at, body)
 	}
 	SecretPrefix = secretPrefix
-	BodyOf       = bodyOf
 )
 
 // Constants that tests use.

@@ -30,6 +30,7 @@ import (
 	"tideline/ent/webhookendpoint"
 	"tideline/feed/internal/rows"
 	"tideline/internal/clock"
+	"tideline/internal/pipeline"
 )
 
 const (
@@ -121,54 +122,34 @@ type event struct {
 	Data    Data
 }
 
-// columns are the columns that an insert fills in. The others have their defaults.
-const columns = "endpoint_id, message, type, subject, body, visibility, author_issuer, author_external_id," +
-	" state, attempts, status, last_error, claim, due_at, created_at, retry_since, ended_at"
-
-// insert returns the statement that records the event for every enabled endpoint that asks for its
-// type, and its arguments. The first argument has the number first. visibility, issuer and
-// externalID are SQL expressions over the table that from names, if it is not empty.
-func (o *Outbox) insert(e event, first int, from, visibility, issuer, externalID string) (string, []any, error) {
-	now := o.now()
-	body, err := json.Marshal(payload{Type: e.Type, Version: Version, Timestamp: now.UTC().Truncate(time.Millisecond), Data: e.Data})
-	if err != nil {
-		return "", nil, fmt.Errorf("encode %s: %w", e.Type, err)
-	}
-	group, _, _ := strings.Cut(e.Type, ".")
-	p := func(n int, kind string) string { return fmt.Sprintf("CAST($%d AS %s)", first+n, kind) }
-	query := "INSERT INTO webhook_deliveries (" + columns + ") SELECT e.id, " +
-		p(0, "text") + ", " + p(1, "text") + ", " + p(2, "text") + ", " + p(3, "text") + ", " +
-		visibility + ", " + issuer + ", " + externalID + ", " + p(4, "text") + ", 0, 0, '', 0, " +
-		p(5, "bigint") + ", " + p(5, "bigint") + ", " + p(5, "bigint") + ", 0 FROM " + from + "webhook_endpoints e" +
-		" WHERE e.disabled_at = 0 AND (e.types LIKE " + p(6, "text") + " OR e.types LIKE " + p(7, "text") + ")"
-	return query, []any{
-		newMessageID(), e.Type, e.Subject, string(body), pending, now.UnixMilli(), "%," + e.Type + ",%", "%," + group + ".*,%",
-	}, nil
-}
-
-func newMessageID() string { return "msg_" + rand.Text() }
-
 // record records the event in tx. The caller has locked the event's subject, so that the ids of the
 // subject's deliveries ascend in the order of the commits.
 func (o *Outbox) record(ctx context.Context, tx *ent.Tx, e event) error {
-	query, args, err := o.insert(e, 1, "", "CAST(NULL AS text)", "CAST(NULL AS text)", "NULL")
+	var insert pipeline.Pipeline
+	err := o.recordWith(&insert, e)
 	if err == nil {
-		_, err = tx.ExecContext(ctx, query, args...)
+		err = insert.Send(ctx, tx)
 	}
 	return rows.Wrap("record "+e.Type, err)
 }
 
-// NewPost returns the part of a PostgreSQL statement that records a new post, and its arguments.
-// The first argument has the number first. The part reads the post's visibility, and the author's
-// issuer and external_id, from another part of the statement, named from. The caller has called
-// Wanted.
-//
-// Cost: one row for each endpoint that asks for new posts.
-func (o *Outbox) NewPost(p *ent.Post, from string, first int) (string, []any, error) {
-	e := event{PostCreated, postSubject(p.ID), Data{Post: postOf(p)}}
-	e.Data.Post.Author = &Person{ID: ent.NodeID("User", p.AuthorID)}
-	return o.insert(e, first, from+" AS author_of, ", "author_of.visibility", "author_of.issuer", "author_of.external_id")
+// recordWith adds a statement to w that records the event for every enabled endpoint that asks for
+// its type.
+func (o *Outbox) recordWith(w *pipeline.Pipeline, e event) error {
+	now := o.now()
+	body, err := json.Marshal(payload{Type: e.Type, Version: Version, Timestamp: now.UTC().Truncate(time.Millisecond), Data: e.Data})
+	if err != nil {
+		return fmt.Errorf("encode %s: %w", e.Type, err)
+	}
+	group, _, _ := strings.Cut(e.Type, ".")
+	w.Exec("INSERT INTO webhook_deliveries (endpoint_id, message, type, subject, body, state, due_at, created_at, retry_since)"+
+		" SELECT e.id, CAST($1 AS text), CAST($2 AS text), CAST($3 AS text), CAST($4 AS text), CAST($5 AS text), CAST($6 AS bigint), CAST($6 AS bigint), CAST($6 AS bigint)"+
+		" FROM webhook_endpoints e WHERE e.disabled_at = 0 AND (e.types LIKE CAST($7 AS text) OR e.types LIKE CAST($8 AS text))",
+		newMessageID(), e.Type, e.Subject, string(body), pending, now.UnixMilli(), "%,"+e.Type+",%", "%,"+group+".*,%")
+	return nil
 }
+
+func newMessageID() string { return "msg_" + rand.Text() }
 
 // errNoEndpoint is returned for an endpoint that does not exist.
 var errNoEndpoint = errors.New("there is no such endpoint")

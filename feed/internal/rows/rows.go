@@ -76,7 +76,11 @@ func Without(ids, others []int64) []int64 {
 // transaction can begin before this one ends. If the database undoes the transaction in favour of
 // others (see Undone), InTx runs it once more, from the beginning of fn.
 func InTx(ctx context.Context, db *ent.Client, fn func(tx *ent.Tx) error) error {
-	return UndoneOnce(func() error { return inTx(ctx, db, fn) })
+	err := inTx(ctx, db, fn)
+	if Undone(err) { // the transactions that it conflicted with are done by now
+		err = inTx(ctx, db, fn)
+	}
+	return err
 }
 
 func inTx(ctx context.Context, db *ent.Client, fn func(tx *ent.Tx) error) (err error) {
@@ -98,16 +102,6 @@ func inTx(ctx context.Context, db *ent.Client, fn func(tx *ent.Tx) error) (err e
 	}
 	done = true
 	return Wrap("commit", tx.Commit())
-}
-
-// UndoneOnce runs a transaction, and runs it once more if it was undone. By then the transactions
-// that it conflicted with are done.
-func UndoneOnce(do func() error) error {
-	err := do()
-	if Undone(err) {
-		err = do()
-	}
-	return err
 }
 
 // Undone reports whether PostgreSQL undid a transaction because of a deadlock or a serialization

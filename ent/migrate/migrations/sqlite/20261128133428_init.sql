@@ -148,7 +148,7 @@ CREATE UNIQUE INDEX `userword_word_user_id` ON `user_words` (`word`, `user_id`);
 -- create index "userword_user_id_word" to table: "user_words"
 CREATE INDEX `userword_user_id_word` ON `user_words` (`user_id`, `word`);
 -- create "webhook_deliveries" table
-CREATE TABLE `webhook_deliveries` (`id` integer NOT NULL PRIMARY KEY AUTOINCREMENT, `endpoint_id` integer NOT NULL, `message` text NOT NULL, `type` text NOT NULL, `subject` text NOT NULL, `body` text NOT NULL, `visibility` text NULL, `author_issuer` text NULL, `author_external_id` blob NULL, `state` text NOT NULL, `attempts` integer NOT NULL DEFAULT (0), `status` integer NOT NULL DEFAULT (0), `last_error` text NOT NULL DEFAULT (''), `claim` integer NOT NULL DEFAULT (0), `due_at` integer NOT NULL, `created_at` integer NOT NULL, `retry_since` integer NOT NULL, `ended_at` integer NOT NULL DEFAULT (0));
+CREATE TABLE `webhook_deliveries` (`id` integer NOT NULL PRIMARY KEY AUTOINCREMENT, `endpoint_id` integer NOT NULL, `message` text NOT NULL, `type` text NOT NULL, `subject` text NOT NULL, `body` text NOT NULL, `state` text NOT NULL, `attempts` integer NOT NULL DEFAULT (0), `status` integer NOT NULL DEFAULT (0), `last_error` text NOT NULL DEFAULT (''), `claim` integer NOT NULL DEFAULT (0), `due_at` integer NOT NULL, `created_at` integer NOT NULL, `retry_since` integer NOT NULL, `ended_at` integer NOT NULL DEFAULT (0));
 -- create index "webhookdelivery_endpoint_id_state_due_at_id" to table: "webhook_deliveries"
 CREATE INDEX `webhookdelivery_endpoint_id_state_due_at_id` ON `webhook_deliveries` (`endpoint_id`, `state`, `due_at`, `id`);
 -- create index "webhookdelivery_endpoint_id_subject_state_id" to table: "webhook_deliveries"
