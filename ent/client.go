@@ -27,6 +27,7 @@ import (
 	"tideline/ent/post"
 	"tideline/ent/postdata"
 	"tideline/ent/postdelta"
+	"tideline/ent/postmention"
 	"tideline/ent/posttag"
 	"tideline/ent/postversion"
 	"tideline/ent/process"
@@ -86,6 +87,8 @@ type Client struct {
 	PostData *PostDataClient
 	// PostDelta is the client for interacting with the PostDelta builders.
 	PostDelta *PostDeltaClient
+	// PostMention is the client for interacting with the PostMention builders.
+	PostMention *PostMentionClient
 	// PostTag is the client for interacting with the PostTag builders.
 	PostTag *PostTagClient
 	// PostVersion is the client for interacting with the PostVersion builders.
@@ -139,6 +142,7 @@ func (c *Client) init() {
 	c.Post = NewPostClient(c.config)
 	c.PostData = NewPostDataClient(c.config)
 	c.PostDelta = NewPostDeltaClient(c.config)
+	c.PostMention = NewPostMentionClient(c.config)
 	c.PostTag = NewPostTagClient(c.config)
 	c.PostVersion = NewPostVersionClient(c.config)
 	c.Process = NewProcessClient(c.config)
@@ -260,6 +264,7 @@ func (c *Client) Tx(ctx context.Context) (*Tx, error) {
 		Post:            NewPostClient(cfg),
 		PostData:        NewPostDataClient(cfg),
 		PostDelta:       NewPostDeltaClient(cfg),
+		PostMention:     NewPostMentionClient(cfg),
 		PostTag:         NewPostTagClient(cfg),
 		PostVersion:     NewPostVersionClient(cfg),
 		Process:         NewProcessClient(cfg),
@@ -308,6 +313,7 @@ func (c *Client) BeginTx(ctx context.Context, opts *sql.TxOptions) (*Tx, error) 
 		Post:            NewPostClient(cfg),
 		PostData:        NewPostDataClient(cfg),
 		PostDelta:       NewPostDeltaClient(cfg),
+		PostMention:     NewPostMentionClient(cfg),
 		PostTag:         NewPostTagClient(cfg),
 		PostVersion:     NewPostVersionClient(cfg),
 		Process:         NewProcessClient(cfg),
@@ -352,9 +358,10 @@ func (c *Client) Use(hooks ...Hook) {
 	for _, n := range []interface{ Use(...Hook) }{
 		c.APIKey, c.AuditEntry, c.Block, c.Delivery, c.ExternalPost, c.Follow,
 		c.FollowRequest, c.HiddenUser, c.IdempotencyKey, c.Job, c.Like, c.Mute,
-		c.MutedWord, c.Post, c.PostData, c.PostDelta, c.PostTag, c.PostVersion,
-		c.Process, c.ReadMarker, c.Report, c.Session, c.User, c.UserData, c.UserDelta,
-		c.UserWord, c.WebhookDelivery, c.WebhookEndpoint, c.Writer,
+		c.MutedWord, c.Post, c.PostData, c.PostDelta, c.PostMention, c.PostTag,
+		c.PostVersion, c.Process, c.ReadMarker, c.Report, c.Session, c.User,
+		c.UserData, c.UserDelta, c.UserWord, c.WebhookDelivery, c.WebhookEndpoint,
+		c.Writer,
 	} {
 		n.Use(hooks...)
 	}
@@ -366,9 +373,10 @@ func (c *Client) Intercept(interceptors ...Interceptor) {
 	for _, n := range []interface{ Intercept(...Interceptor) }{
 		c.APIKey, c.AuditEntry, c.Block, c.Delivery, c.ExternalPost, c.Follow,
 		c.FollowRequest, c.HiddenUser, c.IdempotencyKey, c.Job, c.Like, c.Mute,
-		c.MutedWord, c.Post, c.PostData, c.PostDelta, c.PostTag, c.PostVersion,
-		c.Process, c.ReadMarker, c.Report, c.Session, c.User, c.UserData, c.UserDelta,
-		c.UserWord, c.WebhookDelivery, c.WebhookEndpoint, c.Writer,
+		c.MutedWord, c.Post, c.PostData, c.PostDelta, c.PostMention, c.PostTag,
+		c.PostVersion, c.Process, c.ReadMarker, c.Report, c.Session, c.User,
+		c.UserData, c.UserDelta, c.UserWord, c.WebhookDelivery, c.WebhookEndpoint,
+		c.Writer,
 	} {
 		n.Intercept(interceptors...)
 	}
@@ -409,6 +417,8 @@ func (c *Client) Mutate(ctx context.Context, m Mutation) (Value, error) {
 		return c.PostData.mutate(ctx, m)
 	case *PostDeltaMutation:
 		return c.PostDelta.mutate(ctx, m)
+	case *PostMentionMutation:
+		return c.PostMention.mutate(ctx, m)
 	case *PostTagMutation:
 		return c.PostTag.mutate(ctx, m)
 	case *PostVersionMutation:
@@ -2808,6 +2818,171 @@ func (c *PostDeltaClient) mutate(ctx context.Context, m *PostDeltaMutation) (Val
 	}
 }
 
+// PostMentionClient is a client for the PostMention schema.
+type PostMentionClient struct {
+	config
+}
+
+// NewPostMentionClient returns a client for the PostMention from the given config.
+func NewPostMentionClient(c config) *PostMentionClient {
+	return &PostMentionClient{config: c}
+}
+
+// Use adds a list of mutation hooks to the hooks stack.
+// A call to `Use(f, g, h)` equals to `postmention.Hooks(f(g(h())))`.
+func (c *PostMentionClient) Use(hooks ...Hook) {
+	c.hooks.PostMention = append(c.hooks.PostMention, hooks...)
+}
+
+// Intercept adds a list of query interceptors to the interceptors stack.
+// A call to `Intercept(f, g, h)` equals to `postmention.Intercept(f(g(h())))`.
+func (c *PostMentionClient) Intercept(interceptors ...Interceptor) {
+	c.inters.PostMention = append(c.inters.PostMention, interceptors...)
+}
+
+// Create returns a builder for creating a PostMention entity.
+func (c *PostMentionClient) Create() *PostMentionCreate {
+	mutation := newPostMentionMutation(c.config, OpCreate)
+	return &PostMentionCreate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// CreateBulk returns a builder for creating a bulk of PostMention entities.
+func (c *PostMentionClient) CreateBulk(builders ...*PostMentionCreate) *PostMentionCreateBulk {
+	return &PostMentionCreateBulk{config: c.config, builders: builders}
+}
+
+// MapCreateBulk creates a bulk creation builder from the given slice. For each item in the slice, the function creates
+// a builder and applies setFunc on it.
+func (c *PostMentionClient) MapCreateBulk(slice any, setFunc func(*PostMentionCreate, int)) *PostMentionCreateBulk {
+	rv := reflect.ValueOf(slice)
+	if rv.Kind() != reflect.Slice {
+		return &PostMentionCreateBulk{err: fmt.Errorf("calling to PostMentionClient.MapCreateBulk with wrong type %T, need slice", slice)}
+	}
+	builders := make([]*PostMentionCreate, rv.Len())
+	for i := 0; i < rv.Len(); i++ {
+		builders[i] = c.Create()
+		setFunc(builders[i], i)
+	}
+	return &PostMentionCreateBulk{config: c.config, builders: builders}
+}
+
+// Update returns an update builder for PostMention.
+func (c *PostMentionClient) Update() *PostMentionUpdate {
+	mutation := newPostMentionMutation(c.config, OpUpdate)
+	return &PostMentionUpdate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// UpdateOne returns an update builder for the given entity.
+func (c *PostMentionClient) UpdateOne(_m *PostMention) *PostMentionUpdateOne {
+	mutation := newPostMentionMutation(c.config, OpUpdateOne, withPostMention(_m))
+	return &PostMentionUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// UpdateOneID returns an update builder for the given id.
+func (c *PostMentionClient) UpdateOneID(id int64) *PostMentionUpdateOne {
+	mutation := newPostMentionMutation(c.config, OpUpdateOne, withPostMentionID(id))
+	return &PostMentionUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// Delete returns a delete builder for PostMention.
+func (c *PostMentionClient) Delete() *PostMentionDelete {
+	mutation := newPostMentionMutation(c.config, OpDelete)
+	return &PostMentionDelete{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// DeleteOne returns a builder for deleting the given entity.
+func (c *PostMentionClient) DeleteOne(_m *PostMention) *PostMentionDeleteOne {
+	return c.DeleteOneID(_m.ID)
+}
+
+// DeleteOneID returns a builder for deleting the given entity by its id.
+func (c *PostMentionClient) DeleteOneID(id int64) *PostMentionDeleteOne {
+	builder := c.Delete().Where(postmention.ID(id))
+	builder.mutation.id = &id
+	builder.mutation.op = OpDeleteOne
+	return &PostMentionDeleteOne{builder}
+}
+
+// Query returns a query builder for PostMention.
+func (c *PostMentionClient) Query() *PostMentionQuery {
+	return &PostMentionQuery{
+		config: c.config,
+		ctx:    &QueryContext{Type: TypePostMention},
+		inters: c.Interceptors(),
+	}
+}
+
+// Get returns a PostMention entity by its id.
+func (c *PostMentionClient) Get(ctx context.Context, id int64) (*PostMention, error) {
+	return c.Query().Where(postmention.ID(id)).Only(ctx)
+}
+
+// GetX is like Get, but panics if an error occurs.
+func (c *PostMentionClient) GetX(ctx context.Context, id int64) *PostMention {
+	obj, err := c.Get(ctx, id)
+	if err != nil {
+		panic(err)
+	}
+	return obj
+}
+
+// QueryPost queries the post edge of a PostMention.
+func (c *PostMentionClient) QueryPost(_m *PostMention) *PostQuery {
+	query := (&PostClient{config: c.config}).Query()
+	query.path = func(context.Context) (fromV *sql.Selector, _ error) {
+		id := _m.ID
+		step := sqlgraph.NewStep(
+			sqlgraph.From(postmention.Table, postmention.FieldID, id),
+			sqlgraph.To(post.Table, post.FieldID),
+			sqlgraph.Edge(sqlgraph.M2O, false, postmention.PostTable, postmention.PostColumn),
+		)
+		fromV = sqlgraph.Neighbors(_m.driver.Dialect(), step)
+		return fromV, nil
+	}
+	return query
+}
+
+// QueryUser queries the user edge of a PostMention.
+func (c *PostMentionClient) QueryUser(_m *PostMention) *UserQuery {
+	query := (&UserClient{config: c.config}).Query()
+	query.path = func(context.Context) (fromV *sql.Selector, _ error) {
+		id := _m.ID
+		step := sqlgraph.NewStep(
+			sqlgraph.From(postmention.Table, postmention.FieldID, id),
+			sqlgraph.To(user.Table, user.FieldID),
+			sqlgraph.Edge(sqlgraph.M2O, false, postmention.UserTable, postmention.UserColumn),
+		)
+		fromV = sqlgraph.Neighbors(_m.driver.Dialect(), step)
+		return fromV, nil
+	}
+	return query
+}
+
+// Hooks returns the client hooks.
+func (c *PostMentionClient) Hooks() []Hook {
+	return c.hooks.PostMention
+}
+
+// Interceptors returns the client interceptors.
+func (c *PostMentionClient) Interceptors() []Interceptor {
+	return c.inters.PostMention
+}
+
+func (c *PostMentionClient) mutate(ctx context.Context, m *PostMentionMutation) (Value, error) {
+	switch m.Op() {
+	case OpCreate:
+		return (&PostMentionCreate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdate:
+		return (&PostMentionUpdate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdateOne:
+		return (&PostMentionUpdateOne{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpDelete, OpDeleteOne:
+		return (&PostMentionDelete{config: c.config, hooks: c.Hooks(), mutation: m}).Exec(ctx)
+	default:
+		return nil, fmt.Errorf("ent: unknown PostMention mutation op: %q", m.Op())
+	}
+}
+
 // PostTagClient is a client for the PostTag schema.
 type PostTagClient struct {
 	config
@@ -4670,15 +4845,15 @@ type (
 	hooks struct {
 		APIKey, AuditEntry, Block, Delivery, ExternalPost, Follow, FollowRequest,
 		HiddenUser, IdempotencyKey, Job, Like, Mute, MutedWord, Post, PostData,
-		PostDelta, PostTag, PostVersion, Process, ReadMarker, Report, Session, User,
-		UserData, UserDelta, UserWord, WebhookDelivery, WebhookEndpoint,
+		PostDelta, PostMention, PostTag, PostVersion, Process, ReadMarker, Report,
+		Session, User, UserData, UserDelta, UserWord, WebhookDelivery, WebhookEndpoint,
 		Writer []ent.Hook
 	}
 	inters struct {
 		APIKey, AuditEntry, Block, Delivery, ExternalPost, Follow, FollowRequest,
 		HiddenUser, IdempotencyKey, Job, Like, Mute, MutedWord, Post, PostData,
-		PostDelta, PostTag, PostVersion, Process, ReadMarker, Report, Session, User,
-		UserData, UserDelta, UserWord, WebhookDelivery, WebhookEndpoint,
+		PostDelta, PostMention, PostTag, PostVersion, Process, ReadMarker, Report,
+		Session, User, UserData, UserDelta, UserWord, WebhookDelivery, WebhookEndpoint,
 		Writer []ent.Interceptor
 	}
 )

@@ -24,6 +24,7 @@ import (
 	"tideline/ent/post"
 	"tideline/ent/postdata"
 	"tideline/ent/postdelta"
+	"tideline/ent/postmention"
 	"tideline/ent/posttag"
 	"tideline/ent/postversion"
 	"tideline/ent/process"
@@ -117,6 +118,7 @@ func checkColumn(t, c string) error {
 			post.Table:            post.ValidColumn,
 			postdata.Table:        postdata.ValidColumn,
 			postdelta.Table:       postdelta.ValidColumn,
+			postmention.Table:     postmention.ValidColumn,
 			posttag.Table:         posttag.ValidColumn,
 			postversion.Table:     postversion.ValidColumn,
 			process.Table:         process.ValidColumn,

@@ -24,6 +24,7 @@ import (
 	"tideline/ent/post"
 	"tideline/ent/postdata"
 	"tideline/ent/postdelta"
+	"tideline/ent/postmention"
 	"tideline/ent/posttag"
 	"tideline/ent/postversion"
 	"tideline/ent/predicate"
@@ -70,6 +71,7 @@ const (
 	TypePost            = "Post"
 	TypePostData        = "PostData"
 	TypePostDelta       = "PostDelta"
+	TypePostMention     = "PostMention"
 	TypePostTag         = "PostTag"
 	TypePostVersion     = "PostVersion"
 	TypeProcess         = "Process"
@@ -8130,21 +8132,42 @@ func (m *MutedWordMutation) ResetEdge(name string) error {
 // PostMutation represents an operation that mutates the Post nodes in the graph.
 type PostMutation struct {
 	config
-	op            Op
-	typ           string
-	id            *int64
-	text          *string
-	edited_at     *int64
-	addedited_at  *int64
-	visibility    *schema.Visibility
-	like_count    *int
-	addlike_count *int
-	clearedFields map[string]struct{}
-	author        *int64
-	clearedauthor bool
-	done          bool
-	oldValue      func(context.Context) (*Post, error)
-	predicates    []predicate.Post
+	op                  Op
+	typ                 string
+	id                  *int64
+	text                *string
+	edited_at           *int64
+	addedited_at        *int64
+	visibility          *schema.Visibility
+	like_count          *int
+	addlike_count       *int
+	parent_id           *int64
+	addparent_id        *int64
+	parent_author_id    *int64
+	addparent_author_id *int64
+	root_id             *int64
+	addroot_id          *int64
+	repost_of           *int64
+	addrepost_of        *int64
+	quote_of            *int64
+	addquote_of         *int64
+	quote_withdrawn     *bool
+	reply_audience      *schema.Audience
+	quote_audience      *schema.Audience
+	changed_at          *int64
+	addchanged_at       *int64
+	reply_count         *int
+	addreply_count      *int
+	repost_count        *int
+	addrepost_count     *int
+	quote_count         *int
+	addquote_count      *int
+	clearedFields       map[string]struct{}
+	author              *int64
+	clearedauthor       bool
+	done                bool
+	oldValue            func(context.Context) (*Post, error)
+	predicates          []predicate.Post
 }
 
 var _ ent.Mutation = (*PostMutation)(nil)
@@ -8471,6 +8494,714 @@ func (m *PostMutation) ResetLikeCount() {
 	m.addlike_count = nil
 }
 
+// SetParentID sets the "parent_id" field.
+func (m *PostMutation) SetParentID(i int64) {
+	m.parent_id = &i
+	m.addparent_id = nil
+}
+
+// ParentID returns the value of the "parent_id" field in the mutation.
+func (m *PostMutation) ParentID() (r int64, exists bool) {
+	v := m.parent_id
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldParentID returns the old "parent_id" field's value of the Post entity.
+// If the Post object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *PostMutation) OldParentID(ctx context.Context) (v int64, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldParentID is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldParentID requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldParentID: %w", err)
+	}
+	return oldValue.ParentID, nil
+}
+
+// AddParentID adds i to the "parent_id" field.
+func (m *PostMutation) AddParentID(i int64) {
+	if m.addparent_id != nil {
+		*m.addparent_id += i
+	} else {
+		m.addparent_id = &i
+	}
+}
+
+// AddedParentID returns the value that was added to the "parent_id" field in this mutation.
+func (m *PostMutation) AddedParentID() (r int64, exists bool) {
+	v := m.addparent_id
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// ClearParentID clears the value of the "parent_id" field.
+func (m *PostMutation) ClearParentID() {
+	m.parent_id = nil
+	m.addparent_id = nil
+	m.clearedFields[post.FieldParentID] = struct{}{}
+}
+
+// ParentIDCleared returns if the "parent_id" field was cleared in this mutation.
+func (m *PostMutation) ParentIDCleared() bool {
+	_, ok := m.clearedFields[post.FieldParentID]
+	return ok
+}
+
+// ResetParentID resets all changes to the "parent_id" field.
+func (m *PostMutation) ResetParentID() {
+	m.parent_id = nil
+	m.addparent_id = nil
+	delete(m.clearedFields, post.FieldParentID)
+}
+
+// SetParentAuthorID sets the "parent_author_id" field.
+func (m *PostMutation) SetParentAuthorID(i int64) {
+	m.parent_author_id = &i
+	m.addparent_author_id = nil
+}
+
+// ParentAuthorID returns the value of the "parent_author_id" field in the mutation.
+func (m *PostMutation) ParentAuthorID() (r int64, exists bool) {
+	v := m.parent_author_id
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldParentAuthorID returns the old "parent_author_id" field's value of the Post entity.
+// If the Post object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *PostMutation) OldParentAuthorID(ctx context.Context) (v int64, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldParentAuthorID is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldParentAuthorID requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldParentAuthorID: %w", err)
+	}
+	return oldValue.ParentAuthorID, nil
+}
+
+// AddParentAuthorID adds i to the "parent_author_id" field.
+func (m *PostMutation) AddParentAuthorID(i int64) {
+	if m.addparent_author_id != nil {
+		*m.addparent_author_id += i
+	} else {
+		m.addparent_author_id = &i
+	}
+}
+
+// AddedParentAuthorID returns the value that was added to the "parent_author_id" field in this mutation.
+func (m *PostMutation) AddedParentAuthorID() (r int64, exists bool) {
+	v := m.addparent_author_id
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// ClearParentAuthorID clears the value of the "parent_author_id" field.
+func (m *PostMutation) ClearParentAuthorID() {
+	m.parent_author_id = nil
+	m.addparent_author_id = nil
+	m.clearedFields[post.FieldParentAuthorID] = struct{}{}
+}
+
+// ParentAuthorIDCleared returns if the "parent_author_id" field was cleared in this mutation.
+func (m *PostMutation) ParentAuthorIDCleared() bool {
+	_, ok := m.clearedFields[post.FieldParentAuthorID]
+	return ok
+}
+
+// ResetParentAuthorID resets all changes to the "parent_author_id" field.
+func (m *PostMutation) ResetParentAuthorID() {
+	m.parent_author_id = nil
+	m.addparent_author_id = nil
+	delete(m.clearedFields, post.FieldParentAuthorID)
+}
+
+// SetRootID sets the "root_id" field.
+func (m *PostMutation) SetRootID(i int64) {
+	m.root_id = &i
+	m.addroot_id = nil
+}
+
+// RootID returns the value of the "root_id" field in the mutation.
+func (m *PostMutation) RootID() (r int64, exists bool) {
+	v := m.root_id
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldRootID returns the old "root_id" field's value of the Post entity.
+// If the Post object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *PostMutation) OldRootID(ctx context.Context) (v int64, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldRootID is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldRootID requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldRootID: %w", err)
+	}
+	return oldValue.RootID, nil
+}
+
+// AddRootID adds i to the "root_id" field.
+func (m *PostMutation) AddRootID(i int64) {
+	if m.addroot_id != nil {
+		*m.addroot_id += i
+	} else {
+		m.addroot_id = &i
+	}
+}
+
+// AddedRootID returns the value that was added to the "root_id" field in this mutation.
+func (m *PostMutation) AddedRootID() (r int64, exists bool) {
+	v := m.addroot_id
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// ClearRootID clears the value of the "root_id" field.
+func (m *PostMutation) ClearRootID() {
+	m.root_id = nil
+	m.addroot_id = nil
+	m.clearedFields[post.FieldRootID] = struct{}{}
+}
+
+// RootIDCleared returns if the "root_id" field was cleared in this mutation.
+func (m *PostMutation) RootIDCleared() bool {
+	_, ok := m.clearedFields[post.FieldRootID]
+	return ok
+}
+
+// ResetRootID resets all changes to the "root_id" field.
+func (m *PostMutation) ResetRootID() {
+	m.root_id = nil
+	m.addroot_id = nil
+	delete(m.clearedFields, post.FieldRootID)
+}
+
+// SetRepostOf sets the "repost_of" field.
+func (m *PostMutation) SetRepostOf(i int64) {
+	m.repost_of = &i
+	m.addrepost_of = nil
+}
+
+// RepostOf returns the value of the "repost_of" field in the mutation.
+func (m *PostMutation) RepostOf() (r int64, exists bool) {
+	v := m.repost_of
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldRepostOf returns the old "repost_of" field's value of the Post entity.
+// If the Post object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *PostMutation) OldRepostOf(ctx context.Context) (v int64, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldRepostOf is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldRepostOf requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldRepostOf: %w", err)
+	}
+	return oldValue.RepostOf, nil
+}
+
+// AddRepostOf adds i to the "repost_of" field.
+func (m *PostMutation) AddRepostOf(i int64) {
+	if m.addrepost_of != nil {
+		*m.addrepost_of += i
+	} else {
+		m.addrepost_of = &i
+	}
+}
+
+// AddedRepostOf returns the value that was added to the "repost_of" field in this mutation.
+func (m *PostMutation) AddedRepostOf() (r int64, exists bool) {
+	v := m.addrepost_of
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// ClearRepostOf clears the value of the "repost_of" field.
+func (m *PostMutation) ClearRepostOf() {
+	m.repost_of = nil
+	m.addrepost_of = nil
+	m.clearedFields[post.FieldRepostOf] = struct{}{}
+}
+
+// RepostOfCleared returns if the "repost_of" field was cleared in this mutation.
+func (m *PostMutation) RepostOfCleared() bool {
+	_, ok := m.clearedFields[post.FieldRepostOf]
+	return ok
+}
+
+// ResetRepostOf resets all changes to the "repost_of" field.
+func (m *PostMutation) ResetRepostOf() {
+	m.repost_of = nil
+	m.addrepost_of = nil
+	delete(m.clearedFields, post.FieldRepostOf)
+}
+
+// SetQuoteOf sets the "quote_of" field.
+func (m *PostMutation) SetQuoteOf(i int64) {
+	m.quote_of = &i
+	m.addquote_of = nil
+}
+
+// QuoteOf returns the value of the "quote_of" field in the mutation.
+func (m *PostMutation) QuoteOf() (r int64, exists bool) {
+	v := m.quote_of
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldQuoteOf returns the old "quote_of" field's value of the Post entity.
+// If the Post object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *PostMutation) OldQuoteOf(ctx context.Context) (v int64, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldQuoteOf is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldQuoteOf requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldQuoteOf: %w", err)
+	}
+	return oldValue.QuoteOf, nil
+}
+
+// AddQuoteOf adds i to the "quote_of" field.
+func (m *PostMutation) AddQuoteOf(i int64) {
+	if m.addquote_of != nil {
+		*m.addquote_of += i
+	} else {
+		m.addquote_of = &i
+	}
+}
+
+// AddedQuoteOf returns the value that was added to the "quote_of" field in this mutation.
+func (m *PostMutation) AddedQuoteOf() (r int64, exists bool) {
+	v := m.addquote_of
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// ClearQuoteOf clears the value of the "quote_of" field.
+func (m *PostMutation) ClearQuoteOf() {
+	m.quote_of = nil
+	m.addquote_of = nil
+	m.clearedFields[post.FieldQuoteOf] = struct{}{}
+}
+
+// QuoteOfCleared returns if the "quote_of" field was cleared in this mutation.
+func (m *PostMutation) QuoteOfCleared() bool {
+	_, ok := m.clearedFields[post.FieldQuoteOf]
+	return ok
+}
+
+// ResetQuoteOf resets all changes to the "quote_of" field.
+func (m *PostMutation) ResetQuoteOf() {
+	m.quote_of = nil
+	m.addquote_of = nil
+	delete(m.clearedFields, post.FieldQuoteOf)
+}
+
+// SetQuoteWithdrawn sets the "quote_withdrawn" field.
+func (m *PostMutation) SetQuoteWithdrawn(b bool) {
+	m.quote_withdrawn = &b
+}
+
+// QuoteWithdrawn returns the value of the "quote_withdrawn" field in the mutation.
+func (m *PostMutation) QuoteWithdrawn() (r bool, exists bool) {
+	v := m.quote_withdrawn
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldQuoteWithdrawn returns the old "quote_withdrawn" field's value of the Post entity.
+// If the Post object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *PostMutation) OldQuoteWithdrawn(ctx context.Context) (v bool, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldQuoteWithdrawn is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldQuoteWithdrawn requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldQuoteWithdrawn: %w", err)
+	}
+	return oldValue.QuoteWithdrawn, nil
+}
+
+// ResetQuoteWithdrawn resets all changes to the "quote_withdrawn" field.
+func (m *PostMutation) ResetQuoteWithdrawn() {
+	m.quote_withdrawn = nil
+}
+
+// SetReplyAudience sets the "reply_audience" field.
+func (m *PostMutation) SetReplyAudience(s schema.Audience) {
+	m.reply_audience = &s
+}
+
+// ReplyAudience returns the value of the "reply_audience" field in the mutation.
+func (m *PostMutation) ReplyAudience() (r schema.Audience, exists bool) {
+	v := m.reply_audience
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldReplyAudience returns the old "reply_audience" field's value of the Post entity.
+// If the Post object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *PostMutation) OldReplyAudience(ctx context.Context) (v schema.Audience, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldReplyAudience is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldReplyAudience requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldReplyAudience: %w", err)
+	}
+	return oldValue.ReplyAudience, nil
+}
+
+// ClearReplyAudience clears the value of the "reply_audience" field.
+func (m *PostMutation) ClearReplyAudience() {
+	m.reply_audience = nil
+	m.clearedFields[post.FieldReplyAudience] = struct{}{}
+}
+
+// ReplyAudienceCleared returns if the "reply_audience" field was cleared in this mutation.
+func (m *PostMutation) ReplyAudienceCleared() bool {
+	_, ok := m.clearedFields[post.FieldReplyAudience]
+	return ok
+}
+
+// ResetReplyAudience resets all changes to the "reply_audience" field.
+func (m *PostMutation) ResetReplyAudience() {
+	m.reply_audience = nil
+	delete(m.clearedFields, post.FieldReplyAudience)
+}
+
+// SetQuoteAudience sets the "quote_audience" field.
+func (m *PostMutation) SetQuoteAudience(s schema.Audience) {
+	m.quote_audience = &s
+}
+
+// QuoteAudience returns the value of the "quote_audience" field in the mutation.
+func (m *PostMutation) QuoteAudience() (r schema.Audience, exists bool) {
+	v := m.quote_audience
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldQuoteAudience returns the old "quote_audience" field's value of the Post entity.
+// If the Post object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *PostMutation) OldQuoteAudience(ctx context.Context) (v schema.Audience, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldQuoteAudience is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldQuoteAudience requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldQuoteAudience: %w", err)
+	}
+	return oldValue.QuoteAudience, nil
+}
+
+// ClearQuoteAudience clears the value of the "quote_audience" field.
+func (m *PostMutation) ClearQuoteAudience() {
+	m.quote_audience = nil
+	m.clearedFields[post.FieldQuoteAudience] = struct{}{}
+}
+
+// QuoteAudienceCleared returns if the "quote_audience" field was cleared in this mutation.
+func (m *PostMutation) QuoteAudienceCleared() bool {
+	_, ok := m.clearedFields[post.FieldQuoteAudience]
+	return ok
+}
+
+// ResetQuoteAudience resets all changes to the "quote_audience" field.
+func (m *PostMutation) ResetQuoteAudience() {
+	m.quote_audience = nil
+	delete(m.clearedFields, post.FieldQuoteAudience)
+}
+
+// SetChangedAt sets the "changed_at" field.
+func (m *PostMutation) SetChangedAt(i int64) {
+	m.changed_at = &i
+	m.addchanged_at = nil
+}
+
+// ChangedAt returns the value of the "changed_at" field in the mutation.
+func (m *PostMutation) ChangedAt() (r int64, exists bool) {
+	v := m.changed_at
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldChangedAt returns the old "changed_at" field's value of the Post entity.
+// If the Post object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *PostMutation) OldChangedAt(ctx context.Context) (v int64, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldChangedAt is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldChangedAt requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldChangedAt: %w", err)
+	}
+	return oldValue.ChangedAt, nil
+}
+
+// AddChangedAt adds i to the "changed_at" field.
+func (m *PostMutation) AddChangedAt(i int64) {
+	if m.addchanged_at != nil {
+		*m.addchanged_at += i
+	} else {
+		m.addchanged_at = &i
+	}
+}
+
+// AddedChangedAt returns the value that was added to the "changed_at" field in this mutation.
+func (m *PostMutation) AddedChangedAt() (r int64, exists bool) {
+	v := m.addchanged_at
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// ResetChangedAt resets all changes to the "changed_at" field.
+func (m *PostMutation) ResetChangedAt() {
+	m.changed_at = nil
+	m.addchanged_at = nil
+}
+
+// SetReplyCount sets the "reply_count" field.
+func (m *PostMutation) SetReplyCount(i int) {
+	m.reply_count = &i
+	m.addreply_count = nil
+}
+
+// ReplyCount returns the value of the "reply_count" field in the mutation.
+func (m *PostMutation) ReplyCount() (r int, exists bool) {
+	v := m.reply_count
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldReplyCount returns the old "reply_count" field's value of the Post entity.
+// If the Post object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *PostMutation) OldReplyCount(ctx context.Context) (v int, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldReplyCount is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldReplyCount requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldReplyCount: %w", err)
+	}
+	return oldValue.ReplyCount, nil
+}
+
+// AddReplyCount adds i to the "reply_count" field.
+func (m *PostMutation) AddReplyCount(i int) {
+	if m.addreply_count != nil {
+		*m.addreply_count += i
+	} else {
+		m.addreply_count = &i
+	}
+}
+
+// AddedReplyCount returns the value that was added to the "reply_count" field in this mutation.
+func (m *PostMutation) AddedReplyCount() (r int, exists bool) {
+	v := m.addreply_count
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// ResetReplyCount resets all changes to the "reply_count" field.
+func (m *PostMutation) ResetReplyCount() {
+	m.reply_count = nil
+	m.addreply_count = nil
+}
+
+// SetRepostCount sets the "repost_count" field.
+func (m *PostMutation) SetRepostCount(i int) {
+	m.repost_count = &i
+	m.addrepost_count = nil
+}
+
+// RepostCount returns the value of the "repost_count" field in the mutation.
+func (m *PostMutation) RepostCount() (r int, exists bool) {
+	v := m.repost_count
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldRepostCount returns the old "repost_count" field's value of the Post entity.
+// If the Post object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *PostMutation) OldRepostCount(ctx context.Context) (v int, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldRepostCount is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldRepostCount requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldRepostCount: %w", err)
+	}
+	return oldValue.RepostCount, nil
+}
+
+// AddRepostCount adds i to the "repost_count" field.
+func (m *PostMutation) AddRepostCount(i int) {
+	if m.addrepost_count != nil {
+		*m.addrepost_count += i
+	} else {
+		m.addrepost_count = &i
+	}
+}
+
+// AddedRepostCount returns the value that was added to the "repost_count" field in this mutation.
+func (m *PostMutation) AddedRepostCount() (r int, exists bool) {
+	v := m.addrepost_count
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// ResetRepostCount resets all changes to the "repost_count" field.
+func (m *PostMutation) ResetRepostCount() {
+	m.repost_count = nil
+	m.addrepost_count = nil
+}
+
+// SetQuoteCount sets the "quote_count" field.
+func (m *PostMutation) SetQuoteCount(i int) {
+	m.quote_count = &i
+	m.addquote_count = nil
+}
+
+// QuoteCount returns the value of the "quote_count" field in the mutation.
+func (m *PostMutation) QuoteCount() (r int, exists bool) {
+	v := m.quote_count
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldQuoteCount returns the old "quote_count" field's value of the Post entity.
+// If the Post object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *PostMutation) OldQuoteCount(ctx context.Context) (v int, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldQuoteCount is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldQuoteCount requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldQuoteCount: %w", err)
+	}
+	return oldValue.QuoteCount, nil
+}
+
+// AddQuoteCount adds i to the "quote_count" field.
+func (m *PostMutation) AddQuoteCount(i int) {
+	if m.addquote_count != nil {
+		*m.addquote_count += i
+	} else {
+		m.addquote_count = &i
+	}
+}
+
+// AddedQuoteCount returns the value that was added to the "quote_count" field in this mutation.
+func (m *PostMutation) AddedQuoteCount() (r int, exists bool) {
+	v := m.addquote_count
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// ResetQuoteCount resets all changes to the "quote_count" field.
+func (m *PostMutation) ResetQuoteCount() {
+	m.quote_count = nil
+	m.addquote_count = nil
+}
+
 // ClearAuthor clears the "author" edge to the User entity.
 func (m *PostMutation) ClearAuthor() {
 	m.clearedauthor = true
@@ -8532,7 +9263,7 @@ func (m *PostMutation) Type() string {
 // order to get all numeric fields that were incremented/decremented, call
 // AddedFields().
 func (m *PostMutation) Fields() []string {
-	fields := make([]string, 0, 5)
+	fields := make([]string, 0, 17)
 	if m.author != nil {
 		fields = append(fields, post.FieldAuthorID)
 	}
@@ -8547,6 +9278,42 @@ func (m *PostMutation) Fields() []string {
 	}
 	if m.like_count != nil {
 		fields = append(fields, post.FieldLikeCount)
+	}
+	if m.parent_id != nil {
+		fields = append(fields, post.FieldParentID)
+	}
+	if m.parent_author_id != nil {
+		fields = append(fields, post.FieldParentAuthorID)
+	}
+	if m.root_id != nil {
+		fields = append(fields, post.FieldRootID)
+	}
+	if m.repost_of != nil {
+		fields = append(fields, post.FieldRepostOf)
+	}
+	if m.quote_of != nil {
+		fields = append(fields, post.FieldQuoteOf)
+	}
+	if m.quote_withdrawn != nil {
+		fields = append(fields, post.FieldQuoteWithdrawn)
+	}
+	if m.reply_audience != nil {
+		fields = append(fields, post.FieldReplyAudience)
+	}
+	if m.quote_audience != nil {
+		fields = append(fields, post.FieldQuoteAudience)
+	}
+	if m.changed_at != nil {
+		fields = append(fields, post.FieldChangedAt)
+	}
+	if m.reply_count != nil {
+		fields = append(fields, post.FieldReplyCount)
+	}
+	if m.repost_count != nil {
+		fields = append(fields, post.FieldRepostCount)
+	}
+	if m.quote_count != nil {
+		fields = append(fields, post.FieldQuoteCount)
 	}
 	return fields
 }
@@ -8566,6 +9333,30 @@ func (m *PostMutation) Field(name string) (ent.Value, bool) {
 		return m.Visibility()
 	case post.FieldLikeCount:
 		return m.LikeCount()
+	case post.FieldParentID:
+		return m.ParentID()
+	case post.FieldParentAuthorID:
+		return m.ParentAuthorID()
+	case post.FieldRootID:
+		return m.RootID()
+	case post.FieldRepostOf:
+		return m.RepostOf()
+	case post.FieldQuoteOf:
+		return m.QuoteOf()
+	case post.FieldQuoteWithdrawn:
+		return m.QuoteWithdrawn()
+	case post.FieldReplyAudience:
+		return m.ReplyAudience()
+	case post.FieldQuoteAudience:
+		return m.QuoteAudience()
+	case post.FieldChangedAt:
+		return m.ChangedAt()
+	case post.FieldReplyCount:
+		return m.ReplyCount()
+	case post.FieldRepostCount:
+		return m.RepostCount()
+	case post.FieldQuoteCount:
+		return m.QuoteCount()
 	}
 	return nil, false
 }
@@ -8585,6 +9376,30 @@ func (m *PostMutation) OldField(ctx context.Context, name string) (ent.Value, er
 		return m.OldVisibility(ctx)
 	case post.FieldLikeCount:
 		return m.OldLikeCount(ctx)
+	case post.FieldParentID:
+		return m.OldParentID(ctx)
+	case post.FieldParentAuthorID:
+		return m.OldParentAuthorID(ctx)
+	case post.FieldRootID:
+		return m.OldRootID(ctx)
+	case post.FieldRepostOf:
+		return m.OldRepostOf(ctx)
+	case post.FieldQuoteOf:
+		return m.OldQuoteOf(ctx)
+	case post.FieldQuoteWithdrawn:
+		return m.OldQuoteWithdrawn(ctx)
+	case post.FieldReplyAudience:
+		return m.OldReplyAudience(ctx)
+	case post.FieldQuoteAudience:
+		return m.OldQuoteAudience(ctx)
+	case post.FieldChangedAt:
+		return m.OldChangedAt(ctx)
+	case post.FieldReplyCount:
+		return m.OldReplyCount(ctx)
+	case post.FieldRepostCount:
+		return m.OldRepostCount(ctx)
+	case post.FieldQuoteCount:
+		return m.OldQuoteCount(ctx)
 	}
 	return nil, fmt.Errorf("unknown Post field %s", name)
 }
@@ -8629,6 +9444,90 @@ func (m *PostMutation) SetField(name string, value ent.Value) error {
 		}
 		m.SetLikeCount(v)
 		return nil
+	case post.FieldParentID:
+		v, ok := value.(int64)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetParentID(v)
+		return nil
+	case post.FieldParentAuthorID:
+		v, ok := value.(int64)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetParentAuthorID(v)
+		return nil
+	case post.FieldRootID:
+		v, ok := value.(int64)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetRootID(v)
+		return nil
+	case post.FieldRepostOf:
+		v, ok := value.(int64)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetRepostOf(v)
+		return nil
+	case post.FieldQuoteOf:
+		v, ok := value.(int64)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetQuoteOf(v)
+		return nil
+	case post.FieldQuoteWithdrawn:
+		v, ok := value.(bool)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetQuoteWithdrawn(v)
+		return nil
+	case post.FieldReplyAudience:
+		v, ok := value.(schema.Audience)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetReplyAudience(v)
+		return nil
+	case post.FieldQuoteAudience:
+		v, ok := value.(schema.Audience)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetQuoteAudience(v)
+		return nil
+	case post.FieldChangedAt:
+		v, ok := value.(int64)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetChangedAt(v)
+		return nil
+	case post.FieldReplyCount:
+		v, ok := value.(int)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetReplyCount(v)
+		return nil
+	case post.FieldRepostCount:
+		v, ok := value.(int)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetRepostCount(v)
+		return nil
+	case post.FieldQuoteCount:
+		v, ok := value.(int)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetQuoteCount(v)
+		return nil
 	}
 	return fmt.Errorf("unknown Post field %s", name)
 }
@@ -8643,6 +9542,33 @@ func (m *PostMutation) AddedFields() []string {
 	if m.addlike_count != nil {
 		fields = append(fields, post.FieldLikeCount)
 	}
+	if m.addparent_id != nil {
+		fields = append(fields, post.FieldParentID)
+	}
+	if m.addparent_author_id != nil {
+		fields = append(fields, post.FieldParentAuthorID)
+	}
+	if m.addroot_id != nil {
+		fields = append(fields, post.FieldRootID)
+	}
+	if m.addrepost_of != nil {
+		fields = append(fields, post.FieldRepostOf)
+	}
+	if m.addquote_of != nil {
+		fields = append(fields, post.FieldQuoteOf)
+	}
+	if m.addchanged_at != nil {
+		fields = append(fields, post.FieldChangedAt)
+	}
+	if m.addreply_count != nil {
+		fields = append(fields, post.FieldReplyCount)
+	}
+	if m.addrepost_count != nil {
+		fields = append(fields, post.FieldRepostCount)
+	}
+	if m.addquote_count != nil {
+		fields = append(fields, post.FieldQuoteCount)
+	}
 	return fields
 }
 
@@ -8655,6 +9581,24 @@ func (m *PostMutation) AddedField(name string) (ent.Value, bool) {
 		return m.AddedEditedAt()
 	case post.FieldLikeCount:
 		return m.AddedLikeCount()
+	case post.FieldParentID:
+		return m.AddedParentID()
+	case post.FieldParentAuthorID:
+		return m.AddedParentAuthorID()
+	case post.FieldRootID:
+		return m.AddedRootID()
+	case post.FieldRepostOf:
+		return m.AddedRepostOf()
+	case post.FieldQuoteOf:
+		return m.AddedQuoteOf()
+	case post.FieldChangedAt:
+		return m.AddedChangedAt()
+	case post.FieldReplyCount:
+		return m.AddedReplyCount()
+	case post.FieldRepostCount:
+		return m.AddedRepostCount()
+	case post.FieldQuoteCount:
+		return m.AddedQuoteCount()
 	}
 	return nil, false
 }
@@ -8678,6 +9622,69 @@ func (m *PostMutation) AddField(name string, value ent.Value) error {
 		}
 		m.AddLikeCount(v)
 		return nil
+	case post.FieldParentID:
+		v, ok := value.(int64)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.AddParentID(v)
+		return nil
+	case post.FieldParentAuthorID:
+		v, ok := value.(int64)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.AddParentAuthorID(v)
+		return nil
+	case post.FieldRootID:
+		v, ok := value.(int64)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.AddRootID(v)
+		return nil
+	case post.FieldRepostOf:
+		v, ok := value.(int64)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.AddRepostOf(v)
+		return nil
+	case post.FieldQuoteOf:
+		v, ok := value.(int64)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.AddQuoteOf(v)
+		return nil
+	case post.FieldChangedAt:
+		v, ok := value.(int64)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.AddChangedAt(v)
+		return nil
+	case post.FieldReplyCount:
+		v, ok := value.(int)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.AddReplyCount(v)
+		return nil
+	case post.FieldRepostCount:
+		v, ok := value.(int)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.AddRepostCount(v)
+		return nil
+	case post.FieldQuoteCount:
+		v, ok := value.(int)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.AddQuoteCount(v)
+		return nil
 	}
 	return fmt.Errorf("unknown Post numeric field %s", name)
 }
@@ -8685,7 +9692,29 @@ func (m *PostMutation) AddField(name string, value ent.Value) error {
 // ClearedFields returns all nullable fields that were cleared during this
 // mutation.
 func (m *PostMutation) ClearedFields() []string {
-	return nil
+	var fields []string
+	if m.FieldCleared(post.FieldParentID) {
+		fields = append(fields, post.FieldParentID)
+	}
+	if m.FieldCleared(post.FieldParentAuthorID) {
+		fields = append(fields, post.FieldParentAuthorID)
+	}
+	if m.FieldCleared(post.FieldRootID) {
+		fields = append(fields, post.FieldRootID)
+	}
+	if m.FieldCleared(post.FieldRepostOf) {
+		fields = append(fields, post.FieldRepostOf)
+	}
+	if m.FieldCleared(post.FieldQuoteOf) {
+		fields = append(fields, post.FieldQuoteOf)
+	}
+	if m.FieldCleared(post.FieldReplyAudience) {
+		fields = append(fields, post.FieldReplyAudience)
+	}
+	if m.FieldCleared(post.FieldQuoteAudience) {
+		fields = append(fields, post.FieldQuoteAudience)
+	}
+	return fields
 }
 
 // FieldCleared returns a boolean indicating if a field with the given name was
@@ -8698,6 +9727,29 @@ func (m *PostMutation) FieldCleared(name string) bool {
 // ClearField clears the value of the field with the given name. It returns an
 // error if the field is not defined in the schema.
 func (m *PostMutation) ClearField(name string) error {
+	switch name {
+	case post.FieldParentID:
+		m.ClearParentID()
+		return nil
+	case post.FieldParentAuthorID:
+		m.ClearParentAuthorID()
+		return nil
+	case post.FieldRootID:
+		m.ClearRootID()
+		return nil
+	case post.FieldRepostOf:
+		m.ClearRepostOf()
+		return nil
+	case post.FieldQuoteOf:
+		m.ClearQuoteOf()
+		return nil
+	case post.FieldReplyAudience:
+		m.ClearReplyAudience()
+		return nil
+	case post.FieldQuoteAudience:
+		m.ClearQuoteAudience()
+		return nil
+	}
 	return fmt.Errorf("unknown Post nullable field %s", name)
 }
 
@@ -8719,6 +9771,42 @@ func (m *PostMutation) ResetField(name string) error {
 		return nil
 	case post.FieldLikeCount:
 		m.ResetLikeCount()
+		return nil
+	case post.FieldParentID:
+		m.ResetParentID()
+		return nil
+	case post.FieldParentAuthorID:
+		m.ResetParentAuthorID()
+		return nil
+	case post.FieldRootID:
+		m.ResetRootID()
+		return nil
+	case post.FieldRepostOf:
+		m.ResetRepostOf()
+		return nil
+	case post.FieldQuoteOf:
+		m.ResetQuoteOf()
+		return nil
+	case post.FieldQuoteWithdrawn:
+		m.ResetQuoteWithdrawn()
+		return nil
+	case post.FieldReplyAudience:
+		m.ResetReplyAudience()
+		return nil
+	case post.FieldQuoteAudience:
+		m.ResetQuoteAudience()
+		return nil
+	case post.FieldChangedAt:
+		m.ResetChangedAt()
+		return nil
+	case post.FieldReplyCount:
+		m.ResetReplyCount()
+		return nil
+	case post.FieldRepostCount:
+		m.ResetRepostCount()
+		return nil
+	case post.FieldQuoteCount:
+		m.ResetQuoteCount()
 		return nil
 	}
 	return fmt.Errorf("unknown Post field %s", name)
@@ -9249,6 +10337,12 @@ type PostDeltaMutation struct {
 	id            *int64
 	likes         *int
 	addlikes      *int
+	replies       *int
+	addreplies    *int
+	reposts       *int
+	addreposts    *int
+	quotes        *int
+	addquotes     *int
 	clearedFields map[string]struct{}
 	post          *int64
 	clearedpost   bool
@@ -9453,6 +10547,174 @@ func (m *PostDeltaMutation) ResetLikes() {
 	m.addlikes = nil
 }
 
+// SetReplies sets the "replies" field.
+func (m *PostDeltaMutation) SetReplies(i int) {
+	m.replies = &i
+	m.addreplies = nil
+}
+
+// Replies returns the value of the "replies" field in the mutation.
+func (m *PostDeltaMutation) Replies() (r int, exists bool) {
+	v := m.replies
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldReplies returns the old "replies" field's value of the PostDelta entity.
+// If the PostDelta object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *PostDeltaMutation) OldReplies(ctx context.Context) (v int, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldReplies is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldReplies requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldReplies: %w", err)
+	}
+	return oldValue.Replies, nil
+}
+
+// AddReplies adds i to the "replies" field.
+func (m *PostDeltaMutation) AddReplies(i int) {
+	if m.addreplies != nil {
+		*m.addreplies += i
+	} else {
+		m.addreplies = &i
+	}
+}
+
+// AddedReplies returns the value that was added to the "replies" field in this mutation.
+func (m *PostDeltaMutation) AddedReplies() (r int, exists bool) {
+	v := m.addreplies
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// ResetReplies resets all changes to the "replies" field.
+func (m *PostDeltaMutation) ResetReplies() {
+	m.replies = nil
+	m.addreplies = nil
+}
+
+// SetReposts sets the "reposts" field.
+func (m *PostDeltaMutation) SetReposts(i int) {
+	m.reposts = &i
+	m.addreposts = nil
+}
+
+// Reposts returns the value of the "reposts" field in the mutation.
+func (m *PostDeltaMutation) Reposts() (r int, exists bool) {
+	v := m.reposts
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldReposts returns the old "reposts" field's value of the PostDelta entity.
+// If the PostDelta object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *PostDeltaMutation) OldReposts(ctx context.Context) (v int, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldReposts is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldReposts requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldReposts: %w", err)
+	}
+	return oldValue.Reposts, nil
+}
+
+// AddReposts adds i to the "reposts" field.
+func (m *PostDeltaMutation) AddReposts(i int) {
+	if m.addreposts != nil {
+		*m.addreposts += i
+	} else {
+		m.addreposts = &i
+	}
+}
+
+// AddedReposts returns the value that was added to the "reposts" field in this mutation.
+func (m *PostDeltaMutation) AddedReposts() (r int, exists bool) {
+	v := m.addreposts
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// ResetReposts resets all changes to the "reposts" field.
+func (m *PostDeltaMutation) ResetReposts() {
+	m.reposts = nil
+	m.addreposts = nil
+}
+
+// SetQuotes sets the "quotes" field.
+func (m *PostDeltaMutation) SetQuotes(i int) {
+	m.quotes = &i
+	m.addquotes = nil
+}
+
+// Quotes returns the value of the "quotes" field in the mutation.
+func (m *PostDeltaMutation) Quotes() (r int, exists bool) {
+	v := m.quotes
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldQuotes returns the old "quotes" field's value of the PostDelta entity.
+// If the PostDelta object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *PostDeltaMutation) OldQuotes(ctx context.Context) (v int, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldQuotes is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldQuotes requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldQuotes: %w", err)
+	}
+	return oldValue.Quotes, nil
+}
+
+// AddQuotes adds i to the "quotes" field.
+func (m *PostDeltaMutation) AddQuotes(i int) {
+	if m.addquotes != nil {
+		*m.addquotes += i
+	} else {
+		m.addquotes = &i
+	}
+}
+
+// AddedQuotes returns the value that was added to the "quotes" field in this mutation.
+func (m *PostDeltaMutation) AddedQuotes() (r int, exists bool) {
+	v := m.addquotes
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// ResetQuotes resets all changes to the "quotes" field.
+func (m *PostDeltaMutation) ResetQuotes() {
+	m.quotes = nil
+	m.addquotes = nil
+}
+
 // ClearPost clears the "post" edge to the Post entity.
 func (m *PostDeltaMutation) ClearPost() {
 	m.clearedpost = true
@@ -9514,12 +10776,21 @@ func (m *PostDeltaMutation) Type() string {
 // order to get all numeric fields that were incremented/decremented, call
 // AddedFields().
 func (m *PostDeltaMutation) Fields() []string {
-	fields := make([]string, 0, 2)
+	fields := make([]string, 0, 5)
 	if m.post != nil {
 		fields = append(fields, postdelta.FieldPostID)
 	}
 	if m.likes != nil {
 		fields = append(fields, postdelta.FieldLikes)
+	}
+	if m.replies != nil {
+		fields = append(fields, postdelta.FieldReplies)
+	}
+	if m.reposts != nil {
+		fields = append(fields, postdelta.FieldReposts)
+	}
+	if m.quotes != nil {
+		fields = append(fields, postdelta.FieldQuotes)
 	}
 	return fields
 }
@@ -9533,6 +10804,12 @@ func (m *PostDeltaMutation) Field(name string) (ent.Value, bool) {
 		return m.PostID()
 	case postdelta.FieldLikes:
 		return m.Likes()
+	case postdelta.FieldReplies:
+		return m.Replies()
+	case postdelta.FieldReposts:
+		return m.Reposts()
+	case postdelta.FieldQuotes:
+		return m.Quotes()
 	}
 	return nil, false
 }
@@ -9546,6 +10823,12 @@ func (m *PostDeltaMutation) OldField(ctx context.Context, name string) (ent.Valu
 		return m.OldPostID(ctx)
 	case postdelta.FieldLikes:
 		return m.OldLikes(ctx)
+	case postdelta.FieldReplies:
+		return m.OldReplies(ctx)
+	case postdelta.FieldReposts:
+		return m.OldReposts(ctx)
+	case postdelta.FieldQuotes:
+		return m.OldQuotes(ctx)
 	}
 	return nil, fmt.Errorf("unknown PostDelta field %s", name)
 }
@@ -9569,6 +10852,27 @@ func (m *PostDeltaMutation) SetField(name string, value ent.Value) error {
 		}
 		m.SetLikes(v)
 		return nil
+	case postdelta.FieldReplies:
+		v, ok := value.(int)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetReplies(v)
+		return nil
+	case postdelta.FieldReposts:
+		v, ok := value.(int)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetReposts(v)
+		return nil
+	case postdelta.FieldQuotes:
+		v, ok := value.(int)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetQuotes(v)
+		return nil
 	}
 	return fmt.Errorf("unknown PostDelta field %s", name)
 }
@@ -9580,6 +10884,15 @@ func (m *PostDeltaMutation) AddedFields() []string {
 	if m.addlikes != nil {
 		fields = append(fields, postdelta.FieldLikes)
 	}
+	if m.addreplies != nil {
+		fields = append(fields, postdelta.FieldReplies)
+	}
+	if m.addreposts != nil {
+		fields = append(fields, postdelta.FieldReposts)
+	}
+	if m.addquotes != nil {
+		fields = append(fields, postdelta.FieldQuotes)
+	}
 	return fields
 }
 
@@ -9590,6 +10903,12 @@ func (m *PostDeltaMutation) AddedField(name string) (ent.Value, bool) {
 	switch name {
 	case postdelta.FieldLikes:
 		return m.AddedLikes()
+	case postdelta.FieldReplies:
+		return m.AddedReplies()
+	case postdelta.FieldReposts:
+		return m.AddedReposts()
+	case postdelta.FieldQuotes:
+		return m.AddedQuotes()
 	}
 	return nil, false
 }
@@ -9605,6 +10924,27 @@ func (m *PostDeltaMutation) AddField(name string, value ent.Value) error {
 			return fmt.Errorf("unexpected type %T for field %s", value, name)
 		}
 		m.AddLikes(v)
+		return nil
+	case postdelta.FieldReplies:
+		v, ok := value.(int)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.AddReplies(v)
+		return nil
+	case postdelta.FieldReposts:
+		v, ok := value.(int)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.AddReposts(v)
+		return nil
+	case postdelta.FieldQuotes:
+		v, ok := value.(int)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.AddQuotes(v)
 		return nil
 	}
 	return fmt.Errorf("unknown PostDelta numeric field %s", name)
@@ -9638,6 +10978,15 @@ func (m *PostDeltaMutation) ResetField(name string) error {
 		return nil
 	case postdelta.FieldLikes:
 		m.ResetLikes()
+		return nil
+	case postdelta.FieldReplies:
+		m.ResetReplies()
+		return nil
+	case postdelta.FieldReposts:
+		m.ResetReposts()
+		return nil
+	case postdelta.FieldQuotes:
+		m.ResetQuotes()
 		return nil
 	}
 	return fmt.Errorf("unknown PostDelta field %s", name)
@@ -9715,6 +11064,669 @@ func (m *PostDeltaMutation) ResetEdge(name string) error {
 		return nil
 	}
 	return fmt.Errorf("unknown PostDelta edge %s", name)
+}
+
+// PostMentionMutation represents an operation that mutates the PostMention nodes in the graph.
+type PostMentionMutation struct {
+	config
+	op            Op
+	typ           string
+	id            *int64
+	start         *int
+	addstart      *int
+	end           *int
+	addend        *int
+	clearedFields map[string]struct{}
+	post          *int64
+	clearedpost   bool
+	user          *int64
+	cleareduser   bool
+	done          bool
+	oldValue      func(context.Context) (*PostMention, error)
+	predicates    []predicate.PostMention
+}
+
+var _ ent.Mutation = (*PostMentionMutation)(nil)
+
+// postmentionOption allows management of the mutation configuration using functional options.
+type postmentionOption func(*PostMentionMutation)
+
+// newPostMentionMutation creates new mutation for the PostMention entity.
+func newPostMentionMutation(c config, op Op, opts ...postmentionOption) *PostMentionMutation {
+	m := &PostMentionMutation{
+		config:        c,
+		op:            op,
+		typ:           TypePostMention,
+		clearedFields: make(map[string]struct{}),
+	}
+	for _, opt := range opts {
+		opt(m)
+	}
+	return m
+}
+
+// withPostMentionID sets the ID field of the mutation.
+func withPostMentionID(id int64) postmentionOption {
+	return func(m *PostMentionMutation) {
+		var (
+			err   error
+			once  sync.Once
+			value *PostMention
+		)
+		m.oldValue = func(ctx context.Context) (*PostMention, error) {
+			once.Do(func() {
+				if m.done {
+					err = errors.New("querying old values post mutation is not allowed")
+				} else {
+					value, err = m.Client().PostMention.Get(ctx, id)
+				}
+			})
+			return value, err
+		}
+		m.id = &id
+	}
+}
+
+// withPostMention sets the old PostMention of the mutation.
+func withPostMention(node *PostMention) postmentionOption {
+	return func(m *PostMentionMutation) {
+		m.oldValue = func(context.Context) (*PostMention, error) {
+			return node, nil
+		}
+		m.id = &node.ID
+	}
+}
+
+// Client returns a new `ent.Client` from the mutation. If the mutation was
+// executed in a transaction (ent.Tx), a transactional client is returned.
+func (m PostMentionMutation) Client() *Client {
+	client := &Client{config: m.config}
+	client.init()
+	return client
+}
+
+// Tx returns an `ent.Tx` for mutations that were executed in transactions;
+// it returns an error otherwise.
+func (m PostMentionMutation) Tx() (*Tx, error) {
+	if _, ok := m.driver.(*txDriver); !ok {
+		return nil, errors.New("ent: mutation is not running in a transaction")
+	}
+	tx := &Tx{config: m.config}
+	tx.init()
+	return tx, nil
+}
+
+// SetID sets the value of the id field. Note that this
+// operation is only accepted on creation of PostMention entities.
+func (m *PostMentionMutation) SetID(id int64) {
+	m.id = &id
+}
+
+// ID returns the ID value in the mutation. Note that the ID is only available
+// if it was provided to the builder or after it was returned from the database.
+func (m *PostMentionMutation) ID() (id int64, exists bool) {
+	if m.id == nil {
+		return
+	}
+	return *m.id, true
+}
+
+// IDs queries the database and returns the entity ids that match the mutation's predicate.
+// That means, if the mutation is applied within a transaction with an isolation level such
+// as sql.LevelSerializable, the returned ids match the ids of the rows that will be updated
+// or updated by the mutation.
+func (m *PostMentionMutation) IDs(ctx context.Context) ([]int64, error) {
+	switch {
+	case m.op.Is(OpUpdateOne | OpDeleteOne):
+		id, exists := m.ID()
+		if exists {
+			return []int64{id}, nil
+		}
+		fallthrough
+	case m.op.Is(OpUpdate | OpDelete):
+		return m.Client().PostMention.Query().Where(m.predicates...).IDs(ctx)
+	default:
+		return nil, fmt.Errorf("IDs is not allowed on %s operations", m.op)
+	}
+}
+
+// SetPostID sets the "post_id" field.
+func (m *PostMentionMutation) SetPostID(i int64) {
+	m.post = &i
+}
+
+// PostID returns the value of the "post_id" field in the mutation.
+func (m *PostMentionMutation) PostID() (r int64, exists bool) {
+	v := m.post
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldPostID returns the old "post_id" field's value of the PostMention entity.
+// If the PostMention object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *PostMentionMutation) OldPostID(ctx context.Context) (v int64, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldPostID is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldPostID requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldPostID: %w", err)
+	}
+	return oldValue.PostID, nil
+}
+
+// ResetPostID resets all changes to the "post_id" field.
+func (m *PostMentionMutation) ResetPostID() {
+	m.post = nil
+}
+
+// SetUserID sets the "user_id" field.
+func (m *PostMentionMutation) SetUserID(i int64) {
+	m.user = &i
+}
+
+// UserID returns the value of the "user_id" field in the mutation.
+func (m *PostMentionMutation) UserID() (r int64, exists bool) {
+	v := m.user
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldUserID returns the old "user_id" field's value of the PostMention entity.
+// If the PostMention object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *PostMentionMutation) OldUserID(ctx context.Context) (v int64, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldUserID is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldUserID requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldUserID: %w", err)
+	}
+	return oldValue.UserID, nil
+}
+
+// ResetUserID resets all changes to the "user_id" field.
+func (m *PostMentionMutation) ResetUserID() {
+	m.user = nil
+}
+
+// SetStart sets the "start" field.
+func (m *PostMentionMutation) SetStart(i int) {
+	m.start = &i
+	m.addstart = nil
+}
+
+// Start returns the value of the "start" field in the mutation.
+func (m *PostMentionMutation) Start() (r int, exists bool) {
+	v := m.start
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldStart returns the old "start" field's value of the PostMention entity.
+// If the PostMention object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *PostMentionMutation) OldStart(ctx context.Context) (v int, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldStart is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldStart requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldStart: %w", err)
+	}
+	return oldValue.Start, nil
+}
+
+// AddStart adds i to the "start" field.
+func (m *PostMentionMutation) AddStart(i int) {
+	if m.addstart != nil {
+		*m.addstart += i
+	} else {
+		m.addstart = &i
+	}
+}
+
+// AddedStart returns the value that was added to the "start" field in this mutation.
+func (m *PostMentionMutation) AddedStart() (r int, exists bool) {
+	v := m.addstart
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// ResetStart resets all changes to the "start" field.
+func (m *PostMentionMutation) ResetStart() {
+	m.start = nil
+	m.addstart = nil
+}
+
+// SetEnd sets the "end" field.
+func (m *PostMentionMutation) SetEnd(i int) {
+	m.end = &i
+	m.addend = nil
+}
+
+// End returns the value of the "end" field in the mutation.
+func (m *PostMentionMutation) End() (r int, exists bool) {
+	v := m.end
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldEnd returns the old "end" field's value of the PostMention entity.
+// If the PostMention object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *PostMentionMutation) OldEnd(ctx context.Context) (v int, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldEnd is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldEnd requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldEnd: %w", err)
+	}
+	return oldValue.End, nil
+}
+
+// AddEnd adds i to the "end" field.
+func (m *PostMentionMutation) AddEnd(i int) {
+	if m.addend != nil {
+		*m.addend += i
+	} else {
+		m.addend = &i
+	}
+}
+
+// AddedEnd returns the value that was added to the "end" field in this mutation.
+func (m *PostMentionMutation) AddedEnd() (r int, exists bool) {
+	v := m.addend
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// ResetEnd resets all changes to the "end" field.
+func (m *PostMentionMutation) ResetEnd() {
+	m.end = nil
+	m.addend = nil
+}
+
+// ClearPost clears the "post" edge to the Post entity.
+func (m *PostMentionMutation) ClearPost() {
+	m.clearedpost = true
+	m.clearedFields[postmention.FieldPostID] = struct{}{}
+}
+
+// PostCleared reports if the "post" edge to the Post entity was cleared.
+func (m *PostMentionMutation) PostCleared() bool {
+	return m.clearedpost
+}
+
+// PostIDs returns the "post" edge IDs in the mutation.
+// Note that IDs always returns len(IDs) <= 1 for unique edges, and you should use
+// PostID instead. It exists only for internal usage by the builders.
+func (m *PostMentionMutation) PostIDs() (ids []int64) {
+	if id := m.post; id != nil {
+		ids = append(ids, *id)
+	}
+	return
+}
+
+// ResetPost resets all changes to the "post" edge.
+func (m *PostMentionMutation) ResetPost() {
+	m.post = nil
+	m.clearedpost = false
+}
+
+// ClearUser clears the "user" edge to the User entity.
+func (m *PostMentionMutation) ClearUser() {
+	m.cleareduser = true
+	m.clearedFields[postmention.FieldUserID] = struct{}{}
+}
+
+// UserCleared reports if the "user" edge to the User entity was cleared.
+func (m *PostMentionMutation) UserCleared() bool {
+	return m.cleareduser
+}
+
+// UserIDs returns the "user" edge IDs in the mutation.
+// Note that IDs always returns len(IDs) <= 1 for unique edges, and you should use
+// UserID instead. It exists only for internal usage by the builders.
+func (m *PostMentionMutation) UserIDs() (ids []int64) {
+	if id := m.user; id != nil {
+		ids = append(ids, *id)
+	}
+	return
+}
+
+// ResetUser resets all changes to the "user" edge.
+func (m *PostMentionMutation) ResetUser() {
+	m.user = nil
+	m.cleareduser = false
+}
+
+// Where appends a list predicates to the PostMentionMutation builder.
+func (m *PostMentionMutation) Where(ps ...predicate.PostMention) {
+	m.predicates = append(m.predicates, ps...)
+}
+
+// WhereP appends storage-level predicates to the PostMentionMutation builder. Using this method,
+// users can use type-assertion to append predicates that do not depend on any generated package.
+func (m *PostMentionMutation) WhereP(ps ...func(*sql.Selector)) {
+	p := make([]predicate.PostMention, len(ps))
+	for i := range ps {
+		p[i] = ps[i]
+	}
+	m.Where(p...)
+}
+
+// Op returns the operation name.
+func (m *PostMentionMutation) Op() Op {
+	return m.op
+}
+
+// SetOp allows setting the mutation operation.
+func (m *PostMentionMutation) SetOp(op Op) {
+	m.op = op
+}
+
+// Type returns the node type of this mutation (PostMention).
+func (m *PostMentionMutation) Type() string {
+	return m.typ
+}
+
+// Fields returns all fields that were changed during this mutation. Note that in
+// order to get all numeric fields that were incremented/decremented, call
+// AddedFields().
+func (m *PostMentionMutation) Fields() []string {
+	fields := make([]string, 0, 4)
+	if m.post != nil {
+		fields = append(fields, postmention.FieldPostID)
+	}
+	if m.user != nil {
+		fields = append(fields, postmention.FieldUserID)
+	}
+	if m.start != nil {
+		fields = append(fields, postmention.FieldStart)
+	}
+	if m.end != nil {
+		fields = append(fields, postmention.FieldEnd)
+	}
+	return fields
+}
+
+// Field returns the value of a field with the given name. The second boolean
+// return value indicates that this field was not set, or was not defined in the
+// schema.
+func (m *PostMentionMutation) Field(name string) (ent.Value, bool) {
+	switch name {
+	case postmention.FieldPostID:
+		return m.PostID()
+	case postmention.FieldUserID:
+		return m.UserID()
+	case postmention.FieldStart:
+		return m.Start()
+	case postmention.FieldEnd:
+		return m.End()
+	}
+	return nil, false
+}
+
+// OldField returns the old value of the field from the database. An error is
+// returned if the mutation operation is not UpdateOne, or the query to the
+// database failed.
+func (m *PostMentionMutation) OldField(ctx context.Context, name string) (ent.Value, error) {
+	switch name {
+	case postmention.FieldPostID:
+		return m.OldPostID(ctx)
+	case postmention.FieldUserID:
+		return m.OldUserID(ctx)
+	case postmention.FieldStart:
+		return m.OldStart(ctx)
+	case postmention.FieldEnd:
+		return m.OldEnd(ctx)
+	}
+	return nil, fmt.Errorf("unknown PostMention field %s", name)
+}
+
+// SetField sets the value of a field with the given name. It returns an error if
+// the field is not defined in the schema, or if the type mismatched the field
+// type.
+func (m *PostMentionMutation) SetField(name string, value ent.Value) error {
+	switch name {
+	case postmention.FieldPostID:
+		v, ok := value.(int64)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetPostID(v)
+		return nil
+	case postmention.FieldUserID:
+		v, ok := value.(int64)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetUserID(v)
+		return nil
+	case postmention.FieldStart:
+		v, ok := value.(int)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetStart(v)
+		return nil
+	case postmention.FieldEnd:
+		v, ok := value.(int)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetEnd(v)
+		return nil
+	}
+	return fmt.Errorf("unknown PostMention field %s", name)
+}
+
+// AddedFields returns all numeric fields that were incremented/decremented during
+// this mutation.
+func (m *PostMentionMutation) AddedFields() []string {
+	var fields []string
+	if m.addstart != nil {
+		fields = append(fields, postmention.FieldStart)
+	}
+	if m.addend != nil {
+		fields = append(fields, postmention.FieldEnd)
+	}
+	return fields
+}
+
+// AddedField returns the numeric value that was incremented/decremented on a field
+// with the given name. The second boolean return value indicates that this field
+// was not set, or was not defined in the schema.
+func (m *PostMentionMutation) AddedField(name string) (ent.Value, bool) {
+	switch name {
+	case postmention.FieldStart:
+		return m.AddedStart()
+	case postmention.FieldEnd:
+		return m.AddedEnd()
+	}
+	return nil, false
+}
+
+// AddField adds the value to the field with the given name. It returns an error if
+// the field is not defined in the schema, or if the type mismatched the field
+// type.
+func (m *PostMentionMutation) AddField(name string, value ent.Value) error {
+	switch name {
+	case postmention.FieldStart:
+		v, ok := value.(int)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.AddStart(v)
+		return nil
+	case postmention.FieldEnd:
+		v, ok := value.(int)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.AddEnd(v)
+		return nil
+	}
+	return fmt.Errorf("unknown PostMention numeric field %s", name)
+}
+
+// ClearedFields returns all nullable fields that were cleared during this
+// mutation.
+func (m *PostMentionMutation) ClearedFields() []string {
+	return nil
+}
+
+// FieldCleared returns a boolean indicating if a field with the given name was
+// cleared in this mutation.
+func (m *PostMentionMutation) FieldCleared(name string) bool {
+	_, ok := m.clearedFields[name]
+	return ok
+}
+
+// ClearField clears the value of the field with the given name. It returns an
+// error if the field is not defined in the schema.
+func (m *PostMentionMutation) ClearField(name string) error {
+	return fmt.Errorf("unknown PostMention nullable field %s", name)
+}
+
+// ResetField resets all changes in the mutation for the field with the given name.
+// It returns an error if the field is not defined in the schema.
+func (m *PostMentionMutation) ResetField(name string) error {
+	switch name {
+	case postmention.FieldPostID:
+		m.ResetPostID()
+		return nil
+	case postmention.FieldUserID:
+		m.ResetUserID()
+		return nil
+	case postmention.FieldStart:
+		m.ResetStart()
+		return nil
+	case postmention.FieldEnd:
+		m.ResetEnd()
+		return nil
+	}
+	return fmt.Errorf("unknown PostMention field %s", name)
+}
+
+// AddedEdges returns all edge names that were set/added in this mutation.
+func (m *PostMentionMutation) AddedEdges() []string {
+	edges := make([]string, 0, 2)
+	if m.post != nil {
+		edges = append(edges, postmention.EdgePost)
+	}
+	if m.user != nil {
+		edges = append(edges, postmention.EdgeUser)
+	}
+	return edges
+}
+
+// AddedIDs returns all IDs (to other nodes) that were added for the given edge
+// name in this mutation.
+func (m *PostMentionMutation) AddedIDs(name string) []ent.Value {
+	switch name {
+	case postmention.EdgePost:
+		if id := m.post; id != nil {
+			return []ent.Value{*id}
+		}
+	case postmention.EdgeUser:
+		if id := m.user; id != nil {
+			return []ent.Value{*id}
+		}
+	}
+	return nil
+}
+
+// RemovedEdges returns all edge names that were removed in this mutation.
+func (m *PostMentionMutation) RemovedEdges() []string {
+	edges := make([]string, 0, 2)
+	return edges
+}
+
+// RemovedIDs returns all IDs (to other nodes) that were removed for the edge with
+// the given name in this mutation.
+func (m *PostMentionMutation) RemovedIDs(name string) []ent.Value {
+	return nil
+}
+
+// ClearedEdges returns all edge names that were cleared in this mutation.
+func (m *PostMentionMutation) ClearedEdges() []string {
+	edges := make([]string, 0, 2)
+	if m.clearedpost {
+		edges = append(edges, postmention.EdgePost)
+	}
+	if m.cleareduser {
+		edges = append(edges, postmention.EdgeUser)
+	}
+	return edges
+}
+
+// EdgeCleared returns a boolean which indicates if the edge with the given name
+// was cleared in this mutation.
+func (m *PostMentionMutation) EdgeCleared(name string) bool {
+	switch name {
+	case postmention.EdgePost:
+		return m.clearedpost
+	case postmention.EdgeUser:
+		return m.cleareduser
+	}
+	return false
+}
+
+// ClearEdge clears the value of the edge with the given name. It returns an error
+// if that edge is not defined in the schema.
+func (m *PostMentionMutation) ClearEdge(name string) error {
+	switch name {
+	case postmention.EdgePost:
+		m.ClearPost()
+		return nil
+	case postmention.EdgeUser:
+		m.ClearUser()
+		return nil
+	}
+	return fmt.Errorf("unknown PostMention unique edge %s", name)
+}
+
+// ResetEdge resets all changes to the edge with the given name in this mutation.
+// It returns an error if the edge is not defined in the schema.
+func (m *PostMentionMutation) ResetEdge(name string) error {
+	switch name {
+	case postmention.EdgePost:
+		m.ResetPost()
+		return nil
+	case postmention.EdgeUser:
+		m.ResetUser()
+		return nil
+	}
+	return fmt.Errorf("unknown PostMention edge %s", name)
 }
 
 // PostTagMutation represents an operation that mutates the PostTag nodes in the graph.
@@ -13950,6 +15962,7 @@ type UserMutation struct {
 	addfollower_count       *int
 	following_count         *int
 	addfollowing_count      *int
+	home_replies            *schema.HomeReplies
 	post_count              *int
 	addpost_count           *int
 	public_post_count       *int
@@ -14672,6 +16685,42 @@ func (m *UserMutation) ResetFollowingCount() {
 	m.addfollowing_count = nil
 }
 
+// SetHomeReplies sets the "home_replies" field.
+func (m *UserMutation) SetHomeReplies(sr schema.HomeReplies) {
+	m.home_replies = &sr
+}
+
+// HomeReplies returns the value of the "home_replies" field in the mutation.
+func (m *UserMutation) HomeReplies() (r schema.HomeReplies, exists bool) {
+	v := m.home_replies
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldHomeReplies returns the old "home_replies" field's value of the User entity.
+// If the User object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *UserMutation) OldHomeReplies(ctx context.Context) (v schema.HomeReplies, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldHomeReplies is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldHomeReplies requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldHomeReplies: %w", err)
+	}
+	return oldValue.HomeReplies, nil
+}
+
+// ResetHomeReplies resets all changes to the "home_replies" field.
+func (m *UserMutation) ResetHomeReplies() {
+	m.home_replies = nil
+}
+
 // SetPostCount sets the "post_count" field.
 func (m *UserMutation) SetPostCount(i int) {
 	m.post_count = &i
@@ -15186,7 +17235,7 @@ func (m *UserMutation) Type() string {
 // order to get all numeric fields that were incremented/decremented, call
 // AddedFields().
 func (m *UserMutation) Fields() []string {
-	fields := make([]string, 0, 24)
+	fields := make([]string, 0, 25)
 	if m.handle != nil {
 		fields = append(fields, user.FieldHandle)
 	}
@@ -15228,6 +17277,9 @@ func (m *UserMutation) Fields() []string {
 	}
 	if m.following_count != nil {
 		fields = append(fields, user.FieldFollowingCount)
+	}
+	if m.home_replies != nil {
+		fields = append(fields, user.FieldHomeReplies)
 	}
 	if m.post_count != nil {
 		fields = append(fields, user.FieldPostCount)
@@ -15295,6 +17347,8 @@ func (m *UserMutation) Field(name string) (ent.Value, bool) {
 		return m.FollowerCount()
 	case user.FieldFollowingCount:
 		return m.FollowingCount()
+	case user.FieldHomeReplies:
+		return m.HomeReplies()
 	case user.FieldPostCount:
 		return m.PostCount()
 	case user.FieldPublicPostCount:
@@ -15352,6 +17406,8 @@ func (m *UserMutation) OldField(ctx context.Context, name string) (ent.Value, er
 		return m.OldFollowerCount(ctx)
 	case user.FieldFollowingCount:
 		return m.OldFollowingCount(ctx)
+	case user.FieldHomeReplies:
+		return m.OldHomeReplies(ctx)
 	case user.FieldPostCount:
 		return m.OldPostCount(ctx)
 	case user.FieldPublicPostCount:
@@ -15478,6 +17534,13 @@ func (m *UserMutation) SetField(name string, value ent.Value) error {
 			return fmt.Errorf("unexpected type %T for field %s", value, name)
 		}
 		m.SetFollowingCount(v)
+		return nil
+	case user.FieldHomeReplies:
+		v, ok := value.(schema.HomeReplies)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetHomeReplies(v)
 		return nil
 	case user.FieldPostCount:
 		v, ok := value.(int)
@@ -15765,6 +17828,9 @@ func (m *UserMutation) ResetField(name string) error {
 		return nil
 	case user.FieldFollowingCount:
 		m.ResetFollowingCount()
+		return nil
+	case user.FieldHomeReplies:
+		m.ResetHomeReplies()
 		return nil
 	case user.FieldPostCount:
 		m.ResetPostCount()

@@ -22,12 +22,36 @@ type Post struct {
 	AuthorID int64 `json:"author_id,omitempty"`
 	// Text holds the value of the "text" field.
 	Text string `json:"text,omitempty"`
-	// when text or data were changed last, in Unix milliseconds; 0: never
+	// when the author last changed text or data, in Unix milliseconds; 0: never
 	EditedAt int64 `json:"edited_at,omitempty"`
 	// Visibility holds the value of the "visibility" field.
 	Visibility schema.Visibility `json:"visibility,omitempty"`
 	// LikeCount holds the value of the "like_count" field.
 	LikeCount int `json:"like_count,omitempty"`
+	// the post that this post replies to; null for a post that is not a reply
+	ParentID int64 `json:"parent_id,omitempty"`
+	// who wrote the parent
+	ParentAuthorID int64 `json:"parent_author_id,omitempty"`
+	// the first post of the conversation; of a repost, the root of its original; null if there is none
+	RootID int64 `json:"root_id,omitempty"`
+	// the original of a repost
+	RepostOf int64 `json:"repost_of,omitempty"`
+	// the post that this post quotes
+	QuoteOf int64 `json:"quote_of,omitempty"`
+	// whether the author of the quoted post has withdrawn the quote
+	QuoteWithdrawn bool `json:"quote_withdrawn,omitempty"`
+	// who may reply, of a root; null: everyone who sees it
+	ReplyAudience schema.Audience `json:"reply_audience,omitempty"`
+	// who may quote; null: everyone who sees it
+	QuoteAudience schema.Audience `json:"quote_audience,omitempty"`
+	// when clients were last to be told of a change: of the post, of its root or of its original; Unix milliseconds, 0: never
+	ChangedAt int64 `json:"changed_at,omitempty"`
+	// direct replies
+	ReplyCount int `json:"reply_count,omitempty"`
+	// RepostCount holds the value of the "repost_count" field.
+	RepostCount int `json:"repost_count,omitempty"`
+	// quotes that are not withdrawn
+	QuoteCount int `json:"quote_count,omitempty"`
 	// Edges holds the relations/edges for other nodes in the graph.
 	// The values are being populated by the PostQuery when eager-loading is set.
 	Edges        PostEdges `json:"edges"`
@@ -39,6 +63,8 @@ type Post struct {
 	// ForViewer has what was read of a viewer together with the post. It belongs to
 	// feed/visibility, and is zero for a post that was not read for a viewer.
 	ForViewer int64 `json:"-"`
+	// OriginalText has the text of a repost's original, if the viewer mutes words.
+	OriginalText string `json:"-"`
 }
 
 // PostEdges holds the relations/edges for other nodes in the graph.
@@ -66,9 +92,11 @@ func (*Post) scanValues(columns []string) ([]any, error) {
 	values := make([]any, len(columns))
 	for i := range columns {
 		switch columns[i] {
-		case post.FieldID, post.FieldAuthorID, post.FieldEditedAt, post.FieldLikeCount:
+		case post.FieldQuoteWithdrawn:
+			values[i] = new(sql.NullBool)
+		case post.FieldID, post.FieldAuthorID, post.FieldEditedAt, post.FieldLikeCount, post.FieldParentID, post.FieldParentAuthorID, post.FieldRootID, post.FieldRepostOf, post.FieldQuoteOf, post.FieldChangedAt, post.FieldReplyCount, post.FieldRepostCount, post.FieldQuoteCount:
 			values[i] = new(sql.NullInt64)
-		case post.FieldText, post.FieldVisibility:
+		case post.FieldText, post.FieldVisibility, post.FieldReplyAudience, post.FieldQuoteAudience:
 			values[i] = new(sql.NullString)
 		default:
 			values[i] = new(sql.UnknownType)
@@ -120,6 +148,78 @@ func (_m *Post) assignValues(columns []string, values []any) error {
 				return fmt.Errorf("unexpected type %T for field like_count", values[i])
 			} else if value.Valid {
 				_m.LikeCount = int(value.Int64)
+			}
+		case post.FieldParentID:
+			if value, ok := values[i].(*sql.NullInt64); !ok {
+				return fmt.Errorf("unexpected type %T for field parent_id", values[i])
+			} else if value.Valid {
+				_m.ParentID = value.Int64
+			}
+		case post.FieldParentAuthorID:
+			if value, ok := values[i].(*sql.NullInt64); !ok {
+				return fmt.Errorf("unexpected type %T for field parent_author_id", values[i])
+			} else if value.Valid {
+				_m.ParentAuthorID = value.Int64
+			}
+		case post.FieldRootID:
+			if value, ok := values[i].(*sql.NullInt64); !ok {
+				return fmt.Errorf("unexpected type %T for field root_id", values[i])
+			} else if value.Valid {
+				_m.RootID = value.Int64
+			}
+		case post.FieldRepostOf:
+			if value, ok := values[i].(*sql.NullInt64); !ok {
+				return fmt.Errorf("unexpected type %T for field repost_of", values[i])
+			} else if value.Valid {
+				_m.RepostOf = value.Int64
+			}
+		case post.FieldQuoteOf:
+			if value, ok := values[i].(*sql.NullInt64); !ok {
+				return fmt.Errorf("unexpected type %T for field quote_of", values[i])
+			} else if value.Valid {
+				_m.QuoteOf = value.Int64
+			}
+		case post.FieldQuoteWithdrawn:
+			if value, ok := values[i].(*sql.NullBool); !ok {
+				return fmt.Errorf("unexpected type %T for field quote_withdrawn", values[i])
+			} else if value.Valid {
+				_m.QuoteWithdrawn = value.Bool
+			}
+		case post.FieldReplyAudience:
+			if value, ok := values[i].(*sql.NullString); !ok {
+				return fmt.Errorf("unexpected type %T for field reply_audience", values[i])
+			} else if value.Valid {
+				_m.ReplyAudience = schema.Audience(value.String)
+			}
+		case post.FieldQuoteAudience:
+			if value, ok := values[i].(*sql.NullString); !ok {
+				return fmt.Errorf("unexpected type %T for field quote_audience", values[i])
+			} else if value.Valid {
+				_m.QuoteAudience = schema.Audience(value.String)
+			}
+		case post.FieldChangedAt:
+			if value, ok := values[i].(*sql.NullInt64); !ok {
+				return fmt.Errorf("unexpected type %T for field changed_at", values[i])
+			} else if value.Valid {
+				_m.ChangedAt = value.Int64
+			}
+		case post.FieldReplyCount:
+			if value, ok := values[i].(*sql.NullInt64); !ok {
+				return fmt.Errorf("unexpected type %T for field reply_count", values[i])
+			} else if value.Valid {
+				_m.ReplyCount = int(value.Int64)
+			}
+		case post.FieldRepostCount:
+			if value, ok := values[i].(*sql.NullInt64); !ok {
+				return fmt.Errorf("unexpected type %T for field repost_count", values[i])
+			} else if value.Valid {
+				_m.RepostCount = int(value.Int64)
+			}
+		case post.FieldQuoteCount:
+			if value, ok := values[i].(*sql.NullInt64); !ok {
+				return fmt.Errorf("unexpected type %T for field quote_count", values[i])
+			} else if value.Valid {
+				_m.QuoteCount = int(value.Int64)
 			}
 		default:
 			_m.selectValues.Set(columns[i], values[i])
@@ -176,6 +276,42 @@ func (_m *Post) String() string {
 	builder.WriteString(", ")
 	builder.WriteString("like_count=")
 	builder.WriteString(fmt.Sprintf("%v", _m.LikeCount))
+	builder.WriteString(", ")
+	builder.WriteString("parent_id=")
+	builder.WriteString(fmt.Sprintf("%v", _m.ParentID))
+	builder.WriteString(", ")
+	builder.WriteString("parent_author_id=")
+	builder.WriteString(fmt.Sprintf("%v", _m.ParentAuthorID))
+	builder.WriteString(", ")
+	builder.WriteString("root_id=")
+	builder.WriteString(fmt.Sprintf("%v", _m.RootID))
+	builder.WriteString(", ")
+	builder.WriteString("repost_of=")
+	builder.WriteString(fmt.Sprintf("%v", _m.RepostOf))
+	builder.WriteString(", ")
+	builder.WriteString("quote_of=")
+	builder.WriteString(fmt.Sprintf("%v", _m.QuoteOf))
+	builder.WriteString(", ")
+	builder.WriteString("quote_withdrawn=")
+	builder.WriteString(fmt.Sprintf("%v", _m.QuoteWithdrawn))
+	builder.WriteString(", ")
+	builder.WriteString("reply_audience=")
+	builder.WriteString(fmt.Sprintf("%v", _m.ReplyAudience))
+	builder.WriteString(", ")
+	builder.WriteString("quote_audience=")
+	builder.WriteString(fmt.Sprintf("%v", _m.QuoteAudience))
+	builder.WriteString(", ")
+	builder.WriteString("changed_at=")
+	builder.WriteString(fmt.Sprintf("%v", _m.ChangedAt))
+	builder.WriteString(", ")
+	builder.WriteString("reply_count=")
+	builder.WriteString(fmt.Sprintf("%v", _m.ReplyCount))
+	builder.WriteString(", ")
+	builder.WriteString("repost_count=")
+	builder.WriteString(fmt.Sprintf("%v", _m.RepostCount))
+	builder.WriteString(", ")
+	builder.WriteString("quote_count=")
+	builder.WriteString(fmt.Sprintf("%v", _m.QuoteCount))
 	builder.WriteByte(')')
 	return builder.String()
 }

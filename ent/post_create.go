@@ -69,6 +69,174 @@ func (_c *PostCreate) SetNillableLikeCount(v *int) *PostCreate {
 	return _c
 }
 
+// SetParentID sets the "parent_id" field.
+func (_c *PostCreate) SetParentID(v int64) *PostCreate {
+	_c.mutation.SetParentID(v)
+	return _c
+}
+
+// SetNillableParentID sets the "parent_id" field if the given value is not nil.
+func (_c *PostCreate) SetNillableParentID(v *int64) *PostCreate {
+	if v != nil {
+		_c.SetParentID(*v)
+	}
+	return _c
+}
+
+// SetParentAuthorID sets the "parent_author_id" field.
+func (_c *PostCreate) SetParentAuthorID(v int64) *PostCreate {
+	_c.mutation.SetParentAuthorID(v)
+	return _c
+}
+
+// SetNillableParentAuthorID sets the "parent_author_id" field if the given value is not nil.
+func (_c *PostCreate) SetNillableParentAuthorID(v *int64) *PostCreate {
+	if v != nil {
+		_c.SetParentAuthorID(*v)
+	}
+	return _c
+}
+
+// SetRootID sets the "root_id" field.
+func (_c *PostCreate) SetRootID(v int64) *PostCreate {
+	_c.mutation.SetRootID(v)
+	return _c
+}
+
+// SetNillableRootID sets the "root_id" field if the given value is not nil.
+func (_c *PostCreate) SetNillableRootID(v *int64) *PostCreate {
+	if v != nil {
+		_c.SetRootID(*v)
+	}
+	return _c
+}
+
+// SetRepostOf sets the "repost_of" field.
+func (_c *PostCreate) SetRepostOf(v int64) *PostCreate {
+	_c.mutation.SetRepostOf(v)
+	return _c
+}
+
+// SetNillableRepostOf sets the "repost_of" field if the given value is not nil.
+func (_c *PostCreate) SetNillableRepostOf(v *int64) *PostCreate {
+	if v != nil {
+		_c.SetRepostOf(*v)
+	}
+	return _c
+}
+
+// SetQuoteOf sets the "quote_of" field.
+func (_c *PostCreate) SetQuoteOf(v int64) *PostCreate {
+	_c.mutation.SetQuoteOf(v)
+	return _c
+}
+
+// SetNillableQuoteOf sets the "quote_of" field if the given value is not nil.
+func (_c *PostCreate) SetNillableQuoteOf(v *int64) *PostCreate {
+	if v != nil {
+		_c.SetQuoteOf(*v)
+	}
+	return _c
+}
+
+// SetQuoteWithdrawn sets the "quote_withdrawn" field.
+func (_c *PostCreate) SetQuoteWithdrawn(v bool) *PostCreate {
+	_c.mutation.SetQuoteWithdrawn(v)
+	return _c
+}
+
+// SetNillableQuoteWithdrawn sets the "quote_withdrawn" field if the given value is not nil.
+func (_c *PostCreate) SetNillableQuoteWithdrawn(v *bool) *PostCreate {
+	if v != nil {
+		_c.SetQuoteWithdrawn(*v)
+	}
+	return _c
+}
+
+// SetReplyAudience sets the "reply_audience" field.
+func (_c *PostCreate) SetReplyAudience(v schema.Audience) *PostCreate {
+	_c.mutation.SetReplyAudience(v)
+	return _c
+}
+
+// SetNillableReplyAudience sets the "reply_audience" field if the given value is not nil.
+func (_c *PostCreate) SetNillableReplyAudience(v *schema.Audience) *PostCreate {
+	if v != nil {
+		_c.SetReplyAudience(*v)
+	}
+	return _c
+}
+
+// SetQuoteAudience sets the "quote_audience" field.
+func (_c *PostCreate) SetQuoteAudience(v schema.Audience) *PostCreate {
+	_c.mutation.SetQuoteAudience(v)
+	return _c
+}
+
+// SetNillableQuoteAudience sets the "quote_audience" field if the given value is not nil.
+func (_c *PostCreate) SetNillableQuoteAudience(v *schema.Audience) *PostCreate {
+	if v != nil {
+		_c.SetQuoteAudience(*v)
+	}
+	return _c
+}
+
+// SetChangedAt sets the "changed_at" field.
+func (_c *PostCreate) SetChangedAt(v int64) *PostCreate {
+	_c.mutation.SetChangedAt(v)
+	return _c
+}
+
+// SetNillableChangedAt sets the "changed_at" field if the given value is not nil.
+func (_c *PostCreate) SetNillableChangedAt(v *int64) *PostCreate {
+	if v != nil {
+		_c.SetChangedAt(*v)
+	}
+	return _c
+}
+
+// SetReplyCount sets the "reply_count" field.
+func (_c *PostCreate) SetReplyCount(v int) *PostCreate {
+	_c.mutation.SetReplyCount(v)
+	return _c
+}
+
+// SetNillableReplyCount sets the "reply_count" field if the given value is not nil.
+func (_c *PostCreate) SetNillableReplyCount(v *int) *PostCreate {
+	if v != nil {
+		_c.SetReplyCount(*v)
+	}
+	return _c
+}
+
+// SetRepostCount sets the "repost_count" field.
+func (_c *PostCreate) SetRepostCount(v int) *PostCreate {
+	_c.mutation.SetRepostCount(v)
+	return _c
+}
+
+// SetNillableRepostCount sets the "repost_count" field if the given value is not nil.
+func (_c *PostCreate) SetNillableRepostCount(v *int) *PostCreate {
+	if v != nil {
+		_c.SetRepostCount(*v)
+	}
+	return _c
+}
+
+// SetQuoteCount sets the "quote_count" field.
+func (_c *PostCreate) SetQuoteCount(v int) *PostCreate {
+	_c.mutation.SetQuoteCount(v)
+	return _c
+}
+
+// SetNillableQuoteCount sets the "quote_count" field if the given value is not nil.
+func (_c *PostCreate) SetNillableQuoteCount(v *int) *PostCreate {
+	if v != nil {
+		_c.SetQuoteCount(*v)
+	}
+	return _c
+}
+
 // SetID sets the "id" field.
 func (_c *PostCreate) SetID(v int64) *PostCreate {
 	_c.mutation.SetID(v)
@@ -123,6 +291,26 @@ func (_c *PostCreate) defaults() {
 		v := post.DefaultLikeCount
 		_c.mutation.SetLikeCount(v)
 	}
+	if _, ok := _c.mutation.QuoteWithdrawn(); !ok {
+		v := post.DefaultQuoteWithdrawn
+		_c.mutation.SetQuoteWithdrawn(v)
+	}
+	if _, ok := _c.mutation.ChangedAt(); !ok {
+		v := post.DefaultChangedAt
+		_c.mutation.SetChangedAt(v)
+	}
+	if _, ok := _c.mutation.ReplyCount(); !ok {
+		v := post.DefaultReplyCount
+		_c.mutation.SetReplyCount(v)
+	}
+	if _, ok := _c.mutation.RepostCount(); !ok {
+		v := post.DefaultRepostCount
+		_c.mutation.SetRepostCount(v)
+	}
+	if _, ok := _c.mutation.QuoteCount(); !ok {
+		v := post.DefaultQuoteCount
+		_c.mutation.SetQuoteCount(v)
+	}
 }
 
 // check runs all checks and user-defined validators on the builder.
@@ -146,6 +334,31 @@ func (_c *PostCreate) check() error {
 	}
 	if _, ok := _c.mutation.LikeCount(); !ok {
 		return &ValidationError{Name: "like_count", err: errors.New(`ent: missing required field "Post.like_count"`)}
+	}
+	if _, ok := _c.mutation.QuoteWithdrawn(); !ok {
+		return &ValidationError{Name: "quote_withdrawn", err: errors.New(`ent: missing required field "Post.quote_withdrawn"`)}
+	}
+	if v, ok := _c.mutation.ReplyAudience(); ok {
+		if err := post.ReplyAudienceValidator(v); err != nil {
+			return &ValidationError{Name: "reply_audience", err: fmt.Errorf(`ent: validator failed for field "Post.reply_audience": %w`, err)}
+		}
+	}
+	if v, ok := _c.mutation.QuoteAudience(); ok {
+		if err := post.QuoteAudienceValidator(v); err != nil {
+			return &ValidationError{Name: "quote_audience", err: fmt.Errorf(`ent: validator failed for field "Post.quote_audience": %w`, err)}
+		}
+	}
+	if _, ok := _c.mutation.ChangedAt(); !ok {
+		return &ValidationError{Name: "changed_at", err: errors.New(`ent: missing required field "Post.changed_at"`)}
+	}
+	if _, ok := _c.mutation.ReplyCount(); !ok {
+		return &ValidationError{Name: "reply_count", err: errors.New(`ent: missing required field "Post.reply_count"`)}
+	}
+	if _, ok := _c.mutation.RepostCount(); !ok {
+		return &ValidationError{Name: "repost_count", err: errors.New(`ent: missing required field "Post.repost_count"`)}
+	}
+	if _, ok := _c.mutation.QuoteCount(); !ok {
+		return &ValidationError{Name: "quote_count", err: errors.New(`ent: missing required field "Post.quote_count"`)}
 	}
 	if len(_c.mutation.AuthorIDs()) == 0 {
 		return &ValidationError{Name: "author", err: errors.New(`ent: missing required edge "Post.author"`)}
@@ -198,6 +411,54 @@ func (_c *PostCreate) createSpec() (*Post, *sqlgraph.CreateSpec) {
 	if value, ok := _c.mutation.LikeCount(); ok {
 		_spec.SetField(post.FieldLikeCount, field.TypeInt, value)
 		_node.LikeCount = value
+	}
+	if value, ok := _c.mutation.ParentID(); ok {
+		_spec.SetField(post.FieldParentID, field.TypeInt64, value)
+		_node.ParentID = value
+	}
+	if value, ok := _c.mutation.ParentAuthorID(); ok {
+		_spec.SetField(post.FieldParentAuthorID, field.TypeInt64, value)
+		_node.ParentAuthorID = value
+	}
+	if value, ok := _c.mutation.RootID(); ok {
+		_spec.SetField(post.FieldRootID, field.TypeInt64, value)
+		_node.RootID = value
+	}
+	if value, ok := _c.mutation.RepostOf(); ok {
+		_spec.SetField(post.FieldRepostOf, field.TypeInt64, value)
+		_node.RepostOf = value
+	}
+	if value, ok := _c.mutation.QuoteOf(); ok {
+		_spec.SetField(post.FieldQuoteOf, field.TypeInt64, value)
+		_node.QuoteOf = value
+	}
+	if value, ok := _c.mutation.QuoteWithdrawn(); ok {
+		_spec.SetField(post.FieldQuoteWithdrawn, field.TypeBool, value)
+		_node.QuoteWithdrawn = value
+	}
+	if value, ok := _c.mutation.ReplyAudience(); ok {
+		_spec.SetField(post.FieldReplyAudience, field.TypeEnum, value)
+		_node.ReplyAudience = value
+	}
+	if value, ok := _c.mutation.QuoteAudience(); ok {
+		_spec.SetField(post.FieldQuoteAudience, field.TypeEnum, value)
+		_node.QuoteAudience = value
+	}
+	if value, ok := _c.mutation.ChangedAt(); ok {
+		_spec.SetField(post.FieldChangedAt, field.TypeInt64, value)
+		_node.ChangedAt = value
+	}
+	if value, ok := _c.mutation.ReplyCount(); ok {
+		_spec.SetField(post.FieldReplyCount, field.TypeInt, value)
+		_node.ReplyCount = value
+	}
+	if value, ok := _c.mutation.RepostCount(); ok {
+		_spec.SetField(post.FieldRepostCount, field.TypeInt, value)
+		_node.RepostCount = value
+	}
+	if value, ok := _c.mutation.QuoteCount(); ok {
+		_spec.SetField(post.FieldQuoteCount, field.TypeInt, value)
+		_node.QuoteCount = value
 	}
 	if nodes := _c.mutation.AuthorIDs(); len(nodes) > 0 {
 		edge := &sqlgraph.EdgeSpec{
@@ -328,6 +589,126 @@ func (u *PostUpsert) AddLikeCount(v int) *PostUpsert {
 	return u
 }
 
+// SetQuoteWithdrawn sets the "quote_withdrawn" field.
+func (u *PostUpsert) SetQuoteWithdrawn(v bool) *PostUpsert {
+	u.Set(post.FieldQuoteWithdrawn, v)
+	return u
+}
+
+// UpdateQuoteWithdrawn sets the "quote_withdrawn" field to the value that was provided on create.
+func (u *PostUpsert) UpdateQuoteWithdrawn() *PostUpsert {
+	u.SetExcluded(post.FieldQuoteWithdrawn)
+	return u
+}
+
+// SetReplyAudience sets the "reply_audience" field.
+func (u *PostUpsert) SetReplyAudience(v schema.Audience) *PostUpsert {
+	u.Set(post.FieldReplyAudience, v)
+	return u
+}
+
+// UpdateReplyAudience sets the "reply_audience" field to the value that was provided on create.
+func (u *PostUpsert) UpdateReplyAudience() *PostUpsert {
+	u.SetExcluded(post.FieldReplyAudience)
+	return u
+}
+
+// ClearReplyAudience clears the value of the "reply_audience" field.
+func (u *PostUpsert) ClearReplyAudience() *PostUpsert {
+	u.SetNull(post.FieldReplyAudience)
+	return u
+}
+
+// SetQuoteAudience sets the "quote_audience" field.
+func (u *PostUpsert) SetQuoteAudience(v schema.Audience) *PostUpsert {
+	u.Set(post.FieldQuoteAudience, v)
+	return u
+}
+
+// UpdateQuoteAudience sets the "quote_audience" field to the value that was provided on create.
+func (u *PostUpsert) UpdateQuoteAudience() *PostUpsert {
+	u.SetExcluded(post.FieldQuoteAudience)
+	return u
+}
+
+// ClearQuoteAudience clears the value of the "quote_audience" field.
+func (u *PostUpsert) ClearQuoteAudience() *PostUpsert {
+	u.SetNull(post.FieldQuoteAudience)
+	return u
+}
+
+// SetChangedAt sets the "changed_at" field.
+func (u *PostUpsert) SetChangedAt(v int64) *PostUpsert {
+	u.Set(post.FieldChangedAt, v)
+	return u
+}
+
+// UpdateChangedAt sets the "changed_at" field to the value that was provided on create.
+func (u *PostUpsert) UpdateChangedAt() *PostUpsert {
+	u.SetExcluded(post.FieldChangedAt)
+	return u
+}
+
+// AddChangedAt adds v to the "changed_at" field.
+func (u *PostUpsert) AddChangedAt(v int64) *PostUpsert {
+	u.Add(post.FieldChangedAt, v)
+	return u
+}
+
+// SetReplyCount sets the "reply_count" field.
+func (u *PostUpsert) SetReplyCount(v int) *PostUpsert {
+	u.Set(post.FieldReplyCount, v)
+	return u
+}
+
+// UpdateReplyCount sets the "reply_count" field to the value that was provided on create.
+func (u *PostUpsert) UpdateReplyCount() *PostUpsert {
+	u.SetExcluded(post.FieldReplyCount)
+	return u
+}
+
+// AddReplyCount adds v to the "reply_count" field.
+func (u *PostUpsert) AddReplyCount(v int) *PostUpsert {
+	u.Add(post.FieldReplyCount, v)
+	return u
+}
+
+// SetRepostCount sets the "repost_count" field.
+func (u *PostUpsert) SetRepostCount(v int) *PostUpsert {
+	u.Set(post.FieldRepostCount, v)
+	return u
+}
+
+// UpdateRepostCount sets the "repost_count" field to the value that was provided on create.
+func (u *PostUpsert) UpdateRepostCount() *PostUpsert {
+	u.SetExcluded(post.FieldRepostCount)
+	return u
+}
+
+// AddRepostCount adds v to the "repost_count" field.
+func (u *PostUpsert) AddRepostCount(v int) *PostUpsert {
+	u.Add(post.FieldRepostCount, v)
+	return u
+}
+
+// SetQuoteCount sets the "quote_count" field.
+func (u *PostUpsert) SetQuoteCount(v int) *PostUpsert {
+	u.Set(post.FieldQuoteCount, v)
+	return u
+}
+
+// UpdateQuoteCount sets the "quote_count" field to the value that was provided on create.
+func (u *PostUpsert) UpdateQuoteCount() *PostUpsert {
+	u.SetExcluded(post.FieldQuoteCount)
+	return u
+}
+
+// AddQuoteCount adds v to the "quote_count" field.
+func (u *PostUpsert) AddQuoteCount(v int) *PostUpsert {
+	u.Add(post.FieldQuoteCount, v)
+	return u
+}
+
 // UpdateNewValues updates the mutable fields using the new values that were set on create except the ID field.
 // Using this option is equivalent to using:
 //
@@ -347,6 +728,21 @@ func (u *PostUpsertOne) UpdateNewValues() *PostUpsertOne {
 		}
 		if _, exists := u.create.mutation.AuthorID(); exists {
 			s.SetIgnore(post.FieldAuthorID)
+		}
+		if _, exists := u.create.mutation.ParentID(); exists {
+			s.SetIgnore(post.FieldParentID)
+		}
+		if _, exists := u.create.mutation.ParentAuthorID(); exists {
+			s.SetIgnore(post.FieldParentAuthorID)
+		}
+		if _, exists := u.create.mutation.RootID(); exists {
+			s.SetIgnore(post.FieldRootID)
+		}
+		if _, exists := u.create.mutation.RepostOf(); exists {
+			s.SetIgnore(post.FieldRepostOf)
+		}
+		if _, exists := u.create.mutation.QuoteOf(); exists {
+			s.SetIgnore(post.FieldQuoteOf)
 		}
 	}))
 	return u
@@ -446,6 +842,146 @@ func (u *PostUpsertOne) AddLikeCount(v int) *PostUpsertOne {
 func (u *PostUpsertOne) UpdateLikeCount() *PostUpsertOne {
 	return u.Update(func(s *PostUpsert) {
 		s.UpdateLikeCount()
+	})
+}
+
+// SetQuoteWithdrawn sets the "quote_withdrawn" field.
+func (u *PostUpsertOne) SetQuoteWithdrawn(v bool) *PostUpsertOne {
+	return u.Update(func(s *PostUpsert) {
+		s.SetQuoteWithdrawn(v)
+	})
+}
+
+// UpdateQuoteWithdrawn sets the "quote_withdrawn" field to the value that was provided on create.
+func (u *PostUpsertOne) UpdateQuoteWithdrawn() *PostUpsertOne {
+	return u.Update(func(s *PostUpsert) {
+		s.UpdateQuoteWithdrawn()
+	})
+}
+
+// SetReplyAudience sets the "reply_audience" field.
+func (u *PostUpsertOne) SetReplyAudience(v schema.Audience) *PostUpsertOne {
+	return u.Update(func(s *PostUpsert) {
+		s.SetReplyAudience(v)
+	})
+}
+
+// UpdateReplyAudience sets the "reply_audience" field to the value that was provided on create.
+func (u *PostUpsertOne) UpdateReplyAudience() *PostUpsertOne {
+	return u.Update(func(s *PostUpsert) {
+		s.UpdateReplyAudience()
+	})
+}
+
+// ClearReplyAudience clears the value of the "reply_audience" field.
+func (u *PostUpsertOne) ClearReplyAudience() *PostUpsertOne {
+	return u.Update(func(s *PostUpsert) {
+		s.ClearReplyAudience()
+	})
+}
+
+// SetQuoteAudience sets the "quote_audience" field.
+func (u *PostUpsertOne) SetQuoteAudience(v schema.Audience) *PostUpsertOne {
+	return u.Update(func(s *PostUpsert) {
+		s.SetQuoteAudience(v)
+	})
+}
+
+// UpdateQuoteAudience sets the "quote_audience" field to the value that was provided on create.
+func (u *PostUpsertOne) UpdateQuoteAudience() *PostUpsertOne {
+	return u.Update(func(s *PostUpsert) {
+		s.UpdateQuoteAudience()
+	})
+}
+
+// ClearQuoteAudience clears the value of the "quote_audience" field.
+func (u *PostUpsertOne) ClearQuoteAudience() *PostUpsertOne {
+	return u.Update(func(s *PostUpsert) {
+		s.ClearQuoteAudience()
+	})
+}
+
+// SetChangedAt sets the "changed_at" field.
+func (u *PostUpsertOne) SetChangedAt(v int64) *PostUpsertOne {
+	return u.Update(func(s *PostUpsert) {
+		s.SetChangedAt(v)
+	})
+}
+
+// AddChangedAt adds v to the "changed_at" field.
+func (u *PostUpsertOne) AddChangedAt(v int64) *PostUpsertOne {
+	return u.Update(func(s *PostUpsert) {
+		s.AddChangedAt(v)
+	})
+}
+
+// UpdateChangedAt sets the "changed_at" field to the value that was provided on create.
+func (u *PostUpsertOne) UpdateChangedAt() *PostUpsertOne {
+	return u.Update(func(s *PostUpsert) {
+		s.UpdateChangedAt()
+	})
+}
+
+// SetReplyCount sets the "reply_count" field.
+func (u *PostUpsertOne) SetReplyCount(v int) *PostUpsertOne {
+	return u.Update(func(s *PostUpsert) {
+		s.SetReplyCount(v)
+	})
+}
+
+// AddReplyCount adds v to the "reply_count" field.
+func (u *PostUpsertOne) AddReplyCount(v int) *PostUpsertOne {
+	return u.Update(func(s *PostUpsert) {
+		s.AddReplyCount(v)
+	})
+}
+
+// UpdateReplyCount sets the "reply_count" field to the value that was provided on create.
+func (u *PostUpsertOne) UpdateReplyCount() *PostUpsertOne {
+	return u.Update(func(s *PostUpsert) {
+		s.UpdateReplyCount()
+	})
+}
+
+// SetRepostCount sets the "repost_count" field.
+func (u *PostUpsertOne) SetRepostCount(v int) *PostUpsertOne {
+	return u.Update(func(s *PostUpsert) {
+		s.SetRepostCount(v)
+	})
+}
+
+// AddRepostCount adds v to the "repost_count" field.
+func (u *PostUpsertOne) AddRepostCount(v int) *PostUpsertOne {
+	return u.Update(func(s *PostUpsert) {
+		s.AddRepostCount(v)
+	})
+}
+
+// UpdateRepostCount sets the "repost_count" field to the value that was provided on create.
+func (u *PostUpsertOne) UpdateRepostCount() *PostUpsertOne {
+	return u.Update(func(s *PostUpsert) {
+		s.UpdateRepostCount()
+	})
+}
+
+// SetQuoteCount sets the "quote_count" field.
+func (u *PostUpsertOne) SetQuoteCount(v int) *PostUpsertOne {
+	return u.Update(func(s *PostUpsert) {
+		s.SetQuoteCount(v)
+	})
+}
+
+// AddQuoteCount adds v to the "quote_count" field.
+func (u *PostUpsertOne) AddQuoteCount(v int) *PostUpsertOne {
+	return u.Update(func(s *PostUpsert) {
+		s.AddQuoteCount(v)
+	})
+}
+
+// UpdateQuoteCount sets the "quote_count" field to the value that was provided on create.
+func (u *PostUpsertOne) UpdateQuoteCount() *PostUpsertOne {
+	return u.Update(func(s *PostUpsert) {
+		s.UpdateQuoteCount()
 	})
 }
 
@@ -634,6 +1170,21 @@ func (u *PostUpsertBulk) UpdateNewValues() *PostUpsertBulk {
 			if _, exists := b.mutation.AuthorID(); exists {
 				s.SetIgnore(post.FieldAuthorID)
 			}
+			if _, exists := b.mutation.ParentID(); exists {
+				s.SetIgnore(post.FieldParentID)
+			}
+			if _, exists := b.mutation.ParentAuthorID(); exists {
+				s.SetIgnore(post.FieldParentAuthorID)
+			}
+			if _, exists := b.mutation.RootID(); exists {
+				s.SetIgnore(post.FieldRootID)
+			}
+			if _, exists := b.mutation.RepostOf(); exists {
+				s.SetIgnore(post.FieldRepostOf)
+			}
+			if _, exists := b.mutation.QuoteOf(); exists {
+				s.SetIgnore(post.FieldQuoteOf)
+			}
 		}
 	}))
 	return u
@@ -733,6 +1284,146 @@ func (u *PostUpsertBulk) AddLikeCount(v int) *PostUpsertBulk {
 func (u *PostUpsertBulk) UpdateLikeCount() *PostUpsertBulk {
 	return u.Update(func(s *PostUpsert) {
 		s.UpdateLikeCount()
+	})
+}
+
+// SetQuoteWithdrawn sets the "quote_withdrawn" field.
+func (u *PostUpsertBulk) SetQuoteWithdrawn(v bool) *PostUpsertBulk {
+	return u.Update(func(s *PostUpsert) {
+		s.SetQuoteWithdrawn(v)
+	})
+}
+
+// UpdateQuoteWithdrawn sets the "quote_withdrawn" field to the value that was provided on create.
+func (u *PostUpsertBulk) UpdateQuoteWithdrawn() *PostUpsertBulk {
+	return u.Update(func(s *PostUpsert) {
+		s.UpdateQuoteWithdrawn()
+	})
+}
+
+// SetReplyAudience sets the "reply_audience" field.
+func (u *PostUpsertBulk) SetReplyAudience(v schema.Audience) *PostUpsertBulk {
+	return u.Update(func(s *PostUpsert) {
+		s.SetReplyAudience(v)
+	})
+}
+
+// UpdateReplyAudience sets the "reply_audience" field to the value that was provided on create.
+func (u *PostUpsertBulk) UpdateReplyAudience() *PostUpsertBulk {
+	return u.Update(func(s *PostUpsert) {
+		s.UpdateReplyAudience()
+	})
+}
+
+// ClearReplyAudience clears the value of the "reply_audience" field.
+func (u *PostUpsertBulk) ClearReplyAudience() *PostUpsertBulk {
+	return u.Update(func(s *PostUpsert) {
+		s.ClearReplyAudience()
+	})
+}
+
+// SetQuoteAudience sets the "quote_audience" field.
+func (u *PostUpsertBulk) SetQuoteAudience(v schema.Audience) *PostUpsertBulk {
+	return u.Update(func(s *PostUpsert) {
+		s.SetQuoteAudience(v)
+	})
+}
+
+// UpdateQuoteAudience sets the "quote_audience" field to the value that was provided on create.
+func (u *PostUpsertBulk) UpdateQuoteAudience() *PostUpsertBulk {
+	return u.Update(func(s *PostUpsert) {
+		s.UpdateQuoteAudience()
+	})
+}
+
+// ClearQuoteAudience clears the value of the "quote_audience" field.
+func (u *PostUpsertBulk) ClearQuoteAudience() *PostUpsertBulk {
+	return u.Update(func(s *PostUpsert) {
+		s.ClearQuoteAudience()
+	})
+}
+
+// SetChangedAt sets the "changed_at" field.
+func (u *PostUpsertBulk) SetChangedAt(v int64) *PostUpsertBulk {
+	return u.Update(func(s *PostUpsert) {
+		s.SetChangedAt(v)
+	})
+}
+
+// AddChangedAt adds v to the "changed_at" field.
+func (u *PostUpsertBulk) AddChangedAt(v int64) *PostUpsertBulk {
+	return u.Update(func(s *PostUpsert) {
+		s.AddChangedAt(v)
+	})
+}
+
+// UpdateChangedAt sets the "changed_at" field to the value that was provided on create.
+func (u *PostUpsertBulk) UpdateChangedAt() *PostUpsertBulk {
+	return u.Update(func(s *PostUpsert) {
+		s.UpdateChangedAt()
+	})
+}
+
+// SetReplyCount sets the "reply_count" field.
+func (u *PostUpsertBulk) SetReplyCount(v int) *PostUpsertBulk {
+	return u.Update(func(s *PostUpsert) {
+		s.SetReplyCount(v)
+	})
+}
+
+// AddReplyCount adds v to the "reply_count" field.
+func (u *PostUpsertBulk) AddReplyCount(v int) *PostUpsertBulk {
+	return u.Update(func(s *PostUpsert) {
+		s.AddReplyCount(v)
+	})
+}
+
+// UpdateReplyCount sets the "reply_count" field to the value that was provided on create.
+func (u *PostUpsertBulk) UpdateReplyCount() *PostUpsertBulk {
+	return u.Update(func(s *PostUpsert) {
+		s.UpdateReplyCount()
+	})
+}
+
+// SetRepostCount sets the "repost_count" field.
+func (u *PostUpsertBulk) SetRepostCount(v int) *PostUpsertBulk {
+	return u.Update(func(s *PostUpsert) {
+		s.SetRepostCount(v)
+	})
+}
+
+// AddRepostCount adds v to the "repost_count" field.
+func (u *PostUpsertBulk) AddRepostCount(v int) *PostUpsertBulk {
+	return u.Update(func(s *PostUpsert) {
+		s.AddRepostCount(v)
+	})
+}
+
+// UpdateRepostCount sets the "repost_count" field to the value that was provided on create.
+func (u *PostUpsertBulk) UpdateRepostCount() *PostUpsertBulk {
+	return u.Update(func(s *PostUpsert) {
+		s.UpdateRepostCount()
+	})
+}
+
+// SetQuoteCount sets the "quote_count" field.
+func (u *PostUpsertBulk) SetQuoteCount(v int) *PostUpsertBulk {
+	return u.Update(func(s *PostUpsert) {
+		s.SetQuoteCount(v)
+	})
+}
+
+// AddQuoteCount adds v to the "quote_count" field.
+func (u *PostUpsertBulk) AddQuoteCount(v int) *PostUpsertBulk {
+	return u.Update(func(s *PostUpsert) {
+		s.AddQuoteCount(v)
+	})
+}
+
+// UpdateQuoteCount sets the "quote_count" field to the value that was provided on create.
+func (u *PostUpsertBulk) UpdateQuoteCount() *PostUpsertBulk {
+	return u.Update(func(s *PostUpsert) {
+		s.UpdateQuoteCount()
 	})
 }
 

@@ -99,6 +99,144 @@ func (_u *PostUpdate) AddLikeCount(v int) *PostUpdate {
 	return _u
 }
 
+// SetQuoteWithdrawn sets the "quote_withdrawn" field.
+func (_u *PostUpdate) SetQuoteWithdrawn(v bool) *PostUpdate {
+	_u.mutation.SetQuoteWithdrawn(v)
+	return _u
+}
+
+// SetNillableQuoteWithdrawn sets the "quote_withdrawn" field if the given value is not nil.
+func (_u *PostUpdate) SetNillableQuoteWithdrawn(v *bool) *PostUpdate {
+	if v != nil {
+		_u.SetQuoteWithdrawn(*v)
+	}
+	return _u
+}
+
+// SetReplyAudience sets the "reply_audience" field.
+func (_u *PostUpdate) SetReplyAudience(v schema.Audience) *PostUpdate {
+	_u.mutation.SetReplyAudience(v)
+	return _u
+}
+
+// SetNillableReplyAudience sets the "reply_audience" field if the given value is not nil.
+func (_u *PostUpdate) SetNillableReplyAudience(v *schema.Audience) *PostUpdate {
+	if v != nil {
+		_u.SetReplyAudience(*v)
+	}
+	return _u
+}
+
+// ClearReplyAudience clears the value of the "reply_audience" field.
+func (_u *PostUpdate) ClearReplyAudience() *PostUpdate {
+	_u.mutation.ClearReplyAudience()
+	return _u
+}
+
+// SetQuoteAudience sets the "quote_audience" field.
+func (_u *PostUpdate) SetQuoteAudience(v schema.Audience) *PostUpdate {
+	_u.mutation.SetQuoteAudience(v)
+	return _u
+}
+
+// SetNillableQuoteAudience sets the "quote_audience" field if the given value is not nil.
+func (_u *PostUpdate) SetNillableQuoteAudience(v *schema.Audience) *PostUpdate {
+	if v != nil {
+		_u.SetQuoteAudience(*v)
+	}
+	return _u
+}
+
+// ClearQuoteAudience clears the value of the "quote_audience" field.
+func (_u *PostUpdate) ClearQuoteAudience() *PostUpdate {
+	_u.mutation.ClearQuoteAudience()
+	return _u
+}
+
+// SetChangedAt sets the "changed_at" field.
+func (_u *PostUpdate) SetChangedAt(v int64) *PostUpdate {
+	_u.mutation.ResetChangedAt()
+	_u.mutation.SetChangedAt(v)
+	return _u
+}
+
+// SetNillableChangedAt sets the "changed_at" field if the given value is not nil.
+func (_u *PostUpdate) SetNillableChangedAt(v *int64) *PostUpdate {
+	if v != nil {
+		_u.SetChangedAt(*v)
+	}
+	return _u
+}
+
+// AddChangedAt adds value to the "changed_at" field.
+func (_u *PostUpdate) AddChangedAt(v int64) *PostUpdate {
+	_u.mutation.AddChangedAt(v)
+	return _u
+}
+
+// SetReplyCount sets the "reply_count" field.
+func (_u *PostUpdate) SetReplyCount(v int) *PostUpdate {
+	_u.mutation.ResetReplyCount()
+	_u.mutation.SetReplyCount(v)
+	return _u
+}
+
+// SetNillableReplyCount sets the "reply_count" field if the given value is not nil.
+func (_u *PostUpdate) SetNillableReplyCount(v *int) *PostUpdate {
+	if v != nil {
+		_u.SetReplyCount(*v)
+	}
+	return _u
+}
+
+// AddReplyCount adds value to the "reply_count" field.
+func (_u *PostUpdate) AddReplyCount(v int) *PostUpdate {
+	_u.mutation.AddReplyCount(v)
+	return _u
+}
+
+// SetRepostCount sets the "repost_count" field.
+func (_u *PostUpdate) SetRepostCount(v int) *PostUpdate {
+	_u.mutation.ResetRepostCount()
+	_u.mutation.SetRepostCount(v)
+	return _u
+}
+
+// SetNillableRepostCount sets the "repost_count" field if the given value is not nil.
+func (_u *PostUpdate) SetNillableRepostCount(v *int) *PostUpdate {
+	if v != nil {
+		_u.SetRepostCount(*v)
+	}
+	return _u
+}
+
+// AddRepostCount adds value to the "repost_count" field.
+func (_u *PostUpdate) AddRepostCount(v int) *PostUpdate {
+	_u.mutation.AddRepostCount(v)
+	return _u
+}
+
+// SetQuoteCount sets the "quote_count" field.
+func (_u *PostUpdate) SetQuoteCount(v int) *PostUpdate {
+	_u.mutation.ResetQuoteCount()
+	_u.mutation.SetQuoteCount(v)
+	return _u
+}
+
+// SetNillableQuoteCount sets the "quote_count" field if the given value is not nil.
+func (_u *PostUpdate) SetNillableQuoteCount(v *int) *PostUpdate {
+	if v != nil {
+		_u.SetQuoteCount(*v)
+	}
+	return _u
+}
+
+// AddQuoteCount adds value to the "quote_count" field.
+func (_u *PostUpdate) AddQuoteCount(v int) *PostUpdate {
+	_u.mutation.AddQuoteCount(v)
+	return _u
+}
+
 // Mutation returns the PostMutation object of the builder.
 func (_u *PostUpdate) Mutation() *PostMutation {
 	return _u.mutation
@@ -136,6 +274,16 @@ func (_u *PostUpdate) check() error {
 	if v, ok := _u.mutation.Visibility(); ok {
 		if err := post.VisibilityValidator(v); err != nil {
 			return &ValidationError{Name: "visibility", err: fmt.Errorf(`ent: validator failed for field "Post.visibility": %w`, err)}
+		}
+	}
+	if v, ok := _u.mutation.ReplyAudience(); ok {
+		if err := post.ReplyAudienceValidator(v); err != nil {
+			return &ValidationError{Name: "reply_audience", err: fmt.Errorf(`ent: validator failed for field "Post.reply_audience": %w`, err)}
+		}
+	}
+	if v, ok := _u.mutation.QuoteAudience(); ok {
+		if err := post.QuoteAudienceValidator(v); err != nil {
+			return &ValidationError{Name: "quote_audience", err: fmt.Errorf(`ent: validator failed for field "Post.quote_audience": %w`, err)}
 		}
 	}
 	if _u.mutation.AuthorCleared() && len(_u.mutation.AuthorIDs()) > 0 {
@@ -179,6 +327,60 @@ func (_u *PostUpdate) sqlSave(ctx context.Context) (_node int, err error) {
 	}
 	if value, ok := _u.mutation.AddedLikeCount(); ok {
 		_spec.AddField(post.FieldLikeCount, field.TypeInt, value)
+	}
+	if _u.mutation.ParentIDCleared() {
+		_spec.ClearField(post.FieldParentID, field.TypeInt64)
+	}
+	if _u.mutation.ParentAuthorIDCleared() {
+		_spec.ClearField(post.FieldParentAuthorID, field.TypeInt64)
+	}
+	if _u.mutation.RootIDCleared() {
+		_spec.ClearField(post.FieldRootID, field.TypeInt64)
+	}
+	if _u.mutation.RepostOfCleared() {
+		_spec.ClearField(post.FieldRepostOf, field.TypeInt64)
+	}
+	if _u.mutation.QuoteOfCleared() {
+		_spec.ClearField(post.FieldQuoteOf, field.TypeInt64)
+	}
+	if value, ok := _u.mutation.QuoteWithdrawn(); ok {
+		_spec.SetField(post.FieldQuoteWithdrawn, field.TypeBool, value)
+	}
+	if value, ok := _u.mutation.ReplyAudience(); ok {
+		_spec.SetField(post.FieldReplyAudience, field.TypeEnum, value)
+	}
+	if _u.mutation.ReplyAudienceCleared() {
+		_spec.ClearField(post.FieldReplyAudience, field.TypeEnum)
+	}
+	if value, ok := _u.mutation.QuoteAudience(); ok {
+		_spec.SetField(post.FieldQuoteAudience, field.TypeEnum, value)
+	}
+	if _u.mutation.QuoteAudienceCleared() {
+		_spec.ClearField(post.FieldQuoteAudience, field.TypeEnum)
+	}
+	if value, ok := _u.mutation.ChangedAt(); ok {
+		_spec.SetField(post.FieldChangedAt, field.TypeInt64, value)
+	}
+	if value, ok := _u.mutation.AddedChangedAt(); ok {
+		_spec.AddField(post.FieldChangedAt, field.TypeInt64, value)
+	}
+	if value, ok := _u.mutation.ReplyCount(); ok {
+		_spec.SetField(post.FieldReplyCount, field.TypeInt, value)
+	}
+	if value, ok := _u.mutation.AddedReplyCount(); ok {
+		_spec.AddField(post.FieldReplyCount, field.TypeInt, value)
+	}
+	if value, ok := _u.mutation.RepostCount(); ok {
+		_spec.SetField(post.FieldRepostCount, field.TypeInt, value)
+	}
+	if value, ok := _u.mutation.AddedRepostCount(); ok {
+		_spec.AddField(post.FieldRepostCount, field.TypeInt, value)
+	}
+	if value, ok := _u.mutation.QuoteCount(); ok {
+		_spec.SetField(post.FieldQuoteCount, field.TypeInt, value)
+	}
+	if value, ok := _u.mutation.AddedQuoteCount(); ok {
+		_spec.AddField(post.FieldQuoteCount, field.TypeInt, value)
 	}
 	_spec.AddModifiers(_u.modifiers...)
 	if _node, err = sqlgraph.UpdateNodes(ctx, _u.driver, _spec); err != nil {
@@ -272,6 +474,144 @@ func (_u *PostUpdateOne) AddLikeCount(v int) *PostUpdateOne {
 	return _u
 }
 
+// SetQuoteWithdrawn sets the "quote_withdrawn" field.
+func (_u *PostUpdateOne) SetQuoteWithdrawn(v bool) *PostUpdateOne {
+	_u.mutation.SetQuoteWithdrawn(v)
+	return _u
+}
+
+// SetNillableQuoteWithdrawn sets the "quote_withdrawn" field if the given value is not nil.
+func (_u *PostUpdateOne) SetNillableQuoteWithdrawn(v *bool) *PostUpdateOne {
+	if v != nil {
+		_u.SetQuoteWithdrawn(*v)
+	}
+	return _u
+}
+
+// SetReplyAudience sets the "reply_audience" field.
+func (_u *PostUpdateOne) SetReplyAudience(v schema.Audience) *PostUpdateOne {
+	_u.mutation.SetReplyAudience(v)
+	return _u
+}
+
+// SetNillableReplyAudience sets the "reply_audience" field if the given value is not nil.
+func (_u *PostUpdateOne) SetNillableReplyAudience(v *schema.Audience) *PostUpdateOne {
+	if v != nil {
+		_u.SetReplyAudience(*v)
+	}
+	return _u
+}
+
+// ClearReplyAudience clears the value of the "reply_audience" field.
+func (_u *PostUpdateOne) ClearReplyAudience() *PostUpdateOne {
+	_u.mutation.ClearReplyAudience()
+	return _u
+}
+
+// SetQuoteAudience sets the "quote_audience" field.
+func (_u *PostUpdateOne) SetQuoteAudience(v schema.Audience) *PostUpdateOne {
+	_u.mutation.SetQuoteAudience(v)
+	return _u
+}
+
+// SetNillableQuoteAudience sets the "quote_audience" field if the given value is not nil.
+func (_u *PostUpdateOne) SetNillableQuoteAudience(v *schema.Audience) *PostUpdateOne {
+	if v != nil {
+		_u.SetQuoteAudience(*v)
+	}
+	return _u
+}
+
+// ClearQuoteAudience clears the value of the "quote_audience" field.
+func (_u *PostUpdateOne) ClearQuoteAudience() *PostUpdateOne {
+	_u.mutation.ClearQuoteAudience()
+	return _u
+}
+
+// SetChangedAt sets the "changed_at" field.
+func (_u *PostUpdateOne) SetChangedAt(v int64) *PostUpdateOne {
+	_u.mutation.ResetChangedAt()
+	_u.mutation.SetChangedAt(v)
+	return _u
+}
+
+// SetNillableChangedAt sets the "changed_at" field if the given value is not nil.
+func (_u *PostUpdateOne) SetNillableChangedAt(v *int64) *PostUpdateOne {
+	if v != nil {
+		_u.SetChangedAt(*v)
+	}
+	return _u
+}
+
+// AddChangedAt adds value to the "changed_at" field.
+func (_u *PostUpdateOne) AddChangedAt(v int64) *PostUpdateOne {
+	_u.mutation.AddChangedAt(v)
+	return _u
+}
+
+// SetReplyCount sets the "reply_count" field.
+func (_u *PostUpdateOne) SetReplyCount(v int) *PostUpdateOne {
+	_u.mutation.ResetReplyCount()
+	_u.mutation.SetReplyCount(v)
+	return _u
+}
+
+// SetNillableReplyCount sets the "reply_count" field if the given value is not nil.
+func (_u *PostUpdateOne) SetNillableReplyCount(v *int) *PostUpdateOne {
+	if v != nil {
+		_u.SetReplyCount(*v)
+	}
+	return _u
+}
+
+// AddReplyCount adds value to the "reply_count" field.
+func (_u *PostUpdateOne) AddReplyCount(v int) *PostUpdateOne {
+	_u.mutation.AddReplyCount(v)
+	return _u
+}
+
+// SetRepostCount sets the "repost_count" field.
+func (_u *PostUpdateOne) SetRepostCount(v int) *PostUpdateOne {
+	_u.mutation.ResetRepostCount()
+	_u.mutation.SetRepostCount(v)
+	return _u
+}
+
+// SetNillableRepostCount sets the "repost_count" field if the given value is not nil.
+func (_u *PostUpdateOne) SetNillableRepostCount(v *int) *PostUpdateOne {
+	if v != nil {
+		_u.SetRepostCount(*v)
+	}
+	return _u
+}
+
+// AddRepostCount adds value to the "repost_count" field.
+func (_u *PostUpdateOne) AddRepostCount(v int) *PostUpdateOne {
+	_u.mutation.AddRepostCount(v)
+	return _u
+}
+
+// SetQuoteCount sets the "quote_count" field.
+func (_u *PostUpdateOne) SetQuoteCount(v int) *PostUpdateOne {
+	_u.mutation.ResetQuoteCount()
+	_u.mutation.SetQuoteCount(v)
+	return _u
+}
+
+// SetNillableQuoteCount sets the "quote_count" field if the given value is not nil.
+func (_u *PostUpdateOne) SetNillableQuoteCount(v *int) *PostUpdateOne {
+	if v != nil {
+		_u.SetQuoteCount(*v)
+	}
+	return _u
+}
+
+// AddQuoteCount adds value to the "quote_count" field.
+func (_u *PostUpdateOne) AddQuoteCount(v int) *PostUpdateOne {
+	_u.mutation.AddQuoteCount(v)
+	return _u
+}
+
 // Mutation returns the PostMutation object of the builder.
 func (_u *PostUpdateOne) Mutation() *PostMutation {
 	return _u.mutation
@@ -322,6 +662,16 @@ func (_u *PostUpdateOne) check() error {
 	if v, ok := _u.mutation.Visibility(); ok {
 		if err := post.VisibilityValidator(v); err != nil {
 			return &ValidationError{Name: "visibility", err: fmt.Errorf(`ent: validator failed for field "Post.visibility": %w`, err)}
+		}
+	}
+	if v, ok := _u.mutation.ReplyAudience(); ok {
+		if err := post.ReplyAudienceValidator(v); err != nil {
+			return &ValidationError{Name: "reply_audience", err: fmt.Errorf(`ent: validator failed for field "Post.reply_audience": %w`, err)}
+		}
+	}
+	if v, ok := _u.mutation.QuoteAudience(); ok {
+		if err := post.QuoteAudienceValidator(v); err != nil {
+			return &ValidationError{Name: "quote_audience", err: fmt.Errorf(`ent: validator failed for field "Post.quote_audience": %w`, err)}
 		}
 	}
 	if _u.mutation.AuthorCleared() && len(_u.mutation.AuthorIDs()) > 0 {
@@ -382,6 +732,60 @@ func (_u *PostUpdateOne) sqlSave(ctx context.Context) (_node *Post, err error) {
 	}
 	if value, ok := _u.mutation.AddedLikeCount(); ok {
 		_spec.AddField(post.FieldLikeCount, field.TypeInt, value)
+	}
+	if _u.mutation.ParentIDCleared() {
+		_spec.ClearField(post.FieldParentID, field.TypeInt64)
+	}
+	if _u.mutation.ParentAuthorIDCleared() {
+		_spec.ClearField(post.FieldParentAuthorID, field.TypeInt64)
+	}
+	if _u.mutation.RootIDCleared() {
+		_spec.ClearField(post.FieldRootID, field.TypeInt64)
+	}
+	if _u.mutation.RepostOfCleared() {
+		_spec.ClearField(post.FieldRepostOf, field.TypeInt64)
+	}
+	if _u.mutation.QuoteOfCleared() {
+		_spec.ClearField(post.FieldQuoteOf, field.TypeInt64)
+	}
+	if value, ok := _u.mutation.QuoteWithdrawn(); ok {
+		_spec.SetField(post.FieldQuoteWithdrawn, field.TypeBool, value)
+	}
+	if value, ok := _u.mutation.ReplyAudience(); ok {
+		_spec.SetField(post.FieldReplyAudience, field.TypeEnum, value)
+	}
+	if _u.mutation.ReplyAudienceCleared() {
+		_spec.ClearField(post.FieldReplyAudience, field.TypeEnum)
+	}
+	if value, ok := _u.mutation.QuoteAudience(); ok {
+		_spec.SetField(post.FieldQuoteAudience, field.TypeEnum, value)
+	}
+	if _u.mutation.QuoteAudienceCleared() {
+		_spec.ClearField(post.FieldQuoteAudience, field.TypeEnum)
+	}
+	if value, ok := _u.mutation.ChangedAt(); ok {
+		_spec.SetField(post.FieldChangedAt, field.TypeInt64, value)
+	}
+	if value, ok := _u.mutation.AddedChangedAt(); ok {
+		_spec.AddField(post.FieldChangedAt, field.TypeInt64, value)
+	}
+	if value, ok := _u.mutation.ReplyCount(); ok {
+		_spec.SetField(post.FieldReplyCount, field.TypeInt, value)
+	}
+	if value, ok := _u.mutation.AddedReplyCount(); ok {
+		_spec.AddField(post.FieldReplyCount, field.TypeInt, value)
+	}
+	if value, ok := _u.mutation.RepostCount(); ok {
+		_spec.SetField(post.FieldRepostCount, field.TypeInt, value)
+	}
+	if value, ok := _u.mutation.AddedRepostCount(); ok {
+		_spec.AddField(post.FieldRepostCount, field.TypeInt, value)
+	}
+	if value, ok := _u.mutation.QuoteCount(); ok {
+		_spec.SetField(post.FieldQuoteCount, field.TypeInt, value)
+	}
+	if value, ok := _u.mutation.AddedQuoteCount(); ok {
+		_spec.AddField(post.FieldQuoteCount, field.TypeInt, value)
 	}
 	_spec.AddModifiers(_u.modifiers...)
 	_node = &Post{config: _u.config}

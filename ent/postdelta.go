@@ -21,6 +21,12 @@ type PostDelta struct {
 	PostID int64 `json:"post_id,omitempty"`
 	// Likes holds the value of the "likes" field.
 	Likes int `json:"likes,omitempty"`
+	// Replies holds the value of the "replies" field.
+	Replies int `json:"replies,omitempty"`
+	// Reposts holds the value of the "reposts" field.
+	Reposts int `json:"reposts,omitempty"`
+	// Quotes holds the value of the "quotes" field.
+	Quotes int `json:"quotes,omitempty"`
 	// Edges holds the relations/edges for other nodes in the graph.
 	// The values are being populated by the PostDeltaQuery when eager-loading is set.
 	Edges        PostDeltaEdges `json:"edges"`
@@ -52,7 +58,7 @@ func (*PostDelta) scanValues(columns []string) ([]any, error) {
 	values := make([]any, len(columns))
 	for i := range columns {
 		switch columns[i] {
-		case postdelta.FieldID, postdelta.FieldPostID, postdelta.FieldLikes:
+		case postdelta.FieldID, postdelta.FieldPostID, postdelta.FieldLikes, postdelta.FieldReplies, postdelta.FieldReposts, postdelta.FieldQuotes:
 			values[i] = new(sql.NullInt64)
 		default:
 			values[i] = new(sql.UnknownType)
@@ -86,6 +92,24 @@ func (_m *PostDelta) assignValues(columns []string, values []any) error {
 				return fmt.Errorf("unexpected type %T for field likes", values[i])
 			} else if value.Valid {
 				_m.Likes = int(value.Int64)
+			}
+		case postdelta.FieldReplies:
+			if value, ok := values[i].(*sql.NullInt64); !ok {
+				return fmt.Errorf("unexpected type %T for field replies", values[i])
+			} else if value.Valid {
+				_m.Replies = int(value.Int64)
+			}
+		case postdelta.FieldReposts:
+			if value, ok := values[i].(*sql.NullInt64); !ok {
+				return fmt.Errorf("unexpected type %T for field reposts", values[i])
+			} else if value.Valid {
+				_m.Reposts = int(value.Int64)
+			}
+		case postdelta.FieldQuotes:
+			if value, ok := values[i].(*sql.NullInt64); !ok {
+				return fmt.Errorf("unexpected type %T for field quotes", values[i])
+			} else if value.Valid {
+				_m.Quotes = int(value.Int64)
 			}
 		default:
 			_m.selectValues.Set(columns[i], values[i])
@@ -133,6 +157,15 @@ func (_m *PostDelta) String() string {
 	builder.WriteString(", ")
 	builder.WriteString("likes=")
 	builder.WriteString(fmt.Sprintf("%v", _m.Likes))
+	builder.WriteString(", ")
+	builder.WriteString("replies=")
+	builder.WriteString(fmt.Sprintf("%v", _m.Replies))
+	builder.WriteString(", ")
+	builder.WriteString("reposts=")
+	builder.WriteString(fmt.Sprintf("%v", _m.Reposts))
+	builder.WriteString(", ")
+	builder.WriteString("quotes=")
+	builder.WriteString(fmt.Sprintf("%v", _m.Quotes))
 	builder.WriteByte(')')
 	return builder.String()
 }

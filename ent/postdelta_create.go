@@ -42,6 +42,48 @@ func (_c *PostDeltaCreate) SetNillableLikes(v *int) *PostDeltaCreate {
 	return _c
 }
 
+// SetReplies sets the "replies" field.
+func (_c *PostDeltaCreate) SetReplies(v int) *PostDeltaCreate {
+	_c.mutation.SetReplies(v)
+	return _c
+}
+
+// SetNillableReplies sets the "replies" field if the given value is not nil.
+func (_c *PostDeltaCreate) SetNillableReplies(v *int) *PostDeltaCreate {
+	if v != nil {
+		_c.SetReplies(*v)
+	}
+	return _c
+}
+
+// SetReposts sets the "reposts" field.
+func (_c *PostDeltaCreate) SetReposts(v int) *PostDeltaCreate {
+	_c.mutation.SetReposts(v)
+	return _c
+}
+
+// SetNillableReposts sets the "reposts" field if the given value is not nil.
+func (_c *PostDeltaCreate) SetNillableReposts(v *int) *PostDeltaCreate {
+	if v != nil {
+		_c.SetReposts(*v)
+	}
+	return _c
+}
+
+// SetQuotes sets the "quotes" field.
+func (_c *PostDeltaCreate) SetQuotes(v int) *PostDeltaCreate {
+	_c.mutation.SetQuotes(v)
+	return _c
+}
+
+// SetNillableQuotes sets the "quotes" field if the given value is not nil.
+func (_c *PostDeltaCreate) SetNillableQuotes(v *int) *PostDeltaCreate {
+	if v != nil {
+		_c.SetQuotes(*v)
+	}
+	return _c
+}
+
 // SetID sets the "id" field.
 func (_c *PostDeltaCreate) SetID(v int64) *PostDeltaCreate {
 	_c.mutation.SetID(v)
@@ -92,6 +134,18 @@ func (_c *PostDeltaCreate) defaults() {
 		v := postdelta.DefaultLikes
 		_c.mutation.SetLikes(v)
 	}
+	if _, ok := _c.mutation.Replies(); !ok {
+		v := postdelta.DefaultReplies
+		_c.mutation.SetReplies(v)
+	}
+	if _, ok := _c.mutation.Reposts(); !ok {
+		v := postdelta.DefaultReposts
+		_c.mutation.SetReposts(v)
+	}
+	if _, ok := _c.mutation.Quotes(); !ok {
+		v := postdelta.DefaultQuotes
+		_c.mutation.SetQuotes(v)
+	}
 }
 
 // check runs all checks and user-defined validators on the builder.
@@ -101,6 +155,15 @@ func (_c *PostDeltaCreate) check() error {
 	}
 	if _, ok := _c.mutation.Likes(); !ok {
 		return &ValidationError{Name: "likes", err: errors.New(`ent: missing required field "PostDelta.likes"`)}
+	}
+	if _, ok := _c.mutation.Replies(); !ok {
+		return &ValidationError{Name: "replies", err: errors.New(`ent: missing required field "PostDelta.replies"`)}
+	}
+	if _, ok := _c.mutation.Reposts(); !ok {
+		return &ValidationError{Name: "reposts", err: errors.New(`ent: missing required field "PostDelta.reposts"`)}
+	}
+	if _, ok := _c.mutation.Quotes(); !ok {
+		return &ValidationError{Name: "quotes", err: errors.New(`ent: missing required field "PostDelta.quotes"`)}
 	}
 	if len(_c.mutation.PostIDs()) == 0 {
 		return &ValidationError{Name: "post", err: errors.New(`ent: missing required edge "PostDelta.post"`)}
@@ -141,6 +204,18 @@ func (_c *PostDeltaCreate) createSpec() (*PostDelta, *sqlgraph.CreateSpec) {
 	if value, ok := _c.mutation.Likes(); ok {
 		_spec.SetField(postdelta.FieldLikes, field.TypeInt, value)
 		_node.Likes = value
+	}
+	if value, ok := _c.mutation.Replies(); ok {
+		_spec.SetField(postdelta.FieldReplies, field.TypeInt, value)
+		_node.Replies = value
+	}
+	if value, ok := _c.mutation.Reposts(); ok {
+		_spec.SetField(postdelta.FieldReposts, field.TypeInt, value)
+		_node.Reposts = value
+	}
+	if value, ok := _c.mutation.Quotes(); ok {
+		_spec.SetField(postdelta.FieldQuotes, field.TypeInt, value)
+		_node.Quotes = value
 	}
 	if nodes := _c.mutation.PostIDs(); len(nodes) > 0 {
 		edge := &sqlgraph.EdgeSpec{
@@ -233,6 +308,15 @@ func (u *PostDeltaUpsertOne) UpdateNewValues() *PostDeltaUpsertOne {
 		}
 		if _, exists := u.create.mutation.Likes(); exists {
 			s.SetIgnore(postdelta.FieldLikes)
+		}
+		if _, exists := u.create.mutation.Replies(); exists {
+			s.SetIgnore(postdelta.FieldReplies)
+		}
+		if _, exists := u.create.mutation.Reposts(); exists {
+			s.SetIgnore(postdelta.FieldReposts)
+		}
+		if _, exists := u.create.mutation.Quotes(); exists {
+			s.SetIgnore(postdelta.FieldQuotes)
 		}
 	}))
 	return u
@@ -452,6 +536,15 @@ func (u *PostDeltaUpsertBulk) UpdateNewValues() *PostDeltaUpsertBulk {
 			}
 			if _, exists := b.mutation.Likes(); exists {
 				s.SetIgnore(postdelta.FieldLikes)
+			}
+			if _, exists := b.mutation.Replies(); exists {
+				s.SetIgnore(postdelta.FieldReplies)
+			}
+			if _, exists := b.mutation.Reposts(); exists {
+				s.SetIgnore(postdelta.FieldReposts)
+			}
+			if _, exists := b.mutation.Quotes(); exists {
+				s.SetIgnore(postdelta.FieldQuotes)
 			}
 		}
 	}))

@@ -195,12 +195,44 @@ func init() {
 	postDescLikeCount := postFields[5].Descriptor()
 	// post.DefaultLikeCount holds the default value on creation for the like_count field.
 	post.DefaultLikeCount = postDescLikeCount.Default.(int)
+	// postDescQuoteWithdrawn is the schema descriptor for quote_withdrawn field.
+	postDescQuoteWithdrawn := postFields[11].Descriptor()
+	// post.DefaultQuoteWithdrawn holds the default value on creation for the quote_withdrawn field.
+	post.DefaultQuoteWithdrawn = postDescQuoteWithdrawn.Default.(bool)
+	// postDescChangedAt is the schema descriptor for changed_at field.
+	postDescChangedAt := postFields[14].Descriptor()
+	// post.DefaultChangedAt holds the default value on creation for the changed_at field.
+	post.DefaultChangedAt = postDescChangedAt.Default.(int64)
+	// postDescReplyCount is the schema descriptor for reply_count field.
+	postDescReplyCount := postFields[15].Descriptor()
+	// post.DefaultReplyCount holds the default value on creation for the reply_count field.
+	post.DefaultReplyCount = postDescReplyCount.Default.(int)
+	// postDescRepostCount is the schema descriptor for repost_count field.
+	postDescRepostCount := postFields[16].Descriptor()
+	// post.DefaultRepostCount holds the default value on creation for the repost_count field.
+	post.DefaultRepostCount = postDescRepostCount.Default.(int)
+	// postDescQuoteCount is the schema descriptor for quote_count field.
+	postDescQuoteCount := postFields[17].Descriptor()
+	// post.DefaultQuoteCount holds the default value on creation for the quote_count field.
+	post.DefaultQuoteCount = postDescQuoteCount.Default.(int)
 	postdeltaFields := schema.PostDelta{}.Fields()
 	_ = postdeltaFields
 	// postdeltaDescLikes is the schema descriptor for likes field.
 	postdeltaDescLikes := postdeltaFields[2].Descriptor()
 	// postdelta.DefaultLikes holds the default value on creation for the likes field.
 	postdelta.DefaultLikes = postdeltaDescLikes.Default.(int)
+	// postdeltaDescReplies is the schema descriptor for replies field.
+	postdeltaDescReplies := postdeltaFields[3].Descriptor()
+	// postdelta.DefaultReplies holds the default value on creation for the replies field.
+	postdelta.DefaultReplies = postdeltaDescReplies.Default.(int)
+	// postdeltaDescReposts is the schema descriptor for reposts field.
+	postdeltaDescReposts := postdeltaFields[4].Descriptor()
+	// postdelta.DefaultReposts holds the default value on creation for the reposts field.
+	postdelta.DefaultReposts = postdeltaDescReposts.Default.(int)
+	// postdeltaDescQuotes is the schema descriptor for quotes field.
+	postdeltaDescQuotes := postdeltaFields[5].Descriptor()
+	// postdelta.DefaultQuotes holds the default value on creation for the quotes field.
+	postdelta.DefaultQuotes = postdeltaDescQuotes.Default.(int)
 	posttagFields := schema.PostTag{}.Fields()
 	_ = posttagFields
 	// posttagDescTag is the schema descriptor for tag field.
@@ -310,35 +342,35 @@ func init() {
 	// user.DefaultFollowingCount holds the default value on creation for the following_count field.
 	user.DefaultFollowingCount = userDescFollowingCount.Default.(int)
 	// userDescPostCount is the schema descriptor for post_count field.
-	userDescPostCount := userFields[15].Descriptor()
+	userDescPostCount := userFields[16].Descriptor()
 	// user.DefaultPostCount holds the default value on creation for the post_count field.
 	user.DefaultPostCount = userDescPostCount.Default.(int)
 	// userDescPublicPostCount is the schema descriptor for public_post_count field.
-	userDescPublicPostCount := userFields[16].Descriptor()
+	userDescPublicPostCount := userFields[17].Descriptor()
 	// user.DefaultPublicPostCount holds the default value on creation for the public_post_count field.
 	user.DefaultPublicPostCount = userDescPublicPostCount.Default.(int)
 	// userDescFollowersPostCount is the schema descriptor for followers_post_count field.
-	userDescFollowersPostCount := userFields[17].Descriptor()
+	userDescFollowersPostCount := userFields[18].Descriptor()
 	// user.DefaultFollowersPostCount holds the default value on creation for the followers_post_count field.
 	user.DefaultFollowersPostCount = userDescFollowersPostCount.Default.(int)
 	// userDescMutualsPostCount is the schema descriptor for mutuals_post_count field.
-	userDescMutualsPostCount := userFields[18].Descriptor()
+	userDescMutualsPostCount := userFields[19].Descriptor()
 	// user.DefaultMutualsPostCount holds the default value on creation for the mutuals_post_count field.
 	user.DefaultMutualsPostCount = userDescMutualsPostCount.Default.(int)
 	// userDescLastPostID is the schema descriptor for last_post_id field.
-	userDescLastPostID := userFields[19].Descriptor()
+	userDescLastPostID := userFields[20].Descriptor()
 	// user.DefaultLastPostID holds the default value on creation for the last_post_id field.
 	user.DefaultLastPostID = userDescLastPostID.Default.(int64)
 	// userDescFanOutModeSince is the schema descriptor for fan_out_mode_since field.
-	userDescFanOutModeSince := userFields[21].Descriptor()
+	userDescFanOutModeSince := userFields[22].Descriptor()
 	// user.DefaultFanOutModeSince holds the default value on creation for the fan_out_mode_since field.
 	user.DefaultFanOutModeSince = userDescFanOutModeSince.Default.(int64)
 	// userDescHidden is the schema descriptor for hidden field.
-	userDescHidden := userFields[22].Descriptor()
+	userDescHidden := userFields[23].Descriptor()
 	// user.DefaultHidden holds the default value on creation for the hidden field.
 	user.DefaultHidden = userDescHidden.Default.(bool)
 	// userDescCreatedAt is the schema descriptor for created_at field.
-	userDescCreatedAt := userFields[24].Descriptor()
+	userDescCreatedAt := userFields[25].Descriptor()
 	// user.DefaultCreatedAt holds the default value on creation for the created_at field.
 	user.DefaultCreatedAt = userDescCreatedAt.Default.(func() time.Time)
 	userdeltaFields := schema.UserDelta{}.Fields()

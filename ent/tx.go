@@ -46,6 +46,8 @@ type Tx struct {
 	PostData *PostDataClient
 	// PostDelta is the client for interacting with the PostDelta builders.
 	PostDelta *PostDeltaClient
+	// PostMention is the client for interacting with the PostMention builders.
+	PostMention *PostMentionClient
 	// PostTag is the client for interacting with the PostTag builders.
 	PostTag *PostTagClient
 	// PostVersion is the client for interacting with the PostVersion builders.
@@ -219,6 +221,7 @@ func (tx *Tx) init() {
 	tx.Post = NewPostClient(tx.config)
 	tx.PostData = NewPostDataClient(tx.config)
 	tx.PostDelta = NewPostDeltaClient(tx.config)
+	tx.PostMention = NewPostMentionClient(tx.config)
 	tx.PostTag = NewPostTagClient(tx.config)
 	tx.PostVersion = NewPostVersionClient(tx.config)
 	tx.Process = NewProcessClient(tx.config)

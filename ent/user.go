@@ -46,7 +46,9 @@ type User struct {
 	FollowerCount int `json:"follower_count,omitempty"`
 	// FollowingCount holds the value of the "following_count" field.
 	FollowingCount int `json:"following_count,omitempty"`
-	// all posts, including private ones
+	// which replies of others the home timeline has
+	HomeReplies schema.HomeReplies `json:"home_replies,omitempty"`
+	// all posts, including private ones, without replies and reposts, whose visibility depends on other posts
 	PostCount int `json:"post_count,omitempty"`
 	// PublicPostCount holds the value of the "public_post_count" field.
 	PublicPostCount int `json:"public_post_count,omitempty"`
@@ -83,7 +85,7 @@ func (*User) scanValues(columns []string) ([]any, error) {
 			values[i] = new(sql.NullBool)
 		case user.FieldID, user.FieldFollowerCount, user.FieldFollowingCount, user.FieldPostCount, user.FieldPublicPostCount, user.FieldFollowersPostCount, user.FieldMutualsPostCount, user.FieldLastPostID, user.FieldFanOutModeSince:
 			values[i] = new(sql.NullInt64)
-		case user.FieldHandle, user.FieldName, user.FieldIndexedAs, user.FieldBio, user.FieldAvatarURL, user.FieldLinks, user.FieldPasswordHash, user.FieldIssuer, user.FieldDefaultVisibility, user.FieldFanOutMode, user.FieldRole:
+		case user.FieldHandle, user.FieldName, user.FieldIndexedAs, user.FieldBio, user.FieldAvatarURL, user.FieldLinks, user.FieldPasswordHash, user.FieldIssuer, user.FieldDefaultVisibility, user.FieldHomeReplies, user.FieldFanOutMode, user.FieldRole:
 			values[i] = new(sql.NullString)
 		case user.FieldSignedOutBefore, user.FieldCreatedAt:
 			values[i] = new(sql.NullTime)
@@ -194,6 +196,12 @@ func (_m *User) assignValues(columns []string, values []any) error {
 				return fmt.Errorf("unexpected type %T for field following_count", values[i])
 			} else if value.Valid {
 				_m.FollowingCount = int(value.Int64)
+			}
+		case user.FieldHomeReplies:
+			if value, ok := values[i].(*sql.NullString); !ok {
+				return fmt.Errorf("unexpected type %T for field home_replies", values[i])
+			} else if value.Valid {
+				_m.HomeReplies = schema.HomeReplies(value.String)
 			}
 		case user.FieldPostCount:
 			if value, ok := values[i].(*sql.NullInt64); !ok {
@@ -337,6 +345,9 @@ func (_m *User) String() string {
 	builder.WriteString(", ")
 	builder.WriteString("following_count=")
 	builder.WriteString(fmt.Sprintf("%v", _m.FollowingCount))
+	builder.WriteString(", ")
+	builder.WriteString("home_replies=")
+	builder.WriteString(fmt.Sprintf("%v", _m.HomeReplies))
 	builder.WriteString(", ")
 	builder.WriteString("post_count=")
 	builder.WriteString(fmt.Sprintf("%v", _m.PostCount))

@@ -195,6 +195,20 @@ func (_c *UserCreate) SetNillableFollowingCount(v *int) *UserCreate {
 	return _c
 }
 
+// SetHomeReplies sets the "home_replies" field.
+func (_c *UserCreate) SetHomeReplies(v schema.HomeReplies) *UserCreate {
+	_c.mutation.SetHomeReplies(v)
+	return _c
+}
+
+// SetNillableHomeReplies sets the "home_replies" field if the given value is not nil.
+func (_c *UserCreate) SetNillableHomeReplies(v *schema.HomeReplies) *UserCreate {
+	if v != nil {
+		_c.SetHomeReplies(*v)
+	}
+	return _c
+}
+
 // SetPostCount sets the "post_count" field.
 func (_c *UserCreate) SetPostCount(v int) *UserCreate {
 	_c.mutation.SetPostCount(v)
@@ -408,6 +422,10 @@ func (_c *UserCreate) defaults() {
 		v := user.DefaultFollowingCount
 		_c.mutation.SetFollowingCount(v)
 	}
+	if _, ok := _c.mutation.HomeReplies(); !ok {
+		v := user.DefaultHomeReplies
+		_c.mutation.SetHomeReplies(v)
+	}
 	if _, ok := _c.mutation.PostCount(); !ok {
 		v := user.DefaultPostCount
 		_c.mutation.SetPostCount(v)
@@ -501,6 +519,14 @@ func (_c *UserCreate) check() error {
 	}
 	if _, ok := _c.mutation.FollowingCount(); !ok {
 		return &ValidationError{Name: "following_count", err: errors.New(`ent: missing required field "User.following_count"`)}
+	}
+	if _, ok := _c.mutation.HomeReplies(); !ok {
+		return &ValidationError{Name: "home_replies", err: errors.New(`ent: missing required field "User.home_replies"`)}
+	}
+	if v, ok := _c.mutation.HomeReplies(); ok {
+		if err := user.HomeRepliesValidator(v); err != nil {
+			return &ValidationError{Name: "home_replies", err: fmt.Errorf(`ent: validator failed for field "User.home_replies": %w`, err)}
+		}
 	}
 	if _, ok := _c.mutation.PostCount(); !ok {
 		return &ValidationError{Name: "post_count", err: errors.New(`ent: missing required field "User.post_count"`)}
@@ -630,6 +656,10 @@ func (_c *UserCreate) createSpec() (*User, *sqlgraph.CreateSpec) {
 	if value, ok := _c.mutation.FollowingCount(); ok {
 		_spec.SetField(user.FieldFollowingCount, field.TypeInt, value)
 		_node.FollowingCount = value
+	}
+	if value, ok := _c.mutation.HomeReplies(); ok {
+		_spec.SetField(user.FieldHomeReplies, field.TypeEnum, value)
+		_node.HomeReplies = value
 	}
 	if value, ok := _c.mutation.PostCount(); ok {
 		_spec.SetField(user.FieldPostCount, field.TypeInt, value)
@@ -888,6 +918,18 @@ func (u *UserUpsert) UpdateFollowingCount() *UserUpsert {
 // AddFollowingCount adds v to the "following_count" field.
 func (u *UserUpsert) AddFollowingCount(v int) *UserUpsert {
 	u.Add(user.FieldFollowingCount, v)
+	return u
+}
+
+// SetHomeReplies sets the "home_replies" field.
+func (u *UserUpsert) SetHomeReplies(v schema.HomeReplies) *UserUpsert {
+	u.Set(user.FieldHomeReplies, v)
+	return u
+}
+
+// UpdateHomeReplies sets the "home_replies" field to the value that was provided on create.
+func (u *UserUpsert) UpdateHomeReplies() *UserUpsert {
+	u.SetExcluded(user.FieldHomeReplies)
 	return u
 }
 
@@ -1285,6 +1327,20 @@ func (u *UserUpsertOne) AddFollowingCount(v int) *UserUpsertOne {
 func (u *UserUpsertOne) UpdateFollowingCount() *UserUpsertOne {
 	return u.Update(func(s *UserUpsert) {
 		s.UpdateFollowingCount()
+	})
+}
+
+// SetHomeReplies sets the "home_replies" field.
+func (u *UserUpsertOne) SetHomeReplies(v schema.HomeReplies) *UserUpsertOne {
+	return u.Update(func(s *UserUpsert) {
+		s.SetHomeReplies(v)
+	})
+}
+
+// UpdateHomeReplies sets the "home_replies" field to the value that was provided on create.
+func (u *UserUpsertOne) UpdateHomeReplies() *UserUpsertOne {
+	return u.Update(func(s *UserUpsert) {
+		s.UpdateHomeReplies()
 	})
 }
 
@@ -1872,6 +1928,20 @@ func (u *UserUpsertBulk) AddFollowingCount(v int) *UserUpsertBulk {
 func (u *UserUpsertBulk) UpdateFollowingCount() *UserUpsertBulk {
 	return u.Update(func(s *UserUpsert) {
 		s.UpdateFollowingCount()
+	})
+}
+
+// SetHomeReplies sets the "home_replies" field.
+func (u *UserUpsertBulk) SetHomeReplies(v schema.HomeReplies) *UserUpsertBulk {
+	return u.Update(func(s *UserUpsert) {
+		s.SetHomeReplies(v)
+	})
+}
+
+// UpdateHomeReplies sets the "home_replies" field to the value that was provided on create.
+func (u *UserUpsertBulk) UpdateHomeReplies() *UserUpsertBulk {
+	return u.Update(func(s *UserUpsert) {
+		s.UpdateHomeReplies()
 	})
 }
 

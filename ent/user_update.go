@@ -224,6 +224,20 @@ func (_u *UserUpdate) AddFollowingCount(v int) *UserUpdate {
 	return _u
 }
 
+// SetHomeReplies sets the "home_replies" field.
+func (_u *UserUpdate) SetHomeReplies(v schema.HomeReplies) *UserUpdate {
+	_u.mutation.SetHomeReplies(v)
+	return _u
+}
+
+// SetNillableHomeReplies sets the "home_replies" field if the given value is not nil.
+func (_u *UserUpdate) SetNillableHomeReplies(v *schema.HomeReplies) *UserUpdate {
+	if v != nil {
+		_u.SetHomeReplies(*v)
+	}
+	return _u
+}
+
 // SetPostCount sets the "post_count" field.
 func (_u *UserUpdate) SetPostCount(v int) *UserUpdate {
 	_u.mutation.ResetPostCount()
@@ -436,6 +450,11 @@ func (_u *UserUpdate) check() error {
 			return &ValidationError{Name: "default_visibility", err: fmt.Errorf(`ent: validator failed for field "User.default_visibility": %w`, err)}
 		}
 	}
+	if v, ok := _u.mutation.HomeReplies(); ok {
+		if err := user.HomeRepliesValidator(v); err != nil {
+			return &ValidationError{Name: "home_replies", err: fmt.Errorf(`ent: validator failed for field "User.home_replies": %w`, err)}
+		}
+	}
 	if v, ok := _u.mutation.FanOutMode(); ok {
 		if err := user.FanOutModeValidator(v); err != nil {
 			return &ValidationError{Name: "fan_out_mode", err: fmt.Errorf(`ent: validator failed for field "User.fan_out_mode": %w`, err)}
@@ -520,6 +539,9 @@ func (_u *UserUpdate) sqlSave(ctx context.Context) (_node int, err error) {
 	}
 	if value, ok := _u.mutation.AddedFollowingCount(); ok {
 		_spec.AddField(user.FieldFollowingCount, field.TypeInt, value)
+	}
+	if value, ok := _u.mutation.HomeReplies(); ok {
+		_spec.SetField(user.FieldHomeReplies, field.TypeEnum, value)
 	}
 	if value, ok := _u.mutation.PostCount(); ok {
 		_spec.SetField(user.FieldPostCount, field.TypeInt, value)
@@ -782,6 +804,20 @@ func (_u *UserUpdateOne) AddFollowingCount(v int) *UserUpdateOne {
 	return _u
 }
 
+// SetHomeReplies sets the "home_replies" field.
+func (_u *UserUpdateOne) SetHomeReplies(v schema.HomeReplies) *UserUpdateOne {
+	_u.mutation.SetHomeReplies(v)
+	return _u
+}
+
+// SetNillableHomeReplies sets the "home_replies" field if the given value is not nil.
+func (_u *UserUpdateOne) SetNillableHomeReplies(v *schema.HomeReplies) *UserUpdateOne {
+	if v != nil {
+		_u.SetHomeReplies(*v)
+	}
+	return _u
+}
+
 // SetPostCount sets the "post_count" field.
 func (_u *UserUpdateOne) SetPostCount(v int) *UserUpdateOne {
 	_u.mutation.ResetPostCount()
@@ -1007,6 +1043,11 @@ func (_u *UserUpdateOne) check() error {
 			return &ValidationError{Name: "default_visibility", err: fmt.Errorf(`ent: validator failed for field "User.default_visibility": %w`, err)}
 		}
 	}
+	if v, ok := _u.mutation.HomeReplies(); ok {
+		if err := user.HomeRepliesValidator(v); err != nil {
+			return &ValidationError{Name: "home_replies", err: fmt.Errorf(`ent: validator failed for field "User.home_replies": %w`, err)}
+		}
+	}
 	if v, ok := _u.mutation.FanOutMode(); ok {
 		if err := user.FanOutModeValidator(v); err != nil {
 			return &ValidationError{Name: "fan_out_mode", err: fmt.Errorf(`ent: validator failed for field "User.fan_out_mode": %w`, err)}
@@ -1108,6 +1149,9 @@ func (_u *UserUpdateOne) sqlSave(ctx context.Context) (_node *User, err error) {
 	}
 	if value, ok := _u.mutation.AddedFollowingCount(); ok {
 		_spec.AddField(user.FieldFollowingCount, field.TypeInt, value)
+	}
+	if value, ok := _u.mutation.HomeReplies(); ok {
+		_spec.SetField(user.FieldHomeReplies, field.TypeEnum, value)
 	}
 	if value, ok := _u.mutation.PostCount(); ok {
 		_spec.SetField(user.FieldPostCount, field.TypeInt, value)

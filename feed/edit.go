@@ -73,6 +73,9 @@ func (f *Feed) edit(ctx context.Context, tx *ent.Tx, v session.Viewer, id int64,
 	if p.HiddenByModerators() {
 		return nil, refusal.New(refusal.HiddenPost, "A moderator hid the post: it cannot be edited.")
 	}
+	if p.RepostOf != 0 {
+		return nil, refusal.New(refusal.Contradiction, "A repost has no text of its own.").In("postId")
+	}
 	data, err := rows.PostData(ctx, tx.PostData, []int64{id})
 	if err != nil {
 		return nil, err
@@ -91,11 +94,11 @@ func (f *Feed) edit(ctx context.Context, tx *ent.Tx, v session.Viewer, id int64,
 	if e.IfUnchangedSince != nil && e.IfUnchangedSince.UnixMilli() < since {
 		return nil, refusal.New(refusal.EditedSince, "The post was edited since: read what it says now.").In("ifUnchangedSince")
 	}
-	now, err := f.cfg.IDs.Next() // from the clock of post ids: streams compare the two
-	if err != nil {
+	if p.ChangedAt, err = f.changedNow(p); err != nil {
 		return nil, err
 	}
-	p.EditedAt = max(ids.TimeOf(now).UnixMilli(), since+1)
+	p.EditedAt = max(p.ChangedAt, since+1)
+	p.ChangedAt = p.EditedAt
 	if err := tx.PostVersion.Create().SetPostID(id).SetText(said).SetData(had).SetWrittenAt(since).Exec(ctx); err != nil {
 		return nil, fmt.Errorf("keep version: %w", err)
 	}
@@ -106,7 +109,7 @@ func (f *Feed) edit(ctx context.Context, tx *ent.Tx, v session.Viewer, id int64,
 	if err != nil {
 		return nil, fmt.Errorf("drop old versions: %w", err)
 	}
-	if err := tx.Post.UpdateOneID(id).SetText(p.Text).SetEditedAt(p.EditedAt).Exec(ctx); err != nil {
+	if err := tx.Post.UpdateOneID(id).SetText(p.Text).SetEditedAt(p.EditedAt).SetChangedAt(p.EditedAt).Exec(ctx); err != nil {
 		return nil, fmt.Errorf("edit post: %w", err)
 	}
 	if _, err := tag.Keep(ctx, tx, p); err != nil {
@@ -121,6 +124,13 @@ func (f *Feed) edit(ctx context.Context, tx *ent.Tx, v session.Viewer, id int64,
 		return nil, err
 	}
 	return p, f.enqueuePost(ctx, tx, job.PostChanged, author, job.Post{Post: id, Author: author.ID, From: p.Visibility, To: p.Visibility, Edited: true})
+}
+
+// changedNow returns a Post.ChangedAt for a change of the post, after every earlier one. It is from the
+// clock of post ids, because streams compare the two.
+func (f *Feed) changedNow(p *ent.Post) (int64, error) {
+	now, err := f.cfg.IDs.Next()
+	return max(ids.TimeOf(now).UnixMilli(), p.ChangedAt+1), err
 }
 
 // firstVersion returns the original content of an edited post, or nil if it is no longer kept.

@@ -2,7 +2,6 @@ package feed
 
 import (
 	"context"
-	"fmt"
 
 	"tideline/ent"
 	"tideline/ent/user"
@@ -27,12 +26,9 @@ func (f *Feed) HidePost(ctx context.Context, id int64, hide bool, allow func(*en
 	}
 	err = rows.InTx(ctx, f.cfg.DB, func(tx *ent.Tx) error {
 		changed = false
-		author, err := tx.User.Query().Where(user.ID(found.AuthorID)).Modify(rows.ForUpdate).Only(ctx)
-		if ent.IsNotFound(err) {
-			return refusal.ErrNoSuchPost
-		}
+		author, err := f.lockAuthor(ctx, tx, found.AuthorID)
 		if err != nil {
-			return fmt.Errorf("lock author: %w", err)
+			return err
 		}
 		p, err := lockPost(ctx, tx, id)
 		if err != nil {
@@ -53,4 +49,13 @@ func (f *Feed) HidePost(ctx context.Context, id int64, hide bool, allow func(*en
 	})
 	f.cfg.Visibility.VisibilityReduced()
 	return changed && err == nil, err
+}
+
+// lockAuthor locks the row of a post's author. Error: NotFound.
+func (f *Feed) lockAuthor(ctx context.Context, tx *ent.Tx, id int64) (*ent.User, error) {
+	author, err := tx.User.Query().Where(user.ID(id)).Modify(rows.ForUpdate).Only(ctx)
+	if ent.IsNotFound(err) {
+		return nil, refusal.ErrNoSuchPost
+	}
+	return author, rows.Wrap("lock author", err)
 }

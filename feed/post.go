@@ -28,19 +28,27 @@ import (
 
 // Draft is the input of CreatePost.
 type Draft struct {
-	Text       string
-	Visibility *schema.Visibility // nil means the author's default
-	Data       *string            // the app's own fields, a JSON object; nil for none
+	Text string
+	// ReplyTo and QuoteOf are the posts that this one replies to, and quotes; 0 for none.
+	ReplyTo, QuoteOf int64
+	// ReplyAudience and QuoteAudience say who may reply to the post and quote it; "" for everyone
+	// who sees it. A reply has those of its root.
+	ReplyAudience, QuoteAudience schema.Audience
+	Visibility                   *schema.Visibility // nil means the author's default
+	Data                         *string            // the app's own fields, a JSON object; nil for none
 	// IdempotencyKey, if not empty, makes a repeated call return the post of the first call.
 	IdempotencyKey string
 }
 
 // CreatePost creates a post. The viewer's next read shows it. Errors: Unauthenticated, BadInput;
-// Conflict if the idempotency key was used for a post that has another text or other data, or
+// NotFound if the viewer may not see the post that it replies to or quotes; Forbidden if the viewer
+// is not in the audience of that post; Conflict if the idempotency key was used for a post that has another text or other data, or
 // that has been deleted.
 //
-// Cost: a transaction of two round trips, one with the author locked, and a write to the author's own two feeds, for any number of
-// followers. A job fans the post out. A repeated call costs two queries and the two feeds.
+// Cost: a transaction of two round trips, one with the author locked, and a write to the author's
+// own two feeds, for any number of followers. A reply or quote takes three to five round trips more.
+// A job fans the post out. A repeated call costs three queries, four for an edited post, and the two
+// feeds.
 func (f *Feed) CreatePost(ctx context.Context, v session.Viewer, d Draft) (*ent.Post, error) {
 	if v.ID == 0 {
 		return nil, refusal.ErrSignIn
@@ -96,7 +104,7 @@ func firstPost(ctx context.Context, db *ent.Client, v session.Viewer, body, data
 	if err != nil {
 		return nil, fmt.Errorf("find idempotency key: %w", err)
 	}
-	p, err := db.Post.Query().Where(post.ID(k.PostID), rows.WithLikes).Only(ctx)
+	p, err := db.Post.Query().Where(post.ID(k.PostID), rows.WithCounts).Only(ctx)
 	if ent.IsNotFound(err) || err == nil && p.Visibility == schema.Deleted {
 		return nil, refusal.New(refusal.KeyUsed, "The post made with this idempotency key has been deleted.").In("idempotencyKey")
 	}
@@ -182,7 +190,7 @@ func (f *Feed) SetVisibility(ctx context.Context, v session.Viewer, id int64, to
 // lockPost locks the row of a post. It does not check whether the viewer may see the post. Error:
 // NotFound.
 func lockPost(ctx context.Context, tx *ent.Tx, id int64) (*ent.Post, error) {
-	p, err := tx.Post.Query().Where(post.ID(id), rows.ForUpdate, rows.WithLikes).Only(ctx)
+	p, err := tx.Post.Query().Where(post.ID(id), rows.ForUpdate, rows.WithCounts).Only(ctx)
 	if ent.IsNotFound(err) || err == nil && p.Visibility == schema.Deleted {
 		return nil, refusal.ErrNoSuchPost
 	}
@@ -197,14 +205,32 @@ func (f *Feed) changeVisibility(ctx context.Context, tx *ent.Tx, author *ent.Use
 		return fmt.Errorf("set visibility: %w", err)
 	}
 	p.Visibility = to
-	count := visibility.AddToPostCount(visibility.AddToPostCount(tx.User.UpdateOneID(author.ID), from, -1), to, 1)
+	count := visibility.AddToPostCount(visibility.AddToPostCount(tx.User.UpdateOneID(author.ID), p, from, -1), p, to, 1)
 	if err := count.Exec(ctx); err != nil {
 		return fmt.Errorf("count post: %w", err)
 	}
 	if err := f.cfg.Webhooks.Post(ctx, tx, webhook.PostUpdated, author, p); err != nil {
 		return err
 	}
+	if err := f.baseChanged(ctx, tx, p); err != nil {
+		return err
+	}
 	return f.enqueuePost(ctx, tx, job.PostChanged, author, job.Post{Post: p.ID, Author: author.ID, From: from, To: to})
+}
+
+// baseChanged enqueues the job that tells clients of the replies and reposts that depend on p, if
+// there are any. The post must be locked, so that none can be added meanwhile.
+//
+// Cost: two look-ups by index.
+func (f *Feed) baseChanged(ctx context.Context, tx *ent.Tx, p *ent.Post) error {
+	if p.RepostOf != 0 {
+		return nil
+	}
+	exist, err := tx.Post.Query().Where(post.Or(post.RootID(p.ID), post.RepostOf(p.ID))).Exist(ctx)
+	if err != nil || !exist {
+		return rows.Wrap("look for replies and reposts", err)
+	}
+	return f.cfg.Queue.Enqueue(ctx, tx, queue.Large, job.BaseChanged, job.Post{Post: p.ID, Author: p.AuthorID})
 }
 
 // manyLikes is the most likes that DeletePost deletes in its transaction. A job deletes more.
@@ -219,6 +245,11 @@ func (f *Feed) DeletePost(ctx context.Context, v session.Viewer, id int64) error
 	if err := f.mayChange(ctx, v, id); err != nil {
 		return err
 	}
+	return f.deletePost(ctx, v, id)
+}
+
+// deletePost is DeletePost for a post that the viewer is known to have written. Error: NotFound.
+func (f *Feed) deletePost(ctx context.Context, v session.Viewer, id int64) error {
 	err := rows.InTx(ctx, f.cfg.DB, func(tx *ent.Tx) error {
 		author, p, err := f.ownPost(ctx, tx, v, id)
 		if err != nil {
@@ -240,8 +271,14 @@ func (f *Feed) DeletePost(ctx context.Context, v session.Viewer, id int64) error
 				return fmt.Errorf("find newest post: %w", err)
 			}
 		}
-		if err := visibility.AddToPostCount(tx.User.UpdateOneID(v.ID), p.Visibility, -1).SetLastPostID(last).Exec(ctx); err != nil {
+		if err := visibility.AddToPostCount(tx.User.UpdateOneID(v.ID), p, p.Visibility, -1).SetLastPostID(last).Exec(ctx); err != nil {
 			return fmt.Errorf("count post: %w", err)
+		}
+		if err := f.baseChanged(ctx, tx, p); err != nil {
+			return err
+		}
+		if err := f.uncount(ctx, tx, p); err != nil {
+			return err
 		}
 		return f.enqueuePost(ctx, tx, job.PostChanged, author, job.Post{Post: id, Author: v.ID, From: p.Visibility})
 	})

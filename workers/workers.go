@@ -51,6 +51,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"tideline/ent"
+	"tideline/feed"
 	"tideline/feed/account"
 	"tideline/feed/audit"
 	"tideline/feed/home"
@@ -70,6 +71,7 @@ type Config struct {
 	DB         *ent.Client
 	Visibility *visibility.Reader
 	Home       *home.Home
+	Feed       *feed.Feed
 	Sessions   *session.Store
 	Accounts   *account.Accounts
 	Timelines  *timeline.Store
@@ -151,8 +153,8 @@ func (c Config) withDefaults() Config {
 // validate returns an error that names everything that is missing or out of bounds.
 func (c Config) validate() error {
 	var errs []error
-	if c.DB == nil || c.Visibility == nil || c.Home == nil || c.Sessions == nil || c.Accounts == nil || c.Timelines == nil || c.Queue == nil || c.Publisher == nil {
-		errs = append(errs, errors.New("workers: DB, Visibility, Home, Sessions, Accounts, Timelines, Queue and Publisher are required"))
+	if c.DB == nil || c.Visibility == nil || c.Home == nil || c.Feed == nil || c.Sessions == nil || c.Accounts == nil || c.Timelines == nil || c.Queue == nil || c.Publisher == nil {
+		errs = append(errs, errors.New("workers: DB, Visibility, Home, Feed, Sessions, Accounts, Timelines, Queue and Publisher are required"))
 	}
 	if c.PageSize < 1 {
 		errs = append(errs, fmt.Errorf("workers: PageSize is %d: it must be at least 1", c.PageSize))
@@ -195,6 +197,7 @@ func New(cfg Config) (*Workers, error) {
 	cfg.Queue.Handle(job.AuthorStale, w.postGivenUp)
 	cfg.Queue.Handle(job.UserDeleted, w.userDeleted)
 	cfg.Queue.Handle(job.PostErased, w.postErased)
+	cfg.Queue.Handle(job.BaseChanged, w.baseChanged)
 	cfg.Queue.WhenGivenUp(job.PostCreated, job.PostGivenUp)
 	cfg.Queue.WhenGivenUp(job.PostChanged, job.PostGivenUp)
 	cfg.Queue.WhenGivenUp(job.RelationChanged, job.RelationGivenUp)

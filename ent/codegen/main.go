@@ -17,6 +17,8 @@ const moreFields = `{{ define "model/fields/additional" }}{{ if or (eq $.Name "P
 	// ForViewer has what was read of a viewer together with the post. It belongs to
 	// feed/visibility, and is zero for a post that was not read for a viewer.
 	ForViewer int64 ` + "`json:\"-\"`" + `
+	// OriginalText has the text of a repost's original, if the viewer mutes words.
+	OriginalText string ` + "`json:\"-\"`" + `
 {{ end }}{{ end }}`
 
 func main() {

@@ -200,6 +200,18 @@ func (f PostDeltaFunc) Mutate(ctx context.Context, m ent.Mutation) (ent.Value, e
 	return nil, fmt.Errorf("unexpected mutation type %T. expect *ent.PostDeltaMutation", m)
 }
 
+// The PostMentionFunc type is an adapter to allow the use of ordinary
+// function as PostMention mutator.
+type PostMentionFunc func(context.Context, *ent.PostMentionMutation) (ent.Value, error)
+
+// Mutate calls f(ctx, m).
+func (f PostMentionFunc) Mutate(ctx context.Context, m ent.Mutation) (ent.Value, error) {
+	if mv, ok := m.(*ent.PostMentionMutation); ok {
+		return f(ctx, mv)
+	}
+	return nil, fmt.Errorf("unexpected mutation type %T. expect *ent.PostMentionMutation", m)
+}
+
 // The PostTagFunc type is an adapter to allow the use of ordinary
 // function as PostTag mutator.
 type PostTagFunc func(context.Context, *ent.PostTagMutation) (ent.Value, error)

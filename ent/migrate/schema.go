@@ -440,6 +440,18 @@ var (
 		{Name: "edited_at", Type: field.TypeInt64, Default: 0},
 		{Name: "visibility", Type: field.TypeEnum, Enums: []string{"PUBLIC", "FOLLOWERS", "MUTUALS", "PRIVATE"}},
 		{Name: "like_count", Type: field.TypeInt, Default: 0},
+		{Name: "parent_id", Type: field.TypeInt64, Nullable: true},
+		{Name: "parent_author_id", Type: field.TypeInt64, Nullable: true},
+		{Name: "root_id", Type: field.TypeInt64, Nullable: true},
+		{Name: "repost_of", Type: field.TypeInt64, Nullable: true},
+		{Name: "quote_of", Type: field.TypeInt64, Nullable: true},
+		{Name: "quote_withdrawn", Type: field.TypeBool, Default: false},
+		{Name: "reply_audience", Type: field.TypeEnum, Nullable: true, Enums: []string{"EVERYONE", "FOLLOWERS", "MUTUALS", "MENTIONED", "NOBODY"}},
+		{Name: "quote_audience", Type: field.TypeEnum, Nullable: true, Enums: []string{"EVERYONE", "FOLLOWERS", "MUTUALS", "MENTIONED", "NOBODY"}},
+		{Name: "changed_at", Type: field.TypeInt64, Default: 0},
+		{Name: "reply_count", Type: field.TypeInt, Default: 0},
+		{Name: "repost_count", Type: field.TypeInt, Default: 0},
+		{Name: "quote_count", Type: field.TypeInt, Default: 0},
 		{Name: "author_id", Type: field.TypeInt64},
 	}
 	// PostsTable holds the schema information for the "posts" table.
@@ -450,7 +462,7 @@ var (
 		ForeignKeys: []*schema.ForeignKey{
 			{
 				Symbol:     "posts_users_author",
-				Columns:    []*schema.Column{PostsColumns[5]},
+				Columns:    []*schema.Column{PostsColumns[17]},
 				RefColumns: []*schema.Column{UsersColumns[0]},
 				OnDelete:   schema.Cascade,
 			},
@@ -459,19 +471,59 @@ var (
 			{
 				Name:    "post_author_id_id",
 				Unique:  false,
-				Columns: []*schema.Column{PostsColumns[5], PostsColumns[0]},
+				Columns: []*schema.Column{PostsColumns[17], PostsColumns[0]},
 			},
 			{
 				Name:    "post_author_id_visibility_id",
 				Unique:  false,
-				Columns: []*schema.Column{PostsColumns[5], PostsColumns[3], PostsColumns[0]},
+				Columns: []*schema.Column{PostsColumns[17], PostsColumns[3], PostsColumns[0]},
 			},
 			{
-				Name:    "post_author_id_edited_at",
+				Name:    "post_author_id_changed_at",
 				Unique:  false,
-				Columns: []*schema.Column{PostsColumns[5], PostsColumns[2]},
+				Columns: []*schema.Column{PostsColumns[17], PostsColumns[13]},
 				Annotation: &entsql.IndexAnnotation{
-					Where: "edited_at > 0",
+					Where: "changed_at > 0",
+				},
+			},
+			{
+				Name:    "post_parent_id_id",
+				Unique:  false,
+				Columns: []*schema.Column{PostsColumns[5], PostsColumns[0]},
+				Annotation: &entsql.IndexAnnotation{
+					Where: "parent_id IS NOT NULL",
+				},
+			},
+			{
+				Name:    "post_root_id_id",
+				Unique:  false,
+				Columns: []*schema.Column{PostsColumns[7], PostsColumns[0]},
+				Annotation: &entsql.IndexAnnotation{
+					Where: "root_id IS NOT NULL",
+				},
+			},
+			{
+				Name:    "post_repost_of_id",
+				Unique:  false,
+				Columns: []*schema.Column{PostsColumns[8], PostsColumns[0]},
+				Annotation: &entsql.IndexAnnotation{
+					Where: "repost_of IS NOT NULL",
+				},
+			},
+			{
+				Name:    "post_author_id_repost_of",
+				Unique:  true,
+				Columns: []*schema.Column{PostsColumns[17], PostsColumns[8]},
+				Annotation: &entsql.IndexAnnotation{
+					Where: "repost_of IS NOT NULL",
+				},
+			},
+			{
+				Name:    "post_quote_of_id",
+				Unique:  false,
+				Columns: []*schema.Column{PostsColumns[9], PostsColumns[0]},
+				Annotation: &entsql.IndexAnnotation{
+					Where: "quote_of IS NOT NULL",
 				},
 			},
 		},
@@ -507,6 +559,9 @@ var (
 	PostDeltaColumns = []*schema.Column{
 		{Name: "id", Type: field.TypeInt64, Increment: true},
 		{Name: "likes", Type: field.TypeInt, Default: 0},
+		{Name: "replies", Type: field.TypeInt, Default: 0},
+		{Name: "reposts", Type: field.TypeInt, Default: 0},
+		{Name: "quotes", Type: field.TypeInt, Default: 0},
 		{Name: "post_id", Type: field.TypeInt64},
 	}
 	// PostDeltaTable holds the schema information for the "post_delta" table.
@@ -517,7 +572,7 @@ var (
 		ForeignKeys: []*schema.ForeignKey{
 			{
 				Symbol:     "post_delta_posts_post",
-				Columns:    []*schema.Column{PostDeltaColumns[2]},
+				Columns:    []*schema.Column{PostDeltaColumns[5]},
 				RefColumns: []*schema.Column{PostsColumns[0]},
 				OnDelete:   schema.Cascade,
 			},
@@ -526,7 +581,47 @@ var (
 			{
 				Name:    "postdelta_post_id",
 				Unique:  false,
-				Columns: []*schema.Column{PostDeltaColumns[2]},
+				Columns: []*schema.Column{PostDeltaColumns[5]},
+			},
+		},
+	}
+	// PostMentionsColumns holds the columns for the "post_mentions" table.
+	PostMentionsColumns = []*schema.Column{
+		{Name: "id", Type: field.TypeInt64, Increment: true},
+		{Name: "start", Type: field.TypeInt},
+		{Name: "end", Type: field.TypeInt},
+		{Name: "post_id", Type: field.TypeInt64},
+		{Name: "user_id", Type: field.TypeInt64},
+	}
+	// PostMentionsTable holds the schema information for the "post_mentions" table.
+	PostMentionsTable = &schema.Table{
+		Name:       "post_mentions",
+		Columns:    PostMentionsColumns,
+		PrimaryKey: []*schema.Column{PostMentionsColumns[0]},
+		ForeignKeys: []*schema.ForeignKey{
+			{
+				Symbol:     "post_mentions_posts_post",
+				Columns:    []*schema.Column{PostMentionsColumns[3]},
+				RefColumns: []*schema.Column{PostsColumns[0]},
+				OnDelete:   schema.Cascade,
+			},
+			{
+				Symbol:     "post_mentions_users_user",
+				Columns:    []*schema.Column{PostMentionsColumns[4]},
+				RefColumns: []*schema.Column{UsersColumns[0]},
+				OnDelete:   schema.Cascade,
+			},
+		},
+		Indexes: []*schema.Index{
+			{
+				Name:    "postmention_post_id_start",
+				Unique:  true,
+				Columns: []*schema.Column{PostMentionsColumns[3], PostMentionsColumns[1]},
+			},
+			{
+				Name:    "postmention_user_id_post_id",
+				Unique:  false,
+				Columns: []*schema.Column{PostMentionsColumns[4], PostMentionsColumns[3]},
 			},
 		},
 	}
@@ -741,6 +836,7 @@ var (
 		{Name: "default_visibility", Type: field.TypeEnum, Enums: []string{"PUBLIC", "FOLLOWERS", "MUTUALS", "PRIVATE"}, Default: "PUBLIC"},
 		{Name: "follower_count", Type: field.TypeInt, Default: 0},
 		{Name: "following_count", Type: field.TypeInt, Default: 0},
+		{Name: "home_replies", Type: field.TypeEnum, Enums: []string{"ALL", "FOLLOWED", "NONE"}, Default: "FOLLOWED"},
 		{Name: "post_count", Type: field.TypeInt, Default: 0},
 		{Name: "public_post_count", Type: field.TypeInt, Default: 0},
 		{Name: "followers_post_count", Type: field.TypeInt, Default: 0},
@@ -771,7 +867,7 @@ var (
 			{
 				Name:    "user_fan_out_mode",
 				Unique:  false,
-				Columns: []*schema.Column{UsersColumns[20]},
+				Columns: []*schema.Column{UsersColumns[21]},
 			},
 			{
 				Name:    "user_unindexed",
@@ -957,6 +1053,7 @@ var (
 		PostsTable,
 		PostDataTable,
 		PostDeltaTable,
+		PostMentionsTable,
 		PostTagsTable,
 		PostVersionsTable,
 		ProcessesTable,
@@ -989,6 +1086,8 @@ func init() {
 	PostsTable.ForeignKeys[0].RefTable = UsersTable
 	PostDataTable.ForeignKeys[0].RefTable = PostsTable
 	PostDeltaTable.ForeignKeys[0].RefTable = PostsTable
+	PostMentionsTable.ForeignKeys[0].RefTable = PostsTable
+	PostMentionsTable.ForeignKeys[1].RefTable = UsersTable
 	PostTagsTable.ForeignKeys[0].RefTable = PostsTable
 	PostVersionsTable.ForeignKeys[0].RefTable = PostsTable
 	ReportsTable.ForeignKeys[0].RefTable = UsersTable

@@ -25,6 +25,30 @@ const (
 	FieldVisibility = "visibility"
 	// FieldLikeCount holds the string denoting the like_count field in the database.
 	FieldLikeCount = "like_count"
+	// FieldParentID holds the string denoting the parent_id field in the database.
+	FieldParentID = "parent_id"
+	// FieldParentAuthorID holds the string denoting the parent_author_id field in the database.
+	FieldParentAuthorID = "parent_author_id"
+	// FieldRootID holds the string denoting the root_id field in the database.
+	FieldRootID = "root_id"
+	// FieldRepostOf holds the string denoting the repost_of field in the database.
+	FieldRepostOf = "repost_of"
+	// FieldQuoteOf holds the string denoting the quote_of field in the database.
+	FieldQuoteOf = "quote_of"
+	// FieldQuoteWithdrawn holds the string denoting the quote_withdrawn field in the database.
+	FieldQuoteWithdrawn = "quote_withdrawn"
+	// FieldReplyAudience holds the string denoting the reply_audience field in the database.
+	FieldReplyAudience = "reply_audience"
+	// FieldQuoteAudience holds the string denoting the quote_audience field in the database.
+	FieldQuoteAudience = "quote_audience"
+	// FieldChangedAt holds the string denoting the changed_at field in the database.
+	FieldChangedAt = "changed_at"
+	// FieldReplyCount holds the string denoting the reply_count field in the database.
+	FieldReplyCount = "reply_count"
+	// FieldRepostCount holds the string denoting the repost_count field in the database.
+	FieldRepostCount = "repost_count"
+	// FieldQuoteCount holds the string denoting the quote_count field in the database.
+	FieldQuoteCount = "quote_count"
 	// EdgeAuthor holds the string denoting the author edge name in mutations.
 	EdgeAuthor = "author"
 	// Table holds the table name of the post in the database.
@@ -46,6 +70,18 @@ var Columns = []string{
 	FieldEditedAt,
 	FieldVisibility,
 	FieldLikeCount,
+	FieldParentID,
+	FieldParentAuthorID,
+	FieldRootID,
+	FieldRepostOf,
+	FieldQuoteOf,
+	FieldQuoteWithdrawn,
+	FieldReplyAudience,
+	FieldQuoteAudience,
+	FieldChangedAt,
+	FieldReplyCount,
+	FieldRepostCount,
+	FieldQuoteCount,
 }
 
 // ValidColumn reports if the column name is valid (part of the table columns).
@@ -63,6 +99,16 @@ var (
 	DefaultEditedAt int64
 	// DefaultLikeCount holds the default value on creation for the "like_count" field.
 	DefaultLikeCount int
+	// DefaultQuoteWithdrawn holds the default value on creation for the "quote_withdrawn" field.
+	DefaultQuoteWithdrawn bool
+	// DefaultChangedAt holds the default value on creation for the "changed_at" field.
+	DefaultChangedAt int64
+	// DefaultReplyCount holds the default value on creation for the "reply_count" field.
+	DefaultReplyCount int
+	// DefaultRepostCount holds the default value on creation for the "repost_count" field.
+	DefaultRepostCount int
+	// DefaultQuoteCount holds the default value on creation for the "quote_count" field.
+	DefaultQuoteCount int
 )
 
 // VisibilityValidator is a validator for the "visibility" field enum values. It is called by the builders before save.
@@ -72,6 +118,26 @@ func VisibilityValidator(v schema.Visibility) error {
 		return nil
 	default:
 		return fmt.Errorf("post: invalid enum value for visibility field: %q", v)
+	}
+}
+
+// ReplyAudienceValidator is a validator for the "reply_audience" field enum values. It is called by the builders before save.
+func ReplyAudienceValidator(ra schema.Audience) error {
+	switch ra {
+	case "EVERYONE", "FOLLOWERS", "MUTUALS", "MENTIONED", "NOBODY":
+		return nil
+	default:
+		return fmt.Errorf("post: invalid enum value for reply_audience field: %q", ra)
+	}
+}
+
+// QuoteAudienceValidator is a validator for the "quote_audience" field enum values. It is called by the builders before save.
+func QuoteAudienceValidator(qa schema.Audience) error {
+	switch qa {
+	case "EVERYONE", "FOLLOWERS", "MUTUALS", "MENTIONED", "NOBODY":
+		return nil
+	default:
+		return fmt.Errorf("post: invalid enum value for quote_audience field: %q", qa)
 	}
 }
 
@@ -106,6 +172,66 @@ func ByVisibility(opts ...sql.OrderTermOption) OrderOption {
 // ByLikeCount orders the results by the like_count field.
 func ByLikeCount(opts ...sql.OrderTermOption) OrderOption {
 	return sql.OrderByField(FieldLikeCount, opts...).ToFunc()
+}
+
+// ByParentID orders the results by the parent_id field.
+func ByParentID(opts ...sql.OrderTermOption) OrderOption {
+	return sql.OrderByField(FieldParentID, opts...).ToFunc()
+}
+
+// ByParentAuthorID orders the results by the parent_author_id field.
+func ByParentAuthorID(opts ...sql.OrderTermOption) OrderOption {
+	return sql.OrderByField(FieldParentAuthorID, opts...).ToFunc()
+}
+
+// ByRootID orders the results by the root_id field.
+func ByRootID(opts ...sql.OrderTermOption) OrderOption {
+	return sql.OrderByField(FieldRootID, opts...).ToFunc()
+}
+
+// ByRepostOf orders the results by the repost_of field.
+func ByRepostOf(opts ...sql.OrderTermOption) OrderOption {
+	return sql.OrderByField(FieldRepostOf, opts...).ToFunc()
+}
+
+// ByQuoteOf orders the results by the quote_of field.
+func ByQuoteOf(opts ...sql.OrderTermOption) OrderOption {
+	return sql.OrderByField(FieldQuoteOf, opts...).ToFunc()
+}
+
+// ByQuoteWithdrawn orders the results by the quote_withdrawn field.
+func ByQuoteWithdrawn(opts ...sql.OrderTermOption) OrderOption {
+	return sql.OrderByField(FieldQuoteWithdrawn, opts...).ToFunc()
+}
+
+// ByReplyAudience orders the results by the reply_audience field.
+func ByReplyAudience(opts ...sql.OrderTermOption) OrderOption {
+	return sql.OrderByField(FieldReplyAudience, opts...).ToFunc()
+}
+
+// ByQuoteAudience orders the results by the quote_audience field.
+func ByQuoteAudience(opts ...sql.OrderTermOption) OrderOption {
+	return sql.OrderByField(FieldQuoteAudience, opts...).ToFunc()
+}
+
+// ByChangedAt orders the results by the changed_at field.
+func ByChangedAt(opts ...sql.OrderTermOption) OrderOption {
+	return sql.OrderByField(FieldChangedAt, opts...).ToFunc()
+}
+
+// ByReplyCount orders the results by the reply_count field.
+func ByReplyCount(opts ...sql.OrderTermOption) OrderOption {
+	return sql.OrderByField(FieldReplyCount, opts...).ToFunc()
+}
+
+// ByRepostCount orders the results by the repost_count field.
+func ByRepostCount(opts ...sql.OrderTermOption) OrderOption {
+	return sql.OrderByField(FieldRepostCount, opts...).ToFunc()
+}
+
+// ByQuoteCount orders the results by the quote_count field.
+func ByQuoteCount(opts ...sql.OrderTermOption) OrderOption {
+	return sql.OrderByField(FieldQuoteCount, opts...).ToFunc()
 }
 
 // ByAuthorField orders the results by author field.

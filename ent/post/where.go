@@ -75,6 +75,56 @@ func LikeCount(v int) predicate.Post {
 	return predicate.Post(sql.FieldEQ(FieldLikeCount, v))
 }
 
+// ParentID applies equality check predicate on the "parent_id" field. It's identical to ParentIDEQ.
+func ParentID(v int64) predicate.Post {
+	return predicate.Post(sql.FieldEQ(FieldParentID, v))
+}
+
+// ParentAuthorID applies equality check predicate on the "parent_author_id" field. It's identical to ParentAuthorIDEQ.
+func ParentAuthorID(v int64) predicate.Post {
+	return predicate.Post(sql.FieldEQ(FieldParentAuthorID, v))
+}
+
+// RootID applies equality check predicate on the "root_id" field. It's identical to RootIDEQ.
+func RootID(v int64) predicate.Post {
+	return predicate.Post(sql.FieldEQ(FieldRootID, v))
+}
+
+// RepostOf applies equality check predicate on the "repost_of" field. It's identical to RepostOfEQ.
+func RepostOf(v int64) predicate.Post {
+	return predicate.Post(sql.FieldEQ(FieldRepostOf, v))
+}
+
+// QuoteOf applies equality check predicate on the "quote_of" field. It's identical to QuoteOfEQ.
+func QuoteOf(v int64) predicate.Post {
+	return predicate.Post(sql.FieldEQ(FieldQuoteOf, v))
+}
+
+// QuoteWithdrawn applies equality check predicate on the "quote_withdrawn" field. It's identical to QuoteWithdrawnEQ.
+func QuoteWithdrawn(v bool) predicate.Post {
+	return predicate.Post(sql.FieldEQ(FieldQuoteWithdrawn, v))
+}
+
+// ChangedAt applies equality check predicate on the "changed_at" field. It's identical to ChangedAtEQ.
+func ChangedAt(v int64) predicate.Post {
+	return predicate.Post(sql.FieldEQ(FieldChangedAt, v))
+}
+
+// ReplyCount applies equality check predicate on the "reply_count" field. It's identical to ReplyCountEQ.
+func ReplyCount(v int) predicate.Post {
+	return predicate.Post(sql.FieldEQ(FieldReplyCount, v))
+}
+
+// RepostCount applies equality check predicate on the "repost_count" field. It's identical to RepostCountEQ.
+func RepostCount(v int) predicate.Post {
+	return predicate.Post(sql.FieldEQ(FieldRepostCount, v))
+}
+
+// QuoteCount applies equality check predicate on the "quote_count" field. It's identical to QuoteCountEQ.
+func QuoteCount(v int) predicate.Post {
+	return predicate.Post(sql.FieldEQ(FieldQuoteCount, v))
+}
+
 // AuthorIDEQ applies the EQ predicate on the "author_id" field.
 func AuthorIDEQ(v int64) predicate.Post {
 	return predicate.Post(sql.FieldEQ(FieldAuthorID, v))
@@ -268,6 +318,506 @@ func LikeCountLT(v int) predicate.Post {
 // LikeCountLTE applies the LTE predicate on the "like_count" field.
 func LikeCountLTE(v int) predicate.Post {
 	return predicate.Post(sql.FieldLTE(FieldLikeCount, v))
+}
+
+// ParentIDEQ applies the EQ predicate on the "parent_id" field.
+func ParentIDEQ(v int64) predicate.Post {
+	return predicate.Post(sql.FieldEQ(FieldParentID, v))
+}
+
+// ParentIDNEQ applies the NEQ predicate on the "parent_id" field.
+func ParentIDNEQ(v int64) predicate.Post {
+	return predicate.Post(sql.FieldNEQ(FieldParentID, v))
+}
+
+// ParentIDIn applies the In predicate on the "parent_id" field.
+func ParentIDIn(vs ...int64) predicate.Post {
+	return predicate.Post(sql.FieldIn(FieldParentID, vs...))
+}
+
+// ParentIDNotIn applies the NotIn predicate on the "parent_id" field.
+func ParentIDNotIn(vs ...int64) predicate.Post {
+	return predicate.Post(sql.FieldNotIn(FieldParentID, vs...))
+}
+
+// ParentIDGT applies the GT predicate on the "parent_id" field.
+func ParentIDGT(v int64) predicate.Post {
+	return predicate.Post(sql.FieldGT(FieldParentID, v))
+}
+
+// ParentIDGTE applies the GTE predicate on the "parent_id" field.
+func ParentIDGTE(v int64) predicate.Post {
+	return predicate.Post(sql.FieldGTE(FieldParentID, v))
+}
+
+// ParentIDLT applies the LT predicate on the "parent_id" field.
+func ParentIDLT(v int64) predicate.Post {
+	return predicate.Post(sql.FieldLT(FieldParentID, v))
+}
+
+// ParentIDLTE applies the LTE predicate on the "parent_id" field.
+func ParentIDLTE(v int64) predicate.Post {
+	return predicate.Post(sql.FieldLTE(FieldParentID, v))
+}
+
+// ParentIDIsNil applies the IsNil predicate on the "parent_id" field.
+func ParentIDIsNil() predicate.Post {
+	return predicate.Post(sql.FieldIsNull(FieldParentID))
+}
+
+// ParentIDNotNil applies the NotNil predicate on the "parent_id" field.
+func ParentIDNotNil() predicate.Post {
+	return predicate.Post(sql.FieldNotNull(FieldParentID))
+}
+
+// ParentAuthorIDEQ applies the EQ predicate on the "parent_author_id" field.
+func ParentAuthorIDEQ(v int64) predicate.Post {
+	return predicate.Post(sql.FieldEQ(FieldParentAuthorID, v))
+}
+
+// ParentAuthorIDNEQ applies the NEQ predicate on the "parent_author_id" field.
+func ParentAuthorIDNEQ(v int64) predicate.Post {
+	return predicate.Post(sql.FieldNEQ(FieldParentAuthorID, v))
+}
+
+// ParentAuthorIDIn applies the In predicate on the "parent_author_id" field.
+func ParentAuthorIDIn(vs ...int64) predicate.Post {
+	return predicate.Post(sql.FieldIn(FieldParentAuthorID, vs...))
+}
+
+// ParentAuthorIDNotIn applies the NotIn predicate on the "parent_author_id" field.
+func ParentAuthorIDNotIn(vs ...int64) predicate.Post {
+	return predicate.Post(sql.FieldNotIn(FieldParentAuthorID, vs...))
+}
+
+// ParentAuthorIDGT applies the GT predicate on the "parent_author_id" field.
+func ParentAuthorIDGT(v int64) predicate.Post {
+	return predicate.Post(sql.FieldGT(FieldParentAuthorID, v))
+}
+
+// ParentAuthorIDGTE applies the GTE predicate on the "parent_author_id" field.
+func ParentAuthorIDGTE(v int64) predicate.Post {
+	return predicate.Post(sql.FieldGTE(FieldParentAuthorID, v))
+}
+
+// ParentAuthorIDLT applies the LT predicate on the "parent_author_id" field.
+func ParentAuthorIDLT(v int64) predicate.Post {
+	return predicate.Post(sql.FieldLT(FieldParentAuthorID, v))
+}
+
+// ParentAuthorIDLTE applies the LTE predicate on the "parent_author_id" field.
+func ParentAuthorIDLTE(v int64) predicate.Post {
+	return predicate.Post(sql.FieldLTE(FieldParentAuthorID, v))
+}
+
+// ParentAuthorIDIsNil applies the IsNil predicate on the "parent_author_id" field.
+func ParentAuthorIDIsNil() predicate.Post {
+	return predicate.Post(sql.FieldIsNull(FieldParentAuthorID))
+}
+
+// ParentAuthorIDNotNil applies the NotNil predicate on the "parent_author_id" field.
+func ParentAuthorIDNotNil() predicate.Post {
+	return predicate.Post(sql.FieldNotNull(FieldParentAuthorID))
+}
+
+// RootIDEQ applies the EQ predicate on the "root_id" field.
+func RootIDEQ(v int64) predicate.Post {
+	return predicate.Post(sql.FieldEQ(FieldRootID, v))
+}
+
+// RootIDNEQ applies the NEQ predicate on the "root_id" field.
+func RootIDNEQ(v int64) predicate.Post {
+	return predicate.Post(sql.FieldNEQ(FieldRootID, v))
+}
+
+// RootIDIn applies the In predicate on the "root_id" field.
+func RootIDIn(vs ...int64) predicate.Post {
+	return predicate.Post(sql.FieldIn(FieldRootID, vs...))
+}
+
+// RootIDNotIn applies the NotIn predicate on the "root_id" field.
+func RootIDNotIn(vs ...int64) predicate.Post {
+	return predicate.Post(sql.FieldNotIn(FieldRootID, vs...))
+}
+
+// RootIDGT applies the GT predicate on the "root_id" field.
+func RootIDGT(v int64) predicate.Post {
+	return predicate.Post(sql.FieldGT(FieldRootID, v))
+}
+
+// RootIDGTE applies the GTE predicate on the "root_id" field.
+func RootIDGTE(v int64) predicate.Post {
+	return predicate.Post(sql.FieldGTE(FieldRootID, v))
+}
+
+// RootIDLT applies the LT predicate on the "root_id" field.
+func RootIDLT(v int64) predicate.Post {
+	return predicate.Post(sql.FieldLT(FieldRootID, v))
+}
+
+// RootIDLTE applies the LTE predicate on the "root_id" field.
+func RootIDLTE(v int64) predicate.Post {
+	return predicate.Post(sql.FieldLTE(FieldRootID, v))
+}
+
+// RootIDIsNil applies the IsNil predicate on the "root_id" field.
+func RootIDIsNil() predicate.Post {
+	return predicate.Post(sql.FieldIsNull(FieldRootID))
+}
+
+// RootIDNotNil applies the NotNil predicate on the "root_id" field.
+func RootIDNotNil() predicate.Post {
+	return predicate.Post(sql.FieldNotNull(FieldRootID))
+}
+
+// RepostOfEQ applies the EQ predicate on the "repost_of" field.
+func RepostOfEQ(v int64) predicate.Post {
+	return predicate.Post(sql.FieldEQ(FieldRepostOf, v))
+}
+
+// RepostOfNEQ applies the NEQ predicate on the "repost_of" field.
+func RepostOfNEQ(v int64) predicate.Post {
+	return predicate.Post(sql.FieldNEQ(FieldRepostOf, v))
+}
+
+// RepostOfIn applies the In predicate on the "repost_of" field.
+func RepostOfIn(vs ...int64) predicate.Post {
+	return predicate.Post(sql.FieldIn(FieldRepostOf, vs...))
+}
+
+// RepostOfNotIn applies the NotIn predicate on the "repost_of" field.
+func RepostOfNotIn(vs ...int64) predicate.Post {
+	return predicate.Post(sql.FieldNotIn(FieldRepostOf, vs...))
+}
+
+// RepostOfGT applies the GT predicate on the "repost_of" field.
+func RepostOfGT(v int64) predicate.Post {
+	return predicate.Post(sql.FieldGT(FieldRepostOf, v))
+}
+
+// RepostOfGTE applies the GTE predicate on the "repost_of" field.
+func RepostOfGTE(v int64) predicate.Post {
+	return predicate.Post(sql.FieldGTE(FieldRepostOf, v))
+}
+
+// RepostOfLT applies the LT predicate on the "repost_of" field.
+func RepostOfLT(v int64) predicate.Post {
+	return predicate.Post(sql.FieldLT(FieldRepostOf, v))
+}
+
+// RepostOfLTE applies the LTE predicate on the "repost_of" field.
+func RepostOfLTE(v int64) predicate.Post {
+	return predicate.Post(sql.FieldLTE(FieldRepostOf, v))
+}
+
+// RepostOfIsNil applies the IsNil predicate on the "repost_of" field.
+func RepostOfIsNil() predicate.Post {
+	return predicate.Post(sql.FieldIsNull(FieldRepostOf))
+}
+
+// RepostOfNotNil applies the NotNil predicate on the "repost_of" field.
+func RepostOfNotNil() predicate.Post {
+	return predicate.Post(sql.FieldNotNull(FieldRepostOf))
+}
+
+// QuoteOfEQ applies the EQ predicate on the "quote_of" field.
+func QuoteOfEQ(v int64) predicate.Post {
+	return predicate.Post(sql.FieldEQ(FieldQuoteOf, v))
+}
+
+// QuoteOfNEQ applies the NEQ predicate on the "quote_of" field.
+func QuoteOfNEQ(v int64) predicate.Post {
+	return predicate.Post(sql.FieldNEQ(FieldQuoteOf, v))
+}
+
+// QuoteOfIn applies the In predicate on the "quote_of" field.
+func QuoteOfIn(vs ...int64) predicate.Post {
+	return predicate.Post(sql.FieldIn(FieldQuoteOf, vs...))
+}
+
+// QuoteOfNotIn applies the NotIn predicate on the "quote_of" field.
+func QuoteOfNotIn(vs ...int64) predicate.Post {
+	return predicate.Post(sql.FieldNotIn(FieldQuoteOf, vs...))
+}
+
+// QuoteOfGT applies the GT predicate on the "quote_of" field.
+func QuoteOfGT(v int64) predicate.Post {
+	return predicate.Post(sql.FieldGT(FieldQuoteOf, v))
+}
+
+// QuoteOfGTE applies the GTE predicate on the "quote_of" field.
+func QuoteOfGTE(v int64) predicate.Post {
+	return predicate.Post(sql.FieldGTE(FieldQuoteOf, v))
+}
+
+// QuoteOfLT applies the LT predicate on the "quote_of" field.
+func QuoteOfLT(v int64) predicate.Post {
+	return predicate.Post(sql.FieldLT(FieldQuoteOf, v))
+}
+
+// QuoteOfLTE applies the LTE predicate on the "quote_of" field.
+func QuoteOfLTE(v int64) predicate.Post {
+	return predicate.Post(sql.FieldLTE(FieldQuoteOf, v))
+}
+
+// QuoteOfIsNil applies the IsNil predicate on the "quote_of" field.
+func QuoteOfIsNil() predicate.Post {
+	return predicate.Post(sql.FieldIsNull(FieldQuoteOf))
+}
+
+// QuoteOfNotNil applies the NotNil predicate on the "quote_of" field.
+func QuoteOfNotNil() predicate.Post {
+	return predicate.Post(sql.FieldNotNull(FieldQuoteOf))
+}
+
+// QuoteWithdrawnEQ applies the EQ predicate on the "quote_withdrawn" field.
+func QuoteWithdrawnEQ(v bool) predicate.Post {
+	return predicate.Post(sql.FieldEQ(FieldQuoteWithdrawn, v))
+}
+
+// QuoteWithdrawnNEQ applies the NEQ predicate on the "quote_withdrawn" field.
+func QuoteWithdrawnNEQ(v bool) predicate.Post {
+	return predicate.Post(sql.FieldNEQ(FieldQuoteWithdrawn, v))
+}
+
+// ReplyAudienceEQ applies the EQ predicate on the "reply_audience" field.
+func ReplyAudienceEQ(v schema.Audience) predicate.Post {
+	vc := v
+	return predicate.Post(sql.FieldEQ(FieldReplyAudience, vc))
+}
+
+// ReplyAudienceNEQ applies the NEQ predicate on the "reply_audience" field.
+func ReplyAudienceNEQ(v schema.Audience) predicate.Post {
+	vc := v
+	return predicate.Post(sql.FieldNEQ(FieldReplyAudience, vc))
+}
+
+// ReplyAudienceIn applies the In predicate on the "reply_audience" field.
+func ReplyAudienceIn(vs ...schema.Audience) predicate.Post {
+	v := make([]any, len(vs))
+	for i := range v {
+		v[i] = vs[i]
+	}
+	return predicate.Post(sql.FieldIn(FieldReplyAudience, v...))
+}
+
+// ReplyAudienceNotIn applies the NotIn predicate on the "reply_audience" field.
+func ReplyAudienceNotIn(vs ...schema.Audience) predicate.Post {
+	v := make([]any, len(vs))
+	for i := range v {
+		v[i] = vs[i]
+	}
+	return predicate.Post(sql.FieldNotIn(FieldReplyAudience, v...))
+}
+
+// ReplyAudienceIsNil applies the IsNil predicate on the "reply_audience" field.
+func ReplyAudienceIsNil() predicate.Post {
+	return predicate.Post(sql.FieldIsNull(FieldReplyAudience))
+}
+
+// ReplyAudienceNotNil applies the NotNil predicate on the "reply_audience" field.
+func ReplyAudienceNotNil() predicate.Post {
+	return predicate.Post(sql.FieldNotNull(FieldReplyAudience))
+}
+
+// QuoteAudienceEQ applies the EQ predicate on the "quote_audience" field.
+func QuoteAudienceEQ(v schema.Audience) predicate.Post {
+	vc := v
+	return predicate.Post(sql.FieldEQ(FieldQuoteAudience, vc))
+}
+
+// QuoteAudienceNEQ applies the NEQ predicate on the "quote_audience" field.
+func QuoteAudienceNEQ(v schema.Audience) predicate.Post {
+	vc := v
+	return predicate.Post(sql.FieldNEQ(FieldQuoteAudience, vc))
+}
+
+// QuoteAudienceIn applies the In predicate on the "quote_audience" field.
+func QuoteAudienceIn(vs ...schema.Audience) predicate.Post {
+	v := make([]any, len(vs))
+	for i := range v {
+		v[i] = vs[i]
+	}
+	return predicate.Post(sql.FieldIn(FieldQuoteAudience, v...))
+}
+
+// QuoteAudienceNotIn applies the NotIn predicate on the "quote_audience" field.
+func QuoteAudienceNotIn(vs ...schema.Audience) predicate.Post {
+	v := make([]any, len(vs))
+	for i := range v {
+		v[i] = vs[i]
+	}
+	return predicate.Post(sql.FieldNotIn(FieldQuoteAudience, v...))
+}
+
+// QuoteAudienceIsNil applies the IsNil predicate on the "quote_audience" field.
+func QuoteAudienceIsNil() predicate.Post {
+	return predicate.Post(sql.FieldIsNull(FieldQuoteAudience))
+}
+
+// QuoteAudienceNotNil applies the NotNil predicate on the "quote_audience" field.
+func QuoteAudienceNotNil() predicate.Post {
+	return predicate.Post(sql.FieldNotNull(FieldQuoteAudience))
+}
+
+// ChangedAtEQ applies the EQ predicate on the "changed_at" field.
+func ChangedAtEQ(v int64) predicate.Post {
+	return predicate.Post(sql.FieldEQ(FieldChangedAt, v))
+}
+
+// ChangedAtNEQ applies the NEQ predicate on the "changed_at" field.
+func ChangedAtNEQ(v int64) predicate.Post {
+	return predicate.Post(sql.FieldNEQ(FieldChangedAt, v))
+}
+
+// ChangedAtIn applies the In predicate on the "changed_at" field.
+func ChangedAtIn(vs ...int64) predicate.Post {
+	return predicate.Post(sql.FieldIn(FieldChangedAt, vs...))
+}
+
+// ChangedAtNotIn applies the NotIn predicate on the "changed_at" field.
+func ChangedAtNotIn(vs ...int64) predicate.Post {
+	return predicate.Post(sql.FieldNotIn(FieldChangedAt, vs...))
+}
+
+// ChangedAtGT applies the GT predicate on the "changed_at" field.
+func ChangedAtGT(v int64) predicate.Post {
+	return predicate.Post(sql.FieldGT(FieldChangedAt, v))
+}
+
+// ChangedAtGTE applies the GTE predicate on the "changed_at" field.
+func ChangedAtGTE(v int64) predicate.Post {
+	return predicate.Post(sql.FieldGTE(FieldChangedAt, v))
+}
+
+// ChangedAtLT applies the LT predicate on the "changed_at" field.
+func ChangedAtLT(v int64) predicate.Post {
+	return predicate.Post(sql.FieldLT(FieldChangedAt, v))
+}
+
+// ChangedAtLTE applies the LTE predicate on the "changed_at" field.
+func ChangedAtLTE(v int64) predicate.Post {
+	return predicate.Post(sql.FieldLTE(FieldChangedAt, v))
+}
+
+// ReplyCountEQ applies the EQ predicate on the "reply_count" field.
+func ReplyCountEQ(v int) predicate.Post {
+	return predicate.Post(sql.FieldEQ(FieldReplyCount, v))
+}
+
+// ReplyCountNEQ applies the NEQ predicate on the "reply_count" field.
+func ReplyCountNEQ(v int) predicate.Post {
+	return predicate.Post(sql.FieldNEQ(FieldReplyCount, v))
+}
+
+// ReplyCountIn applies the In predicate on the "reply_count" field.
+func ReplyCountIn(vs ...int) predicate.Post {
+	return predicate.Post(sql.FieldIn(FieldReplyCount, vs...))
+}
+
+// ReplyCountNotIn applies the NotIn predicate on the "reply_count" field.
+func ReplyCountNotIn(vs ...int) predicate.Post {
+	return predicate.Post(sql.FieldNotIn(FieldReplyCount, vs...))
+}
+
+// ReplyCountGT applies the GT predicate on the "reply_count" field.
+func ReplyCountGT(v int) predicate.Post {
+	return predicate.Post(sql.FieldGT(FieldReplyCount, v))
+}
+
+// ReplyCountGTE applies the GTE predicate on the "reply_count" field.
+func ReplyCountGTE(v int) predicate.Post {
+	return predicate.Post(sql.FieldGTE(FieldReplyCount, v))
+}
+
+// ReplyCountLT applies the LT predicate on the "reply_count" field.
+func ReplyCountLT(v int) predicate.Post {
+	return predicate.Post(sql.FieldLT(FieldReplyCount, v))
+}
+
+// ReplyCountLTE applies the LTE predicate on the "reply_count" field.
+func ReplyCountLTE(v int) predicate.Post {
+	return predicate.Post(sql.FieldLTE(FieldReplyCount, v))
+}
+
+// RepostCountEQ applies the EQ predicate on the "repost_count" field.
+func RepostCountEQ(v int) predicate.Post {
+	return predicate.Post(sql.FieldEQ(FieldRepostCount, v))
+}
+
+// RepostCountNEQ applies the NEQ predicate on the "repost_count" field.
+func RepostCountNEQ(v int) predicate.Post {
+	return predicate.Post(sql.FieldNEQ(FieldRepostCount, v))
+}
+
+// RepostCountIn applies the In predicate on the "repost_count" field.
+func RepostCountIn(vs ...int) predicate.Post {
+	return predicate.Post(sql.FieldIn(FieldRepostCount, vs...))
+}
+
+// RepostCountNotIn applies the NotIn predicate on the "repost_count" field.
+func RepostCountNotIn(vs ...int) predicate.Post {
+	return predicate.Post(sql.FieldNotIn(FieldRepostCount, vs...))
+}
+
+// RepostCountGT applies the GT predicate on the "repost_count" field.
+func RepostCountGT(v int) predicate.Post {
+	return predicate.Post(sql.FieldGT(FieldRepostCount, v))
+}
+
+// RepostCountGTE applies the GTE predicate on the "repost_count" field.
+func RepostCountGTE(v int) predicate.Post {
+	return predicate.Post(sql.FieldGTE(FieldRepostCount, v))
+}
+
+// RepostCountLT applies the LT predicate on the "repost_count" field.
+func RepostCountLT(v int) predicate.Post {
+	return predicate.Post(sql.FieldLT(FieldRepostCount, v))
+}
+
+// RepostCountLTE applies the LTE predicate on the "repost_count" field.
+func RepostCountLTE(v int) predicate.Post {
+	return predicate.Post(sql.FieldLTE(FieldRepostCount, v))
+}
+
+// QuoteCountEQ applies the EQ predicate on the "quote_count" field.
+func QuoteCountEQ(v int) predicate.Post {
+	return predicate.Post(sql.FieldEQ(FieldQuoteCount, v))
+}
+
+// QuoteCountNEQ applies the NEQ predicate on the "quote_count" field.
+func QuoteCountNEQ(v int) predicate.Post {
+	return predicate.Post(sql.FieldNEQ(FieldQuoteCount, v))
+}
+
+// QuoteCountIn applies the In predicate on the "quote_count" field.
+func QuoteCountIn(vs ...int) predicate.Post {
+	return predicate.Post(sql.FieldIn(FieldQuoteCount, vs...))
+}
+
+// QuoteCountNotIn applies the NotIn predicate on the "quote_count" field.
+func QuoteCountNotIn(vs ...int) predicate.Post {
+	return predicate.Post(sql.FieldNotIn(FieldQuoteCount, vs...))
+}
+
+// QuoteCountGT applies the GT predicate on the "quote_count" field.
+func QuoteCountGT(v int) predicate.Post {
+	return predicate.Post(sql.FieldGT(FieldQuoteCount, v))
+}
+
+// QuoteCountGTE applies the GTE predicate on the "quote_count" field.
+func QuoteCountGTE(v int) predicate.Post {
+	return predicate.Post(sql.FieldGTE(FieldQuoteCount, v))
+}
+
+// QuoteCountLT applies the LT predicate on the "quote_count" field.
+func QuoteCountLT(v int) predicate.Post {
+	return predicate.Post(sql.FieldLT(FieldQuoteCount, v))
+}
+
+// QuoteCountLTE applies the LTE predicate on the "quote_count" field.
+func QuoteCountLTE(v int) predicate.Post {
+	return predicate.Post(sql.FieldLTE(FieldQuoteCount, v))
 }
 
 // HasAuthor applies the HasEdge predicate on the "author" edge.

@@ -16,6 +16,12 @@ const (
 	FieldPostID = "post_id"
 	// FieldLikes holds the string denoting the likes field in the database.
 	FieldLikes = "likes"
+	// FieldReplies holds the string denoting the replies field in the database.
+	FieldReplies = "replies"
+	// FieldReposts holds the string denoting the reposts field in the database.
+	FieldReposts = "reposts"
+	// FieldQuotes holds the string denoting the quotes field in the database.
+	FieldQuotes = "quotes"
 	// EdgePost holds the string denoting the post edge name in mutations.
 	EdgePost = "post"
 	// Table holds the table name of the postdelta in the database.
@@ -34,6 +40,9 @@ var Columns = []string{
 	FieldID,
 	FieldPostID,
 	FieldLikes,
+	FieldReplies,
+	FieldReposts,
+	FieldQuotes,
 }
 
 // ValidColumn reports if the column name is valid (part of the table columns).
@@ -49,6 +58,12 @@ func ValidColumn(column string) bool {
 var (
 	// DefaultLikes holds the default value on creation for the "likes" field.
 	DefaultLikes int
+	// DefaultReplies holds the default value on creation for the "replies" field.
+	DefaultReplies int
+	// DefaultReposts holds the default value on creation for the "reposts" field.
+	DefaultReposts int
+	// DefaultQuotes holds the default value on creation for the "quotes" field.
+	DefaultQuotes int
 )
 
 // OrderOption defines the ordering options for the PostDelta queries.
@@ -67,6 +82,21 @@ func ByPostID(opts ...sql.OrderTermOption) OrderOption {
 // ByLikes orders the results by the likes field.
 func ByLikes(opts ...sql.OrderTermOption) OrderOption {
 	return sql.OrderByField(FieldLikes, opts...).ToFunc()
+}
+
+// ByReplies orders the results by the replies field.
+func ByReplies(opts ...sql.OrderTermOption) OrderOption {
+	return sql.OrderByField(FieldReplies, opts...).ToFunc()
+}
+
+// ByReposts orders the results by the reposts field.
+func ByReposts(opts ...sql.OrderTermOption) OrderOption {
+	return sql.OrderByField(FieldReposts, opts...).ToFunc()
+}
+
+// ByQuotes orders the results by the quotes field.
+func ByQuotes(opts ...sql.OrderTermOption) OrderOption {
+	return sql.OrderByField(FieldQuotes, opts...).ToFunc()
 }
 
 // ByPostField orders the results by post field.

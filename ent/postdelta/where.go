@@ -64,6 +64,21 @@ func Likes(v int) predicate.PostDelta {
 	return predicate.PostDelta(sql.FieldEQ(FieldLikes, v))
 }
 
+// Replies applies equality check predicate on the "replies" field. It's identical to RepliesEQ.
+func Replies(v int) predicate.PostDelta {
+	return predicate.PostDelta(sql.FieldEQ(FieldReplies, v))
+}
+
+// Reposts applies equality check predicate on the "reposts" field. It's identical to RepostsEQ.
+func Reposts(v int) predicate.PostDelta {
+	return predicate.PostDelta(sql.FieldEQ(FieldReposts, v))
+}
+
+// Quotes applies equality check predicate on the "quotes" field. It's identical to QuotesEQ.
+func Quotes(v int) predicate.PostDelta {
+	return predicate.PostDelta(sql.FieldEQ(FieldQuotes, v))
+}
+
 // PostIDEQ applies the EQ predicate on the "post_id" field.
 func PostIDEQ(v int64) predicate.PostDelta {
 	return predicate.PostDelta(sql.FieldEQ(FieldPostID, v))
@@ -122,6 +137,126 @@ func LikesLT(v int) predicate.PostDelta {
 // LikesLTE applies the LTE predicate on the "likes" field.
 func LikesLTE(v int) predicate.PostDelta {
 	return predicate.PostDelta(sql.FieldLTE(FieldLikes, v))
+}
+
+// RepliesEQ applies the EQ predicate on the "replies" field.
+func RepliesEQ(v int) predicate.PostDelta {
+	return predicate.PostDelta(sql.FieldEQ(FieldReplies, v))
+}
+
+// RepliesNEQ applies the NEQ predicate on the "replies" field.
+func RepliesNEQ(v int) predicate.PostDelta {
+	return predicate.PostDelta(sql.FieldNEQ(FieldReplies, v))
+}
+
+// RepliesIn applies the In predicate on the "replies" field.
+func RepliesIn(vs ...int) predicate.PostDelta {
+	return predicate.PostDelta(sql.FieldIn(FieldReplies, vs...))
+}
+
+// RepliesNotIn applies the NotIn predicate on the "replies" field.
+func RepliesNotIn(vs ...int) predicate.PostDelta {
+	return predicate.PostDelta(sql.FieldNotIn(FieldReplies, vs...))
+}
+
+// RepliesGT applies the GT predicate on the "replies" field.
+func RepliesGT(v int) predicate.PostDelta {
+	return predicate.PostDelta(sql.FieldGT(FieldReplies, v))
+}
+
+// RepliesGTE applies the GTE predicate on the "replies" field.
+func RepliesGTE(v int) predicate.PostDelta {
+	return predicate.PostDelta(sql.FieldGTE(FieldReplies, v))
+}
+
+// RepliesLT applies the LT predicate on the "replies" field.
+func RepliesLT(v int) predicate.PostDelta {
+	return predicate.PostDelta(sql.FieldLT(FieldReplies, v))
+}
+
+// RepliesLTE applies the LTE predicate on the "replies" field.
+func RepliesLTE(v int) predicate.PostDelta {
+	return predicate.PostDelta(sql.FieldLTE(FieldReplies, v))
+}
+
+// RepostsEQ applies the EQ predicate on the "reposts" field.
+func RepostsEQ(v int) predicate.PostDelta {
+	return predicate.PostDelta(sql.FieldEQ(FieldReposts, v))
+}
+
+// RepostsNEQ applies the NEQ predicate on the "reposts" field.
+func RepostsNEQ(v int) predicate.PostDelta {
+	return predicate.PostDelta(sql.FieldNEQ(FieldReposts, v))
+}
+
+// RepostsIn applies the In predicate on the "reposts" field.
+func RepostsIn(vs ...int) predicate.PostDelta {
+	return predicate.PostDelta(sql.FieldIn(FieldReposts, vs...))
+}
+
+// RepostsNotIn applies the NotIn predicate on the "reposts" field.
+func RepostsNotIn(vs ...int) predicate.PostDelta {
+	return predicate.PostDelta(sql.FieldNotIn(FieldReposts, vs...))
+}
+
+// RepostsGT applies the GT predicate on the "reposts" field.
+func RepostsGT(v int) predicate.PostDelta {
+	return predicate.PostDelta(sql.FieldGT(FieldReposts, v))
+}
+
+// RepostsGTE applies the GTE predicate on the "reposts" field.
+func RepostsGTE(v int) predicate.PostDelta {
+	return predicate.PostDelta(sql.FieldGTE(FieldReposts, v))
+}
+
+// RepostsLT applies the LT predicate on the "reposts" field.
+func RepostsLT(v int) predicate.PostDelta {
+	return predicate.PostDelta(sql.FieldLT(FieldReposts, v))
+}
+
+// RepostsLTE applies the LTE predicate on the "reposts" field.
+func RepostsLTE(v int) predicate.PostDelta {
+	return predicate.PostDelta(sql.FieldLTE(FieldReposts, v))
+}
+
+// QuotesEQ applies the EQ predicate on the "quotes" field.
+func QuotesEQ(v int) predicate.PostDelta {
+	return predicate.PostDelta(sql.FieldEQ(FieldQuotes, v))
+}
+
+// QuotesNEQ applies the NEQ predicate on the "quotes" field.
+func QuotesNEQ(v int) predicate.PostDelta {
+	return predicate.PostDelta(sql.FieldNEQ(FieldQuotes, v))
+}
+
+// QuotesIn applies the In predicate on the "quotes" field.
+func QuotesIn(vs ...int) predicate.PostDelta {
+	return predicate.PostDelta(sql.FieldIn(FieldQuotes, vs...))
+}
+
+// QuotesNotIn applies the NotIn predicate on the "quotes" field.
+func QuotesNotIn(vs ...int) predicate.PostDelta {
+	return predicate.PostDelta(sql.FieldNotIn(FieldQuotes, vs...))
+}
+
+// QuotesGT applies the GT predicate on the "quotes" field.
+func QuotesGT(v int) predicate.PostDelta {
+	return predicate.PostDelta(sql.FieldGT(FieldQuotes, v))
+}
+
+// QuotesGTE applies the GTE predicate on the "quotes" field.
+func QuotesGTE(v int) predicate.PostDelta {
+	return predicate.PostDelta(sql.FieldGTE(FieldQuotes, v))
+}
+
+// QuotesLT applies the LT predicate on the "quotes" field.
+func QuotesLT(v int) predicate.PostDelta {
+	return predicate.PostDelta(sql.FieldLT(FieldQuotes, v))
+}
+
+// QuotesLTE applies the LTE predicate on the "quotes" field.
+func QuotesLTE(v int) predicate.PostDelta {
+	return predicate.PostDelta(sql.FieldLTE(FieldQuotes, v))
 }
 
 // HasPost applies the HasEdge predicate on the "post" edge.

@@ -54,6 +54,9 @@ type PostData func(*sql.Selector)
 // PostDelta is the predicate function for postdelta builders.
 type PostDelta func(*sql.Selector)
 
+// PostMention is the predicate function for postmention builders.
+type PostMention func(*sql.Selector)
+
 // PostTag is the predicate function for posttag builders.
 type PostTag func(*sql.Selector)
 

@@ -27,7 +27,7 @@ func (UserDelta) Edges() []ent.Edge { return []ent.Edge{owner("user", "user_id")
 // Indexes of UserDelta.
 func (UserDelta) Indexes() []ent.Index { return []ent.Index{index.Fields("user_id")} }
 
-// PostDelta is UserDelta for the likes of a post.
+// PostDelta is UserDelta for the counters of a post.
 type PostDelta struct{ ent.Schema }
 
 // Fields of PostDelta.
@@ -36,6 +36,9 @@ func (PostDelta) Fields() []ent.Field {
 		field.Int64("id"),
 		field.Int64("post_id").Immutable(),
 		field.Int("likes").Default(0).Immutable(),
+		field.Int("replies").Default(0).Immutable(),
+		field.Int("reposts").Default(0).Immutable(),
+		field.Int("quotes").Default(0).Immutable(),
 	}
 }
 

@@ -10,6 +10,9 @@ import (
 
 // Post is a post. Its id is also its time and its score in every chronological feed, so "newest
 // first" is always "by id, descending".
+//
+// A reply has a parent and a root. A repost has an original and no text; if the original is a
+// reply, the repost has the same root. The ids stay when the post that they name is deleted.
 type Post struct{ ent.Schema }
 
 // Fields of Post.
@@ -18,9 +21,22 @@ func (Post) Fields() []ent.Field {
 		plainID(),
 		field.Int64("author_id").Immutable(),
 		field.Text("text"),
-		field.Int64("edited_at").Default(0).Comment("when text or data were changed last, in Unix milliseconds; 0: never"),
+		field.Int64("edited_at").Default(0).Comment("when the author last changed text or data, in Unix milliseconds; 0: never"),
 		field.Enum("visibility").GoType(Public),
 		field.Int("like_count").Default(0),
+		field.Int64("parent_id").Optional().Immutable().Comment("the post that this post replies to; null for a post that is not a reply"),
+		field.Int64("parent_author_id").Optional().Immutable().Comment("who wrote the parent"),
+		field.Int64("root_id").Optional().Immutable().Comment("the first post of the conversation; of a repost, the root of its original; null if there is none"),
+		field.Int64("repost_of").Optional().Immutable().Comment("the original of a repost"),
+		field.Int64("quote_of").Optional().Immutable().Comment("the post that this post quotes"),
+		field.Bool("quote_withdrawn").Default(false).Comment("whether the author of the quoted post has withdrawn the quote"),
+		field.Enum("reply_audience").GoType(Everyone).Optional().Comment("who may reply, of a root; null: everyone who sees it"),
+		field.Enum("quote_audience").GoType(Everyone).Optional().Comment("who may quote; null: everyone who sees it"),
+		field.Int64("changed_at").Default(0).
+			Comment("when clients were last to be told of a change: of the post, of its root or of its original; Unix milliseconds, 0: never"),
+		field.Int("reply_count").Default(0).Comment("direct replies"),
+		field.Int("repost_count").Default(0),
+		field.Int("quote_count").Default(0).Comment("quotes that are not withdrawn"),
 	}
 }
 
@@ -31,8 +47,13 @@ func (Post) Edges() []ent.Edge { return []ent.Edge{owner("author", "author_id")}
 func (Post) Indexes() []ent.Index {
 	return []ent.Index{
 		index.Fields("author_id", "id"),
-		index.Fields("author_id", "visibility", "id"),                                          // skips hidden posts, however many there are
-		index.Fields("author_id", "edited_at").Annotations(entsql.IndexWhere("edited_at > 0")), // few posts are edited
+		index.Fields("author_id", "visibility", "id"),                                            // skips hidden posts, however many there are
+		index.Fields("author_id", "changed_at").Annotations(entsql.IndexWhere("changed_at > 0")), // few posts change
+		index.Fields("parent_id", "id").Annotations(entsql.IndexWhere("parent_id IS NOT NULL")),
+		index.Fields("root_id", "id").Annotations(entsql.IndexWhere("root_id IS NOT NULL")),
+		index.Fields("repost_of", "id").Annotations(entsql.IndexWhere("repost_of IS NOT NULL")),
+		index.Fields("author_id", "repost_of").Unique().Annotations(entsql.IndexWhere("repost_of IS NOT NULL")),
+		index.Fields("quote_of", "id").Annotations(entsql.IndexWhere("quote_of IS NOT NULL")),
 	}
 }
 
@@ -76,6 +97,33 @@ func (PostTag) Indexes() []ent.Index {
 	return []ent.Index{
 		index.Fields("tag", "post_id").Unique(), // the posts of a tag, newest first
 		index.Fields("post_id"),
+	}
+}
+
+// PostMention is a mention of a user in the text of a post.
+type PostMention struct{ ent.Schema }
+
+// Fields of PostMention.
+func (PostMention) Fields() []ent.Field {
+	return []ent.Field{
+		field.Int64("id"),
+		field.Int64("post_id").Immutable(),
+		field.Int64("user_id").Immutable(),
+		field.Int("start").Immutable().Comment("of the mention in the text, in code points"),
+		field.Int("end").Immutable().Comment("likewise"),
+	}
+}
+
+// Edges of PostMention.
+func (PostMention) Edges() []ent.Edge {
+	return []ent.Edge{owner("post", "post_id"), owner("user", "user_id")}
+}
+
+// Indexes of PostMention.
+func (PostMention) Indexes() []ent.Index {
+	return []ent.Index{
+		index.Fields("post_id", "start").Unique(),
+		index.Fields("user_id", "post_id"),
 	}
 }
 

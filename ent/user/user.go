@@ -43,6 +43,8 @@ const (
 	FieldFollowerCount = "follower_count"
 	// FieldFollowingCount holds the string denoting the following_count field in the database.
 	FieldFollowingCount = "following_count"
+	// FieldHomeReplies holds the string denoting the home_replies field in the database.
+	FieldHomeReplies = "home_replies"
 	// FieldPostCount holds the string denoting the post_count field in the database.
 	FieldPostCount = "post_count"
 	// FieldPublicPostCount holds the string denoting the public_post_count field in the database.
@@ -84,6 +86,7 @@ var Columns = []string{
 	FieldDefaultVisibility,
 	FieldFollowerCount,
 	FieldFollowingCount,
+	FieldHomeReplies,
 	FieldPostCount,
 	FieldPublicPostCount,
 	FieldFollowersPostCount,
@@ -154,6 +157,18 @@ func DefaultVisibilityValidator(dv schema.Visibility) error {
 		return nil
 	default:
 		return fmt.Errorf("user: invalid enum value for default_visibility field: %q", dv)
+	}
+}
+
+const DefaultHomeReplies schema.HomeReplies = "FOLLOWED"
+
+// HomeRepliesValidator is a validator for the "home_replies" field enum values. It is called by the builders before save.
+func HomeRepliesValidator(hr schema.HomeReplies) error {
+	switch hr {
+	case "ALL", "FOLLOWED", "NONE":
+		return nil
+	default:
+		return fmt.Errorf("user: invalid enum value for home_replies field: %q", hr)
 	}
 }
 
@@ -283,6 +298,11 @@ func ByFollowerCount(opts ...sql.OrderTermOption) OrderOption {
 // ByFollowingCount orders the results by the following_count field.
 func ByFollowingCount(opts ...sql.OrderTermOption) OrderOption {
 	return sql.OrderByField(FieldFollowingCount, opts...).ToFunc()
+}
+
+// ByHomeReplies orders the results by the home_replies field.
+func ByHomeReplies(opts ...sql.OrderTermOption) OrderOption {
+	return sql.OrderByField(FieldHomeReplies, opts...).ToFunc()
 }
 
 // ByPostCount orders the results by the post_count field.

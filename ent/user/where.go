@@ -920,6 +920,36 @@ func FollowingCountLTE(v int) predicate.User {
 	return predicate.User(sql.FieldLTE(FieldFollowingCount, v))
 }
 
+// HomeRepliesEQ applies the EQ predicate on the "home_replies" field.
+func HomeRepliesEQ(v schema.HomeReplies) predicate.User {
+	vc := v
+	return predicate.User(sql.FieldEQ(FieldHomeReplies, vc))
+}
+
+// HomeRepliesNEQ applies the NEQ predicate on the "home_replies" field.
+func HomeRepliesNEQ(v schema.HomeReplies) predicate.User {
+	vc := v
+	return predicate.User(sql.FieldNEQ(FieldHomeReplies, vc))
+}
+
+// HomeRepliesIn applies the In predicate on the "home_replies" field.
+func HomeRepliesIn(vs ...schema.HomeReplies) predicate.User {
+	v := make([]any, len(vs))
+	for i := range v {
+		v[i] = vs[i]
+	}
+	return predicate.User(sql.FieldIn(FieldHomeReplies, v...))
+}
+
+// HomeRepliesNotIn applies the NotIn predicate on the "home_replies" field.
+func HomeRepliesNotIn(vs ...schema.HomeReplies) predicate.User {
+	v := make([]any, len(vs))
+	for i := range v {
+		v[i] = vs[i]
+	}
+	return predicate.User(sql.FieldNotIn(FieldHomeReplies, v...))
+}
+
 // PostCountEQ applies the EQ predicate on the "post_count" field.
 func PostCountEQ(v int) predicate.User {
 	return predicate.User(sql.FieldEQ(FieldPostCount, v))

@@ -90,8 +90,12 @@ func lockUser(ctx context.Context, tx *ent.Tx, id int64) error {
 }
 
 // stale enqueues the job that marks the inboxes of the user's followers as missing and tells the
-// followers to read again.
+// followers to read again, and the job that tells of replies and reposts that depend on the user's
+// posts.
 func (a *Accounts) stale(ctx context.Context, tx *ent.Tx, id int64) error {
+	if err := a.cfg.Queue.Enqueue(ctx, tx, queue.Large, job.BaseChanged, job.Post{Author: id}); err != nil {
+		return err
+	}
 	return a.cfg.Queue.Enqueue(ctx, tx, queue.Large, job.AuthorStale, job.Post{Author: id})
 }
 

@@ -112,7 +112,7 @@ func (x exporter) sessions(ctx context.Context) error {
 
 func (x exporter) posts(ctx context.Context) error {
 	return exportAll(ctx, x.to, func(ctx context.Context, after int64) ([]*ent.Post, error) {
-		posts, err := x.db.Post.Query().Where(post.AuthorID(x.user), post.VisibilityNEQ(schema.Deleted), post.IDGT(after), rows.WithLikes).
+		posts, err := x.db.Post.Query().Where(post.AuthorID(x.user), post.VisibilityNEQ(schema.Deleted), post.IDGT(after), rows.WithCounts).
 			Order(ent.Asc(post.FieldID)).Limit(exportPage).All(ctx)
 		if err != nil {
 			return nil, err

@@ -196,13 +196,13 @@ func (a *Audit) VerifyOutbox(ctx context.Context, userID int64, grace time.Durat
 			d.Missing = append(d.Missing, id)
 		}
 	}
-	d.Extra, err = a.unshowable(ctx, visibility.Direct, userID, rows.Without(held, truth))
+	d.Extra, err = a.unshowable(ctx, visibility.Inbox, userID, rows.Without(held, truth))
 	return d, err
 }
 
 // written reads the user's own posts from SQL, all of which belong into an outbox.
 func (a *Audit) written(ctx context.Context, userID int64, r timeline.Range) ([]*ent.Post, error) {
-	return visibility.Fill(ctx, visibility.Direct, userID, r, a.posts.AllBy(userID))
+	return visibility.Fill(ctx, visibility.Inbox, userID, r, a.posts.AllBy(userID))
 }
 
 // unshowable returns the ids of posts that the user may not be shown on the surface, or nil if

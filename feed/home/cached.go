@@ -55,7 +55,7 @@ func (rd *Reader) inbox(user int64) cachedFeed {
 // outbox returns the feed of all posts of the author, whatever their visibility.
 func (rd *Reader) outbox(author int64) cachedFeed {
 	return cachedFeed{
-		key: timeline.Outbox(author), cap: rd.feeds.OutboxCap(), surface: visibility.Direct, user: author,
+		key: timeline.Outbox(author), cap: rd.feeds.OutboxCap(), surface: visibility.Inbox, user: author,
 		truth: rd.posts.AllBy(author), ids: rd.posts.AllBy(author), with: visibility.Likes, observe: rd.observe,
 	}
 }
@@ -251,9 +251,9 @@ func (rd *Reader) Unseen(user int64) (inSQL, asRead visibility.Source) {
 // author, and the posts that the viewer may see. The number of hidden posts makes no difference.
 func (rd *Reader) PostsBy(ctx context.Context, viewer, author int64, r timeline.Range) ([]*ent.Post, error) {
 	feed := rd.outbox(author)
-	feed.truth = rd.posts.By(visibility.Direct, author)
+	feed.truth = rd.posts.By(visibility.OfAuthor, author)
 	from := rd.cached(feed, prefetch{})
-	return visibility.Fill(ctx, visibility.Direct, viewer, r, func(ctx context.Context, viewer int64, r timeline.Range) (visibility.Batch, error) {
+	return visibility.Fill(ctx, visibility.OfAuthor, viewer, r, func(ctx context.Context, viewer int64, r timeline.Range) (visibility.Batch, error) {
 		defer func() { from = feed.truth }()
 		return from(ctx, viewer, r)
 	})

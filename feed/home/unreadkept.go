@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"tideline/ent"
+	"tideline/feed/internal/rows"
+	"tideline/feed/visibility"
 	"tideline/timeline"
 )
 
@@ -14,6 +16,8 @@ type unreadPosts struct {
 	by  unreadBasis
 	ids []int64
 	own []int64 // the posts that the viewer wrote, which do not count
+	// dependent are replies and reposts. They count, but are not kept: see keep.
+	dependent []int64
 }
 
 // unreadBasis records the inputs of a count. Two counts with equal bases agree on every post that
@@ -51,14 +55,19 @@ func newUnreadPosts(viewer int64, by unreadBasis, posts []*ent.Post) unreadPosts
 		if p.AuthorID == viewer {
 			k.own = append(k.own, p.ID)
 		}
+		if visibility.DependsOnOthers(p) {
+			k.dependent = append(k.dependent, p.ID)
+		}
 	}
 	return k
 }
 
 // keep stores the unread posts of a user. If the memory is full, it drops the users who asked
-// least recently. It stores nothing for an inbox without an epoch.
+// least recently. It stores nothing for an inbox without an epoch. It leaves out replies and
+// reposts, which other posts can hide without any change to the inbox: they are read each time.
 func (u *Unread) keep(user int64, k unreadPosts) {
 	if k.by.Epoch != 0 {
+		k.ids, k.own, k.dependent = rows.Without(k.ids, k.dependent), rows.Without(k.own, k.dependent), nil
 		u.kept.Put(user, k, keptOverhead+8*(len(k.ids)+len(k.own)))
 	}
 }
@@ -102,6 +111,9 @@ func (k unreadPosts) with(viewer int64, ids []int64, read []*ent.Post) unreadPos
 				continue
 			}
 			own = p.AuthorID == viewer
+			if visibility.DependsOnOthers(p) {
+				now.dependent = append(now.dependent, id)
+			}
 		}
 		now.ids = append(now.ids, id)
 		if own {

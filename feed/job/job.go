@@ -40,6 +40,9 @@ const (
 	FeedsStale = "feeds.stale"
 	// UserDeleted: everything that is stored about a user must be deleted.
 	UserDeleted = "user.deleted"
+	// BaseChanged: a post was shown, hidden or deleted, or all posts of an author; clients must be
+	// told of the replies and reposts that depend on it.
+	BaseChanged = "base.changed"
 	// PostErased: a post was deleted, and its many likes must be deleted.
 	PostErased = "post.erased"
 	// PostsBackdated: authors gained old posts; the feeds that they belong to must be read from
@@ -58,7 +61,7 @@ func Replacement(kind string) (then string, ok bool) {
 		return "", true
 	case Canary:
 		return "", true
-	case PostGivenUp, RelationGivenUp, InboxesStale, AuthorStale, PostsBackdated, WordsChanged, FeedsStale:
+	case PostGivenUp, RelationGivenUp, InboxesStale, AuthorStale, PostsBackdated, WordsChanged, BaseChanged, FeedsStale:
 		return FeedsStale, true
 	}
 	return "", false // among others AuthorReturns, UserDeleted, PostErased

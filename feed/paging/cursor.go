@@ -51,6 +51,14 @@ const (
 	RankedBy
 	// Tagged is the list of a tag. Its owner is the tag's hash.
 	Tagged
+	// The lists of a post: its direct replies in either order or by likes, all replies of its
+	// conversation, its reposts and its quotes.
+	Replies
+	NewestReplies
+	TopReplies
+	Conversation
+	Reposts
+	Quotes
 )
 
 const (

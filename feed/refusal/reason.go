@@ -49,6 +49,8 @@ var (
 	NotTheAuthor    = reason(Forbidden, "NOT_THE_AUTHOR", "Only its author may change a post.")
 	HiddenPost      = reason(Forbidden, "HIDDEN_POST", "A moderator hid the post; it cannot be changed so.")
 	CannotFollow    = reason(Forbidden, "CANNOT_FOLLOW", "The viewer cannot follow this user.")
+	RepliesLimited  = reason(Forbidden, "REPLIES_LIMITED", "The author of the conversation does not let the viewer reply.")
+	QuotesLimited   = reason(Forbidden, "QUOTES_LIMITED", "The author of the post does not let the viewer quote it.")
 	BlockedRelation = reason(Forbidden, "BLOCKED", "One of the two blocks the other.")
 )
 
@@ -89,6 +91,7 @@ var (
 	RepeatedRow     = reason(BadInput, "REPEATED_ROW", "Another row before has the same external id.")
 	NotATime        = reason(BadInput, "NOT_A_TIME", "The time is not one of RFC 3339 with a zone, such as 2024-12-31T23:59:59Z.")
 	TooOld          = reason(BadInput, "TOO_OLD", "No post is so old.")
+	Contradiction   = reason(BadInput, "CONTRADICTION", "The field has no meaning for this post: a reply has the audiences of its root, and a repost has no text of its own.")
 	InTheFuture     = reason(BadInput, "IN_THE_FUTURE", "The time is in the future.")
 )
 

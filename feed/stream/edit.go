@@ -12,19 +12,17 @@ import (
 	"tideline/timeline"
 )
 
-// edited sends PostUpdated to a client that asked for edits. If the viewer mutes a word of the new
-// text, edited sends PostRemoved instead.
+// edited handles a change of a post that the client may have: an edit, or a change of its root or
+// original. It sends PostUpdated to a client that asked for edits. If the viewer may no longer see
+// the post, or mutes a word of the new text, it sends PostRemoved instead.
 func (s *Stream) edited(ctx context.Context, ev live.Event) error {
-	if !s.updates {
-		return nil
-	}
 	post, e, err := s.judge(ctx, ev)
 	switch {
 	case err != nil:
 		return err
 	case post == nil: // other recipients of the event may still see the post
 		s.remove(ev.Post, ev.Author == s.viewer.ID, nil)
-	default:
+	case s.updates:
 		s.update(post, e)
 	}
 	return nil
@@ -48,10 +46,10 @@ func (s *Stream) editedItems(ctx context.Context, now timeline.Position) (items 
 	// Every edit up to the time of low has reached the client: see ArrivedID. A client that read an
 	// empty page has no low. No post of such a client was edited before its oldest post was made.
 	since := cmp.Or(s.client.Low(), s.client.Oldest())
-	if since == 0 || !s.updates {
+	if since == 0 {
 		return nil, true, nil
 	}
-	list, err := s.streams.posts.Unchecked.EditedSince(ctx, s.viewer.ID, ids.TimeOf(since), maxEdits+1)
+	list, err := s.streams.posts.Unchecked.ChangedSince(ctx, s.viewer.ID, ids.TimeOf(since), maxEdits+1)
 	if err != nil || len(list) > maxEdits {
 		return nil, false, err
 	}
@@ -67,7 +65,7 @@ func (s *Stream) editedItems(ctx context.Context, now timeline.Position) (items 
 		return nil, false, err
 	}
 	for i, id := range list {
-		if posts[i] != nil || kept[i] != nil {
+		if posts[i] != nil && s.updates || posts[i] == nil && kept[i] != nil {
 			items = append(items, backlogItem{id: id, edited: posts[i] != nil, gone: posts[i] == nil, post: posts[i], position: now})
 		}
 	}

@@ -2,10 +2,12 @@ package visibility
 
 import (
 	"context"
+	stdsql "database/sql"
 	"fmt"
 	"slices"
 	"strings"
 
+	"entgo.io/ent/dialect"
 	"entgo.io/ent/dialect/sql"
 
 	"tideline/ent"
@@ -43,7 +45,12 @@ const (
 // selecting returns the query of posts up to the condition on the ids, which the caller appends.
 // Its first parameter is the viewer.
 func selecting(of, flags, words string, with Fields) string {
-	columns, from := "p.id, p.author_id, p.text, p.visibility, p.edited_at, "+rows.Likes.Of(of, "p")+", "+flags+", "+words, "posts p"
+	columns, from := "p.id, p.author_id, p.text, p.visibility, p.edited_at, coalesce(p.parent_id, 0), coalesce(p.parent_author_id, 0), coalesce(p.root_id, 0),"+
+		" coalesce(p.repost_of, 0), coalesce(p.quote_of, 0), p.quote_withdrawn, coalesce(p.reply_audience, ''), coalesce(p.quote_audience, ''), "+
+		originalText("p")+", "+flags+", "+words, "posts p"
+	for _, c := range rows.PostCounters {
+		columns += ", " + c.Of(of, "p")
+	}
 	if with&Author != 0 {
 		columns += ", u.handle, u.name, u.avatar_url"
 		from += " JOIN users u ON u.id = p.author_id"
@@ -75,13 +82,64 @@ func (r *Reader) byKey(ctx context.Context, viewer int64, ids []int64, with Fiel
 	if viewer == 0 {
 		query = r.anonymous[with]
 	}
-	return r.read(ctx, len(ids), with, query, viewer, rows.List(r.dialect, ids))
+	return r.read(ctx, r.db, len(ids), with, query, viewer, rows.List(r.dialect, ids))
+}
+
+// querier is a database or a transaction.
+type querier interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*stdsql.Rows, error)
+}
+
+// InTx reads in a transaction what decides whether a user may do something.
+type InTx struct {
+	reader *Reader
+	tx     *ent.Tx
+}
+
+// In returns the reads in tx.
+func (r *Reader) In(tx *ent.Tx) InTx { return InTx{r, tx} }
+
+// Lock makes transactions that change the post, its root or its original wait until this one ends.
+//
+// Cost: one statement of PostgreSQL. SQLite has one writer at a time and needs no lock.
+func (r InTx) Lock(ctx context.Context, id int64) error {
+	if r.reader.dialect != dialect.Postgres {
+		return nil
+	}
+	found, err := r.tx.QueryContext(ctx, "SELECT id FROM posts WHERE id IN (SELECT $1 UNION ALL SELECT root_id FROM posts WHERE id = $1"+
+		" UNION ALL SELECT repost_of FROM posts WHERE id = $1) ORDER BY id FOR SHARE", id)
+	if err != nil {
+		return fmt.Errorf("lock post: %w", err)
+	}
+	return rows.Wrap("lock post", found.Close())
+}
+
+// Post returns a post that the viewer may see by its id, or nil.
+//
+// Cost: one query by primary key.
+func (r InTx) Post(ctx context.Context, viewer, id int64) (*ent.Post, error) {
+	list, err := r.reader.read(ctx, r.tx, 1, 0, r.reader.statements[0], viewer, rows.List(r.reader.dialect, []int64{id}))
+	if err != nil {
+		return nil, err
+	}
+	if list, err = shown(Direct, viewer, list); err != nil || len(list) == 0 {
+		return nil, err
+	}
+	return list[0], nil
+}
+
+// Relation returns the viewer's relation to another user.
+//
+// Cost: as Reader.Relations.
+func (r InTx) Relation(ctx context.Context, viewer, other int64) (Relation, error) {
+	found, err := r.reader.related(ctx, r.tx, r.reader.relations, viewer, []int64{other})
+	return found.of(viewer, other), err
 }
 
 // read returns the posts of a query that begins with selecting. The query returns at most most
 // posts.
-func (r *Reader) read(ctx context.Context, most int, with Fields, query string, args ...any) ([]*ent.Post, error) {
-	found, err := r.db.QueryContext(ctx, query, args...)
+func (r *Reader) read(ctx context.Context, in querier, most int, with Fields, query string, args ...any) ([]*ent.Post, error) {
+	found, err := in.QueryContext(ctx, query, args...)
 	if err != nil {
 		return nil, fmt.Errorf("read posts: %w", err)
 	}
@@ -89,7 +147,7 @@ func (r *Reader) read(ctx context.Context, most int, with Fields, query string, 
 	var list []*ent.Post
 	var posts []ent.Post
 	var authors []ent.User
-	var into [24]any
+	var into [40]any
 	for ; found.Next(); posts = posts[1:] {
 		if len(posts) == 0 { // a block at a time: usually there is one block, or there are few posts
 			n := min(most, readAtOnce)
@@ -99,7 +157,9 @@ func (r *Reader) read(ctx context.Context, most int, with Fields, query string, 
 			}
 		}
 		p, visibility, words := &posts[0], "", ""
-		row := append(into[:0], &p.ID, &p.AuthorID, &p.Text, &visibility, &p.EditedAt, &p.LikeCount, &p.ForViewer, &words)
+		row := append(into[:0], &p.ID, &p.AuthorID, &p.Text, &visibility, &p.EditedAt, &p.ParentID, &p.ParentAuthorID, &p.RootID,
+			&p.RepostOf, &p.QuoteOf, &p.QuoteWithdrawn, &p.ReplyAudience, &p.QuoteAudience,
+			&p.OriginalText, &p.ForViewer, &words, &p.LikeCount, &p.ReplyCount, &p.RepostCount, &p.QuoteCount)
 		if with&Author != 0 {
 			u := &authors[0]
 			authors = authors[1:]
@@ -132,6 +192,7 @@ func (r *Reader) read(ctx context.Context, most int, with Fields, query string, 
 // forViewer makes a query of posts that ent builds select the columns that keepFlags reads.
 func forViewer(viewer int64) func(*sql.Selector) {
 	return func(s *sql.Selector) {
+		s.AppendSelectExprAs(sql.Expr(originalText(post.Table)), columnOriginalText)
 		if viewer == 0 {
 			s.AppendSelectExprAs(sql.Expr(flagsForAnyone(post.Table)), columnFlags)
 			return
@@ -165,6 +226,11 @@ func keepFlags(list []*ent.Post) error {
 			return fmt.Errorf("flags of post %d are %T", p.ID, value)
 		}
 		p.ForViewer = flags
+		text, err := p.Value(columnOriginalText)
+		if err != nil {
+			return fmt.Errorf("original of post %d: %w", p.ID, err)
+		}
+		p.OriginalText, _ = text.(string)
 		if words, err := p.Value(columnWords); err == nil { // else it was read for an anonymous viewer
 			text, ok := words.(string)
 			if !ok {
@@ -178,7 +244,7 @@ func keepFlags(list []*ent.Post) error {
 
 // keepWords sets the flag MutesWord if the post has one of the words.
 func keepWords(p *ent.Post, words string) {
-	if hasAny(p.Text, words) {
+	if hasAny(mutableText(p), words) {
 		p.ForViewer |= int64(MutesWord)
 	}
 }

@@ -24,7 +24,7 @@ type Followers struct {
 // Follower is a follower of an author, with verdicts on one post.
 type Follower struct {
 	ID   int64
-	Sees bool // the follower's timeline has the post
+	Sees bool // the follower's inbox has the post
 	Saw  bool // it had the post at some time before
 	Had  bool // it had the post right before the change
 	// Counts reports whether the receipt counts the follower among those who get the post. A
@@ -218,7 +218,7 @@ func parse(found string, size int, c PostChange, objections Objections) ([]Follo
 		}
 		follower := n >> edgeBits
 		to := Following | Relation(n&(1<<edgeBits-1)) | objections[follower]
-		sees := func(p *ent.Post) bool { return p != nil && mayShow(Home, follower, to, p) }
+		sees := func(p *ent.Post) bool { return p != nil && mayShow(Inbox, follower, to, p) }
 		list = append(list, Follower{
 			ID: follower, Sees: sees(c.Current), Saw: slices.ContainsFunc(c.Previous, sees), Had: sees(c.Before),
 			Counts: c.Current != nil && mayShow(Direct, follower, to, c.Current),

@@ -8,7 +8,7 @@ import (
 	"tideline/internal/pipeline"
 )
 
-// PostCount returns how many of the author's posts a viewer with the relation r to the author may
+// PostCount returns how many of the author's posts, without replies and reposts, a viewer with the relation r to the author may
 // see. A nil r means an anonymous viewer. It costs no query.
 func PostCount(viewer int64, r *Relation, author *ent.User) int {
 	if r == nil {
@@ -25,10 +25,17 @@ func PostCount(viewer int64, r *Relation, author *ent.User) int {
 	return n
 }
 
-// AddToPostCount adds n to the author's counters of posts with the visibility. Private posts, and
-// posts that a moderator hid, have no counter of their own: their number is the total minus the
-// other counters.
-func AddToPostCount(author *ent.UserUpdateOne, v schema.Visibility, n int) *ent.UserUpdateOne {
+// Counted reports whether the author's counters count the post. They count no replies and reposts,
+// whose visibility depends on other posts.
+func Counted(p *ent.Post) bool { return p.ParentID == 0 && p.RepostOf == 0 }
+
+// AddToPostCount adds n to the author's counters of posts with the visibility, if they count p.
+// Private posts, and posts that a moderator hid, have no counter of their own: their number is the
+// total minus the other counters.
+func AddToPostCount(author *ent.UserUpdateOne, p *ent.Post, v schema.Visibility, n int) *ent.UserUpdateOne {
+	if !Counted(p) {
+		return author
+	}
 	switch v {
 	case schema.Public:
 		author.AddPublicPostCount(n)
@@ -40,25 +47,31 @@ func AddToPostCount(author *ent.UserUpdateOne, v schema.Visibility, n int) *ent.
 	return author.AddPostCount(n)
 }
 
-// countNewPost counts post $2 of author $1. The post has the visibility $3 or, if that is empty,
-// the author's default.
-var countNewPost = func() string {
+// countNewPost has two statements for a new post $2 of author $1. The first one counts it, and the
+// second one is for posts that are not counted. The post has the visibility $3 or, if that is
+// empty, the author's default.
+var countNewPost = func() [2]string {
 	const visibility = "coalesce(nullif(CAST($3 AS text), ''), default_visibility)"
 	count := func(column string, v schema.Visibility) string {
 		return fmt.Sprintf(", %[1]s = %[1]s + CASE %[2]s WHEN '%[3]s' THEN 1 ELSE 0 END", column, visibility, v)
 	}
-	return "UPDATE users SET post_count = post_count + 1" +
-		count("public_post_count", schema.Public) + count("followers_post_count", schema.Followers) + count("mutuals_post_count", schema.Mutuals) +
-		", last_post_id = CASE WHEN CAST($2 AS bigint) > last_post_id THEN CAST($2 AS bigint) ELSE last_post_id END" +
+	const last = "last_post_id = CASE WHEN CAST($2 AS bigint) > last_post_id THEN CAST($2 AS bigint) ELSE last_post_id END" +
 		" WHERE id = $1 AND NOT hidden RETURNING id, follower_count, issuer, external_id, " + visibility
+	return [2]string{"UPDATE users SET post_count = post_count + 1" +
+		count("public_post_count", schema.Public) + count("followers_post_count", schema.Followers) + count("mutuals_post_count", schema.Mutuals) +
+		", " + last, "UPDATE users SET " + last}
 }()
 
-// CountNewPost adds a statement to w that locks the author of a new post and counts the post. If
-// the post has no visibility, it gets the author's default. Sending w sets the author's id,
+// CountNewPost adds a statement to w that locks the author of a new post and counts the post, unless
+// it is a reply or a repost. If the post has no visibility, it gets the author's default. Sending w sets the author's id,
 // follower count and external id. They stay zero if the author is hidden or does not exist.
 func CountNewPost(w *pipeline.Pipeline, p *ent.Post, author *ent.User) {
+	statement := countNewPost[0]
+	if !Counted(p) {
+		statement = countNewPost[1]
+	}
 	w.QueryRow([]any{&author.ID, &author.FollowerCount, &author.Issuer, &author.ExternalID, &p.Visibility},
-		countNewPost, p.AuthorID, p.ID, string(p.Visibility))
+		statement, p.AuthorID, p.ID, string(p.Visibility))
 }
 
 // Counts holds how many posts an author gains, by counter, and the id of the newest one.
@@ -91,8 +104,11 @@ func CountNewPosts(posts []*ent.Post) []*Counts {
 			byAuthor[p.AuthorID] = c
 			list = append(list, c)
 		}
-		c.All++
 		c.Last = max(c.Last, p.ID)
+		if !Counted(p) {
+			continue
+		}
+		c.All++
 		switch p.Visibility {
 		case schema.Public:
 			c.Public++

@@ -46,7 +46,7 @@ func endsOf(of string) (e ends) {
 		ids := fmt.Sprintf("IN (SELECT h.id %s) ORDER BY p.id %s LIMIT $4", near, order)
 		e.posts[i], e.anonymous[i] = likes+ids, anonymous+ids
 		e.wordless[i] = fmt.Sprintf("SELECT p.id, p.author_id, p.visibility, %d + %s FROM (SELECT h.id, h.author_id, h.visibility %s) p ORDER BY p.id %s",
-			wordless, flagsFor("$1", "p", false), near, order)
+			wordless, relationTo("$1", "p"), near, order)
 	}
 	e.heads[0] = headsOf(of, "< $3 THEN u.last_post_id", "max", "0", "DESC")
 	e.heads[1] = headsOf(of, "<= $2 THEN $3", "min", "$3", "ASC")
@@ -190,9 +190,9 @@ func (r *Reader) nearest(ctx context.Context, viewer int64, of ranges, in timeli
 	case ids:
 		b.posts, err = r.readWordless(ctx, near(r.ends.wordless, in), args...)
 	case viewer == 0:
-		b.posts, err = r.read(ctx, in.Limit, 0, near(r.ends.anonymous, in), args...)
+		b.posts, err = r.read(ctx, r.db, in.Limit, 0, near(r.ends.anonymous, in), args...)
 	default:
-		b.posts, err = r.read(ctx, in.Limit, Likes, near(r.ends.posts, in), args...)
+		b.posts, err = r.read(ctx, r.db, in.Limit, Likes, near(r.ends.posts, in), args...)
 	}
 	if err != nil || len(b.posts) == 0 {
 		return Batch{}, err

@@ -203,7 +203,7 @@ func (r *Reader) matching(match predicate.Post) Source {
 			order = ent.Asc(post.FieldID)
 		}
 		q := r.db.Post.Query().Where(match, post.VisibilityNEQ(schema.Deleted), post.IDGT(in.After), post.IDLT(in.Upper())).Order(order).Limit(in.Limit)
-		q.Modify(forViewer(viewer), rows.WithLikes)
+		q.Modify(forViewer(viewer), rows.WithCounts)
 		list, err := q.All(ctx)
 		if err == nil {
 			err = keepFlags(list)

@@ -99,14 +99,9 @@ func lookUps(list []edge, viewer, author string, only func(edge) string) string 
 //
 // Cost: four look-ups a statement. One index look-up a post, and one more with likes; one more a
 // post for each of mutes, blocks and being blocked that the viewer has any of, and one while
-// anybody is hidden.
+// anybody is hidden. For replies and reposts also the cost of dependsOn.
 func flagsFor(viewer, post string, likes bool) string {
-	flags := flagsForAnyone(post) + " + " + lookUps(ofRule(), viewer, post+"."+fieldAuthor, func(e edge) string {
-		if e.hides != 0 {
-			return e.anyOf(e.viewer, viewer)
-		}
-		return e.forPost(post)
-	})
+	flags := relationTo(viewer, post) + " + " + dependsOn(viewer, post, true)
 	if likes {
 		likesOf := edge{flag: liked, table: like.Table, viewer: like.FieldUserID, other: like.FieldPostID}
 		flags += fmt.Sprintf(" + %d + %s", likesKnown, likesOf.look(viewer, post+".id"))
@@ -114,10 +109,21 @@ func flagsFor(viewer, post string, likes bool) string {
 	return flags
 }
 
+// relationTo is flagsFor without likes, roots and originals, which inboxes do not need.
+func relationTo(viewer, post string) string {
+	return authorHidden(post) + " + " + lookUps(ofRule(), viewer, post+"."+fieldAuthor, func(e edge) string {
+		if e.hides != 0 {
+			return e.anyOf(e.viewer, viewer)
+		}
+		return e.forPost(post)
+	})
+}
+
 // flagsForMany is flagsFor, without likes, for statements whose rows are the viewers. It does not
 // check edges with anyOf: PostgreSQL may build a hash of the whole table for each.
 func flagsForMany(viewer, post string) string {
-	return flagsForAnyone(post) + " + " + lookUps(ofRule(), viewer, post+"."+fieldAuthor, func(e edge) string { return e.forPost(post) })
+	return authorHidden(post) + " + " + lookUps(ofRule(), viewer, post+"."+fieldAuthor, func(e edge) string { return e.forPost(post) }) +
+		" + " + dependsOn(viewer, post, false)
 }
 
 // forPost returns the SQL condition that the post has a visibility for which the edge matters, or
@@ -129,8 +135,13 @@ func (e edge) forPost(post string) string {
 	return post + ".visibility IN (" + e.visibilities() + ")"
 }
 
-// flagsForAnyone is flagsFor for an anonymous viewer: whether the author is hidden.
+// flagsForAnyone is flagsFor for an anonymous viewer.
 func flagsForAnyone(post string) string {
+	return authorHidden(post) + " + " + dependsOn("", post, true)
+}
+
+// authorHidden returns the SQL expression of the flags known and Hidden of a post.
+func authorHidden(post string) string {
 	return fmt.Sprintf("%d + CASE WHEN EXISTS (SELECT 1 FROM %[2]s) THEN coalesce((SELECT %[3]d FROM %[2]s r WHERE r.%[4]s = %[5]s.%[6]s), 0) ELSE 0 END",
 		known, hiddenuser.Table, Hidden, hiddenuser.FieldID, post, fieldAuthor)
 }
@@ -168,7 +179,7 @@ func (r *Reader) Relations(ctx context.Context, viewer int64, others []int64) (m
 	if viewer == 0 || len(ids) == 0 {
 		return relations, nil
 	}
-	found, err := r.related(ctx, r.relations, viewer, ids)
+	found, err := r.related(ctx, r.db, r.relations, viewer, ids)
 	for _, id := range ids {
 		relations[id] = found.of(viewer, id)
 	}
@@ -197,8 +208,8 @@ func relationsAmong(of, viewers string, list []edge) string {
 }
 
 // related reads the result of relationsAmong.
-func (r *Reader) related(ctx context.Context, query string, viewers any, others []int64) (relations, error) {
-	list, err := r.db.QueryContext(ctx, query, viewers, rows.List(r.dialect, others))
+func (r *Reader) related(ctx context.Context, in querier, query string, viewers any, others []int64) (relations, error) {
+	list, err := in.QueryContext(ctx, query, viewers, rows.List(r.dialect, others))
 	if err != nil {
 		return nil, fmt.Errorf("read relations: %w", err)
 	}

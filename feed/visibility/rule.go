@@ -11,7 +11,15 @@
 // relate two users, and readers, the table of the relations that each visibility asks for.
 // relation.go makes the SQL of these tables, in two directions: the flags of one viewer and many
 // authors (pages, pulls), and of one author and many viewers (fan-outs, events). A new relation, or
-// a new visibility, is an entry in these tables, and every read obeys it.
+// a new visibility, is an entry in these tables, and every read obeys it. A new visibility also
+// needs a counter in postcount.go and its column in bykey.go.
+//
+// # Replies and reposts
+//
+// A reply depends on the root of its conversation, and a repost on its original. Both are shown
+// only where the viewer may see that post, too. The flags of the viewer and that post are read
+// together with the reply or repost, see base.go. Inboxes ignore this and the viewer's HomeReplies,
+// so nothing has to be rebuilt when a root is narrowed or the setting changes.
 package visibility
 
 import (
@@ -42,6 +50,10 @@ const (
 	// MutesWord: the viewer mutes a word in the post. It is set only in a relation that was read
 	// with a post, and no query returns it.
 	MutesWord
+	// FollowsParent: the viewer follows the author of a reply's parent, or is that author.
+	FollowsParent
+	allReplies // the viewer's HomeReplies is ALL
+	noReplies  // the viewer's HomeReplies is NONE
 )
 
 // Mutual is the relation of two friends, who follow each other.
@@ -56,17 +68,19 @@ type Surface uint8
 
 // The surfaces. In the tables of the rule, a Surface is a set of these.
 const (
-	// Direct: by id, in a profile, or as the target of a like.
+	// Direct: by id, in a conversation, or as the target of a like.
 	Direct Surface = 1 << iota
+	// OfAuthor: in the list of its author's posts.
+	OfAuthor
 	// Home: in the home timeline or its live events.
 	Home
 	// Tagged: in the list of a tag, which also has posts by people that the viewer does not follow.
 	Tagged
 	// Inbox: nobody is shown the post here. It is stored where home timelines are read. The rule is
-	// the same as for Home, but ignores muted words.
+	// the same as for Home, but ignores muted words, roots, originals and HomeReplies.
 	Inbox
 
-	everywhere = Direct | Home | Tagged | Inbox
+	everywhere = Direct | OfAuthor | Home | Tagged | Inbox
 )
 
 // edge is a table in which a row for a viewer and another user sets a flag.
@@ -124,33 +138,72 @@ var readers = []readership{
 // whyHidden is the rule. It returns why a viewer with the relation r to the author may not be shown
 // p on the surface, or "" if the viewer may.
 func whyHidden(on Surface, viewer int64, r Relation, p *ent.Post) string {
+	own := viewer != 0 && p.AuthorID == viewer
 	switch {
 	case r.Has(Hidden):
 		return "the author's account is hidden"
 	case p.Visibility == schema.Deleted:
 		return "it was deleted"
-	case viewer != 0 && p.AuthorID == viewer:
+	case own && p.RepostOf == 0:
 		return ""
 	}
+	if why := hiddenWithBase(on, r, p); why != "" || own {
+		return why
+	}
+	if why := hiddenByEdge(on, r); why != "" {
+		return why
+	}
+	if why := unwanted(on, r, p); why != "" {
+		return why
+	}
+	answersViewer := on == Direct && viewer != 0 && p.ParentID != 0 && (p.ParentAuthorID == viewer || r.root().Has(wrote))
+	return hiddenByVisibility(r, p.Visibility, answersViewer)
+}
+
+// hiddenByEdge returns why posts of a user are hidden because of a row in the table of an edge, or
+// the lack of one.
+func hiddenByEdge(on Surface, r Relation) string {
 	for i := range edges {
 		e := &edges[i]
 		if e.hides&on != 0 && r.Has(e.flag) || e.shows&on != 0 && !r.Has(e.flag) {
 			return e.why
 		}
 	}
-	if r.Has(MutesWord) && on&(Home|Tagged) != 0 {
+	return ""
+}
+
+// unwanted returns why the viewer does not want to see a post in a list, or "".
+func unwanted(on Surface, r Relation, p *ent.Post) string {
+	switch {
+	case r.Has(MutesWord) && on&(Home|Tagged) != 0:
 		return "the viewer mutes a word of it"
+	case p.ParentID == 0 || on != Home:
+		return ""
+	case r.Has(noReplies):
+		return "it is a reply, and the viewer wants none in the home timeline"
+	case !r.Has(allReplies) && !r.Has(FollowsParent):
+		return "it is a reply to somebody that the viewer does not follow"
+	}
+	return ""
+}
+
+// hiddenByVisibility returns why a post with the visibility is hidden from a viewer with the
+// relation r to its author. answersViewer says that the post is a reply in the viewer's
+// conversation or to the viewer's post: then every visibility admits the viewer.
+func hiddenByVisibility(r Relation, v schema.Visibility, answersViewer bool) string {
+	if v.IsHidden() {
+		return "a moderator hid it"
 	}
 	for i := range readers {
-		if readers[i].visibility == p.Visibility {
+		if readers[i].visibility == v && !answersViewer {
 			if r.Has(readers[i].needs) {
 				return ""
 			}
 			return readers[i].why
 		}
 	}
-	if p.Visibility.IsHidden() {
-		return "a moderator hid it"
+	if answersViewer {
+		return ""
 	}
 	return "it is for the author alone"
 }

@@ -2,11 +2,13 @@ package visibility
 
 import (
 	"context"
+	"fmt"
 
 	"entgo.io/ent/dialect/sql"
 
 	"tideline/ent"
 	"tideline/ent/like"
+	"tideline/ent/post"
 	"tideline/ent/posttag"
 	"tideline/ent/predicate"
 	"tideline/feed/internal/rows"
@@ -114,6 +116,58 @@ func (r *Reader) Tagged(tag string) (from Source, stopped *int64) {
 		b.Last, b.More = last, more
 		return b, err
 	})
+}
+
+// Link is a column of posts that names another post.
+type Link string
+
+// The links.
+const (
+	Parent   Link = post.FieldParentID // of replies: the post replied to
+	Root     Link = post.FieldRootID   // of replies: the first post of the conversation
+	Original Link = post.FieldRepostOf // of reposts
+	Quoted   Link = post.FieldQuoteOf  // of posts that quote
+)
+
+// Linked returns the source of the posts whose link names the post with the id. The viewer may not be
+// allowed to see many of them, so the source ends as that of Tagged does.
+//
+// Cost: two queries, one by index range and one by primary key.
+func (r *Reader) Linked(by Link, id int64) (from Source, stopped *int64) {
+	also := ""
+	switch by {
+	case Root: // reposts of replies have the root, too
+		also = " AND parent_id IS NOT NULL"
+	case Quoted:
+		also = " AND NOT quote_withdrawn"
+	}
+	return bounded(func(ctx context.Context, viewer int64, in timeline.Range, final bool) (Batch, error) {
+		order := "DESC"
+		if in.Ascending {
+			order = "ASC"
+		}
+		list, err := rows.IDs(ctx, r.db, fmt.Sprintf("SELECT id FROM posts WHERE %s = $1%s AND id > $2 AND id < $3 ORDER BY id %s LIMIT $4", by, also, order),
+			id, in.After, in.Upper(), in.Limit)
+		if err != nil || len(list) == 0 {
+			return Batch{}, rows.Wrap("read replies, reposts or quotes", err)
+		}
+		more, last := len(list) == in.Limit, list[len(list)-1]
+		if final && more {
+			list, last = cut(list)
+		}
+		b, _, err := r.ByIDs(ctx, viewer, list, Likes)
+		b.Last, b.More = last, more
+		return b, err
+	})
+}
+
+// AncestorIDs returns the ids of the post's ancestors, at most most: the parent, its parent and so on.
+//
+// Cost: one query with a look-up an ancestor.
+func (r *Reader) AncestorIDs(ctx context.Context, parent int64, most int) ([]int64, error) {
+	list, err := rows.IDs(ctx, r.db, "WITH RECURSIVE up (id, parent_id, n) AS (SELECT id, parent_id, 1 FROM posts WHERE id = $1"+
+		" UNION ALL SELECT p.id, p.parent_id, up.n + 1 FROM up JOIN posts p ON p.id = up.parent_id WHERE up.n < $2) SELECT id FROM up ORDER BY n", parent, most)
+	return list, rows.Wrap("read ancestors", err)
 }
 
 // cut returns the ordered ids up to their last gap, and an id in the middle of that gap. The ids

@@ -133,14 +133,15 @@ func (r Unchecked) WrittenBy(ctx context.Context, author int64, ids []int64) ([]
 	return list, rows.Wrap("read posts", err)
 }
 
-// EditedSince returns the ids of posts by the viewer and the viewer's followees that were edited
-// after since, at most limit, in any order.
+// ChangedSince returns the ids of posts by the viewer and the viewer's followees that changed after
+// since, at most limit, in any order: posts that were edited, and replies and reposts whose root or
+// original was shown, hidden or deleted.
 //
-// Cost: one query with a look-up a followee in an index of edited posts.
-func (r Unchecked) EditedSince(ctx context.Context, viewer int64, since time.Time, limit int) ([]int64, error) {
-	list, err := rows.IDs(ctx, r.db, "SELECT p.id FROM posts p WHERE p.edited_at > 0 AND p.edited_at > $2 AND p.author_id IN"+
+// Cost: one query with a look-up a followee in an index of changed posts.
+func (r Unchecked) ChangedSince(ctx context.Context, viewer int64, since time.Time, limit int) ([]int64, error) {
+	list, err := rows.IDs(ctx, r.db, "SELECT p.id FROM posts p WHERE p.changed_at > 0 AND p.changed_at > $2 AND p.author_id IN"+
 		" (SELECT f.followee_id FROM follows f WHERE f.follower_id = $1 UNION ALL SELECT $1) LIMIT $3", viewer, since.UnixMilli(), limit)
-	return list, rows.Wrap("find edited posts", err)
+	return list, rows.Wrap("find changed posts", err)
 }
 
 // LikeCounts returns the number of likes of each of the posts that exist.
@@ -163,4 +164,17 @@ func (r Unchecked) LikeCounts(ctx context.Context, ids []int64) (map[int64]int, 
 		counts[id] = n
 	}
 	return counts, rows.Wrap("read likes", found.Err())
+}
+
+// NextBase returns the id of the author's next post, after the one with the id after, on which replies
+// or reposts depend; 0 if there is none.
+//
+// Cost: an index range of the author's posts up to that post, with two look-ups each.
+func (r Unchecked) NextBase(ctx context.Context, author, after int64) (int64, error) {
+	list, err := rows.IDs(ctx, r.db, "SELECT p.id FROM posts p WHERE p.author_id = $1 AND p.id > $2 AND (EXISTS (SELECT 1 FROM posts d WHERE d.root_id = p.id)"+
+		" OR EXISTS (SELECT 1 FROM posts d WHERE d.repost_of = p.id)) ORDER BY p.id LIMIT 1", author, after)
+	if err != nil || len(list) == 0 {
+		return 0, rows.Wrap("find posts with replies", err)
+	}
+	return list[0], nil
 }

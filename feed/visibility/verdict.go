@@ -48,16 +48,56 @@ func (r *Reader) Judge(ctx context.Context, id int64, users []int64) (Verdict, e
 		if err != nil {
 			return v, err
 		}
-		muting, err := r.muters(ctx, v.Post.Text, chunk)
+		muting, err := r.muters(ctx, mutableText(v.Post), chunk)
+		if err != nil {
+			return v, err
+		}
+		base, err := r.basesFor(ctx, []*ent.Post{v.Post}, chunk)
 		if err != nil {
 			return v, err
 		}
 		for _, follower := range followers {
-			v.sees[follower.ID] = follower.Sees && !muting[follower.ID]
+			to := base[pair{follower.ID, v.Post.ID}]
+			v.sees[follower.ID] = follower.Sees && !muting[follower.ID] && hiddenWithBase(Home, to, v.Post) == "" && unwanted(Home, to, v.Post) == ""
+		}
+		if slices.Contains(chunk, v.Post.AuthorID) {
+			v.sees[v.Post.AuthorID] = v.Post.RepostOf == 0 || hiddenWithBase(Home, base[pair{v.Post.AuthorID, v.Post.ID}], v.Post) == ""
 		}
 	}
-	v.sees[v.Post.AuthorID] = true
 	return v, nil
+}
+
+// basesFor returns, for each of the users and each of the posts that is a reply or a repost, the
+// flags of dependsOn. The pairs are of a user and a post.
+//
+// Cost: none if no post is either. Otherwise one query, with the look-ups of dependsOn for each
+// pair.
+func (r *Reader) basesFor(ctx context.Context, posts []*ent.Post, users []int64) (relations, error) {
+	var ids []int64
+	for _, p := range posts {
+		if p != nil && (p.RootID != 0 || p.RepostOf != 0) {
+			ids = append(ids, p.ID)
+		}
+	}
+	if len(ids) == 0 || len(users) == 0 {
+		return nil, nil
+	}
+	found, err := r.db.QueryContext(ctx, "SELECT u.value, p.id, "+dependsOn("u.value", "p", false)+" FROM posts p CROSS JOIN "+rows.Each(r.dialect, "$2")+
+		" WHERE p.id "+rows.In(r.dialect, "$1", "bigint"), rows.List(r.dialect, ids), rows.List(r.dialect, users))
+	if err != nil {
+		return nil, fmt.Errorf("read roots and originals: %w", err)
+	}
+	defer found.Close()
+	list := relations{}
+	for found.Next() {
+		var of pair
+		var flags Relation
+		if err := found.Scan(&of.viewer, &of.other, &flags); err != nil {
+			return nil, fmt.Errorf("read roots and originals: %w", err)
+		}
+		list[of] = flags
+	}
+	return list, rows.Wrap("read roots and originals", found.Err())
 }
 
 // JudgeDirect reads a post without its author, and decides which of the users may be shown it by
@@ -110,7 +150,7 @@ const (
 // whose posts are too many for one call. It returns nil if there are too many pairs of a user and
 // an author.
 //
-// Cost: at most six queries for up to 20,000 posts.
+// Cost: at most seven queries for up to 20,000 posts.
 func (r *Reader) ShownOfMany(ctx context.Context, timelines map[int64][]int64) (map[int64][]*ent.Post, error) {
 	posts := map[int64]*ent.Post{}
 	var users []int64
@@ -132,7 +172,7 @@ func (r *Reader) ShownOfMany(ctx context.Context, timelines map[int64][]int64) (
 			posts[row.ID] = row
 		}
 	}
-	var related relations
+	var related, bases relations
 	var muted map[int64]string
 	if len(posts) > 0 {
 		var err error
@@ -140,6 +180,9 @@ func (r *Reader) ShownOfMany(ctx context.Context, timelines map[int64][]int64) (
 			return nil, err
 		}
 		if muted, err = r.MutedWords(ctx, users); err != nil {
+			return nil, err
+		}
+		if bases, err = r.basesFor(ctx, slices.Collect(maps.Values(posts)), users); err != nil {
 			return nil, err
 		}
 	}
@@ -151,8 +194,8 @@ func (r *Reader) ShownOfMany(ctx context.Context, timelines map[int64][]int64) (
 			if p == nil {
 				continue
 			}
-			to := related.of(user, p.AuthorID)
-			if hasAny(p.Text, muted[user]) {
+			to := related.of(user, p.AuthorID) | bases[pair{user, p.ID}]
+			if hasAny(mutableText(p), muted[user]) {
 				to |= MutesWord
 			}
 			if mayShow(Home, user, to, p) {
@@ -178,5 +221,5 @@ func (r *Reader) relatedToFollowees(ctx context.Context, users []int64, posts ma
 	}
 	list := slices.DeleteFunc(ofRule(), func(e edge) bool { return e.endsFollow || e.byVisibility() && !needed.Has(e.flag) })
 	query := relationsAmong(r.dialect, rows.In(r.dialect, "$1", "bigint"), list)
-	return r.related(ctx, query, rows.List(r.dialect, users), slices.Sorted(maps.Keys(authors)))
+	return r.related(ctx, r.db, query, rows.List(r.dialect, users), slices.Sorted(maps.Keys(authors)))
 }

@@ -186,7 +186,7 @@ func (b *Backend) StreamsFrom(hub *live.Hub) (*stream.Streams, error) {
 // WorkersConfig returns a configuration for workers that use the parts.
 func (b *Backend) WorkersConfig() workers.Config {
 	return workers.Config{
-		DB: b.Stores.DB, Visibility: b.Visibility, Home: b.Home, Sessions: b.Sessions, Accounts: b.Accounts, Timelines: b.Timelines, Queue: b.Queue,
+		DB: b.Stores.DB, Visibility: b.Visibility, Home: b.Home, Feed: b.Feed, Sessions: b.Sessions, Accounts: b.Accounts, Timelines: b.Timelines, Queue: b.Queue,
 		Publisher: b.Publisher, Masters: b.Stores.CheckMasters, Logger: b.cfg.Logger, Now: b.cfg.Now,
 	}
 }

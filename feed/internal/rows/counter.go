@@ -35,7 +35,13 @@ var (
 	Followers = Counter{user.FieldFollowerCount, user.Table, userdelta.Table, userdelta.FieldUserID, userdelta.FieldFollowers}
 	Following = Counter{user.FieldFollowingCount, user.Table, userdelta.Table, userdelta.FieldUserID, userdelta.FieldFollowing}
 	Likes     = Counter{post.FieldLikeCount, post.Table, postdelta.Table, postdelta.FieldPostID, postdelta.FieldLikes}
+	Replies   = Counter{post.FieldReplyCount, post.Table, postdelta.Table, postdelta.FieldPostID, postdelta.FieldReplies}
+	Reposts   = Counter{post.FieldRepostCount, post.Table, postdelta.Table, postdelta.FieldPostID, postdelta.FieldReposts}
+	Quotes    = Counter{post.FieldQuoteCount, post.Table, postdelta.Table, postdelta.FieldPostID, postdelta.FieldQuotes}
 )
+
+// PostCounters are the counters of a post.
+var PostCounters = []Counter{Likes, Replies, Reposts, Quotes}
 
 // Of returns the SQL expression of the counter, for a row of its table under the alias. It sums up
 // all deltas at once. With a look-up for each row, PostgreSQL may read all deltas for each: while
@@ -58,9 +64,11 @@ func (c Counter) Anywhere(alias string) string {
 		alias, c.Column, c.deltas, c.key, c.delta)
 }
 
-// WithLikes makes a query of posts that ent builds read the number of likes.
-func WithLikes(s *sql.Selector) {
-	s.AppendSelectExprAs(sql.Raw(Likes.Of(s.Dialect(), post.Table)), Likes.Column)
+// WithCounts makes a query of posts that ent builds read the counters.
+func WithCounts(s *sql.Selector) {
+	for _, c := range PostCounters {
+		s.AppendSelectExprAs(sql.Raw(c.Of(s.Dialect(), post.Table)), c.Column)
+	}
 }
 
 // WithFollows makes a query of users that ent builds read the numbers of followers and followees.
@@ -80,14 +88,20 @@ type executor interface {
 //
 // Cost: one statement by primary key.
 func (c Counter) Add(ctx context.Context, in executor, of string, id int64, n int) error {
-	query := fmt.Sprintf("UPDATE %[1]s SET %[2]s = %[2]s + $2 WHERE id = $1", c.table, c.Column)
+	query, args := c.Adding(of, id, n)
+	_, err := in.ExecContext(ctx, query, args...)
+	return Wrap("count", err)
+}
+
+// Adding returns the statement of Add.
+func (c Counter) Adding(of string, id int64, n int) (query string, args []any) {
+	query = fmt.Sprintf("UPDATE %[1]s SET %[2]s = %[2]s + $2 WHERE id = $1", c.table, c.Column)
 	if of == dialect.Postgres {
 		query = fmt.Sprintf("WITH free AS (SELECT id FROM %[1]s WHERE id = $1 AND NOT EXISTS (SELECT 1 FROM %[3]s WHERE %[4]s = $1) FOR NO KEY UPDATE SKIP LOCKED),"+
 			" added AS (UPDATE %[1]s t SET %[2]s = t.%[2]s + $2 FROM free WHERE t.id = free.id RETURNING t.id)"+
 			" INSERT INTO %[3]s (%[4]s, %[5]s) SELECT $1, $2 WHERE NOT EXISTS (SELECT 1 FROM added)", c.table, c.Column, c.deltas, c.key, c.delta)
 	}
-	_, err := in.ExecContext(ctx, query, id, n)
-	return Wrap("count", err)
+	return query, []any{id, n}
 }
 
 // foldedAtOnce is the largest number of users, and of posts, that one call of Fold folds.
@@ -98,7 +112,7 @@ const foldedAtOnce = 1000
 //
 // Cost: two index ranges if there are no deltas; else a short transaction for each row.
 func Fold(ctx context.Context, db *ent.Client) (n int, err error) {
-	for _, group := range [][]Counter{{Followers, Following}, {Likes}} {
+	for _, group := range [][]Counter{{Followers, Following}, PostCounters} {
 		c := group[0]
 		ids, err := IDs(ctx, db, fmt.Sprintf("SELECT DISTINCT %s AS id FROM %s LIMIT %d", c.key, c.deltas, foldedAtOnce))
 		if err != nil {

@@ -1,0 +1,75 @@
+package feed
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"tideline/ent"
+	"tideline/ent/post"
+	"tideline/ent/predicate"
+	"tideline/ent/schema"
+	"tideline/feed/ids"
+	"tideline/feed/internal/rows"
+	"tideline/feed/job"
+	"tideline/queue"
+)
+
+// TellDependents enqueues a job for each of the replies and reposts that depend on a post and have a
+// higher id than after, at most most of them. The jobs tell clients to look at them again. It deletes
+// reposts whose original is gone. It returns the last id, or 0 if there are no more. It may be
+// repeated.
+//
+// Cost: two index ranges, and two statements a reply or repost, in one transaction.
+func (f *Feed) TellDependents(ctx context.Context, base, after int64, most int) (last int64, err error) {
+	err = rows.InTx(ctx, f.cfg.DB, func(tx *ent.Tx) error {
+		last = 0
+		gone, list, err := dependents(ctx, tx, base, after, most)
+		if err != nil {
+			return err
+		}
+		now, err := f.cfg.IDs.Next() // see Post.changed_at
+		if err != nil {
+			return err
+		}
+		for _, p := range list {
+			change := job.Post{Post: p.ID, Author: p.AuthorID, From: p.Visibility, To: p.Visibility, Edited: true}
+			if gone && p.RepostOf == base {
+				if err := tx.Post.DeleteOneID(p.ID).Exec(ctx); err != nil {
+					return fmt.Errorf("delete repost: %w", err)
+				}
+				change.To, change.Edited = "", false
+			} else if err := tx.Post.UpdateOneID(p.ID).SetChangedAt(max(ids.TimeOf(now).UnixMilli(), p.ChangedAt+1)).Exec(ctx); err != nil {
+				return fmt.Errorf("mark as changed: %w", err)
+			}
+			if err := f.cfg.Queue.Enqueue(ctx, tx, queue.Large, job.PostChanged, change); err != nil {
+				return err
+			}
+		}
+		if len(list) == most {
+			last = list[len(list)-1].ID
+		}
+		return nil
+	})
+	return last, err
+}
+
+// dependents returns the next page of the replies and reposts that depend on a post, locked. gone
+// reports whether the post is deleted.
+func dependents(ctx context.Context, tx *ent.Tx, base, after int64, most int) (gone bool, list []*ent.Post, err error) {
+	exists, err := tx.Post.Query().Where(post.ID(base), post.VisibilityNEQ(schema.Deleted)).Exist(ctx)
+	if err != nil {
+		return false, nil, fmt.Errorf("find post: %w", err)
+	}
+	// Two queries: an OR of the two columns in one would read neither index in order.
+	for _, of := range []predicate.Post{post.RootID(base), post.RepostOf(base)} {
+		some, err := tx.Post.Query().Where(of, post.IDGT(after), post.VisibilityNEQ(schema.Deleted), rows.ForUpdate).Order(ent.Asc(post.FieldID)).Limit(most).All(ctx)
+		if err != nil {
+			return false, nil, fmt.Errorf("find replies and reposts: %w", err)
+		}
+		list = append(list, some...)
+	}
+	slices.SortFunc(list, func(a, b *ent.Post) int { return cmp.Compare(a.ID, b.ID) })
+	return !exists, list[:min(len(list), most)], nil
+}

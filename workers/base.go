@@ -1,0 +1,58 @@
+package workers
+
+import (
+	"context"
+	"fmt"
+
+	"tideline/feed/job"
+	"tideline/queue"
+)
+
+// basePage is how many replies and reposts one step of a BaseChanged job handles. A step is one
+// transaction.
+const basePage = 100
+
+// baseWalk is the state of a BaseChanged job. Its JSON names must not change.
+type baseWalk struct {
+	Base  int64 `json:"base"`  // the post whose replies and reposts are handled
+	After int64 `json:"after"` // those up to this id are done
+}
+
+// baseChanged tells the clients that may show a reply or a repost that the post which it depends on
+// was shown, hidden or deleted. Reads need no job: they obey the rule at once. Each reply and repost
+// gets a fan-out of its own, like one for an edit. A repost whose original is gone is deleted. If the
+// payload has no post, all posts of the author are meant.
+func (w *Workers) baseChanged(ctx context.Context, j *queue.Job) error {
+	var args job.Post
+	var p baseWalk
+	if err := decode(j, &args, &p); err != nil {
+		return err
+	}
+	pace := j.GiveWay(ctx)
+	for {
+		if err := j.Confirm(ctx); err != nil {
+			return err
+		}
+		pace()
+		if p.After == 0 {
+			base := args.Post
+			if base == 0 {
+				var err error
+				if base, err = w.Visibility.Unchecked.NextBase(ctx, args.Author, p.Base); err != nil || base == 0 {
+					return err
+				}
+			}
+			p.Base = base
+		}
+		last, err := w.Feed.TellDependents(ctx, p.Base, p.After, basePage)
+		if err != nil {
+			return queue.Unavailable(fmt.Errorf("tell of replies and reposts: %w", err))
+		}
+		if p.After = last; last == 0 && args.Post != 0 {
+			return nil
+		}
+		if err := j.Checkpoint(ctx, p); err != nil {
+			return err
+		}
+	}
+}
