@@ -45,8 +45,7 @@ const (
 )
 
 var (
-	// candidate matches possible tags, and web addresses, which are skipped.
-	candidate = regexp.MustCompile(`\bhttps?://[^\s\v\p{Z}\x{FEFF}<>"“”«»（）【】、。，！？；：]+|[#＃](` + word + `)`)
+	signs = text.NewSigns(`#＃`, word)
 	// folded matches a tag in its folded form.
 	folded = regexp.MustCompile(`^` + word + `$`)
 	// host matches the end of an address without https://, up to the slash before a sign.
@@ -100,23 +99,7 @@ func Parse(written string) (string, error) {
 // written yields the tags of a text as written, without their signs.
 func written(text string) iter.Seq[string] {
 	return func(yield func(string) bool) {
-		if !strings.ContainsAny(text, "#＃") {
-			return
-		}
-		for at := 0; ; {
-			found := candidate.FindStringSubmatchIndex(text[at:])
-			switch {
-			case found == nil:
-				return
-			case found[2] < 0: // an address
-				at += found[1]
-				continue
-			case !apart(text[:at+found[0]]), reference(text[:at+found[0]], text[at+found[3]:]):
-				at += found[2]
-				continue
-			}
-			word := text[at+found[2] : at+found[3]]
-			at += found[3]
+		for _, word := range signs.All(text, apart) {
 			if _, ok := normal(word); ok && !yield(word) {
 				return
 			}
@@ -124,13 +107,14 @@ func written(text string) iter.Seq[string] {
 	}
 }
 
-// apart reports whether a tag may begin after the text.
-func apart(before string) bool {
+// apart reports whether a word between two parts of a text may be a tag.
+func apart(before, _, after string) bool {
+	if strings.HasSuffix(before, "&") && strings.HasPrefix(after, ";") { // a character reference such as &#39;
+		return false
+	}
 	r, size := utf8.DecodeLastRuneInString(before)
 	switch {
-	case size == 0:
-		return true
-	case r == '\uFE0E' || r == '\uFE0F' || r == '\u20E3': // the marks that end an emoji
+	case size == 0, text.EndsEmoji(r):
 		return true
 	case r == '/':
 		return !host.MatchString(lastPart(before))
@@ -150,12 +134,6 @@ func lastPart(s string) string {
 		from -= size
 	}
 	return s[from:]
-}
-
-// reference reports whether the text between before and after is part of a character reference such
-// as &#39;.
-func reference(before, after string) bool {
-	return strings.HasSuffix(before, "&") && strings.HasPrefix(after, ";")
 }
 
 // normal returns the folded form of a word. ok is false if the word is not a tag. Folding may

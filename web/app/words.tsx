@@ -1,17 +1,12 @@
 // Texts that people wrote, with links.
+import { address, trim } from './address'
+import { mentions } from './mention'
 import { isTag, tagged } from './tag'
 
-const linked = new RegExp(/\bhttps?:\/\/[^\s<>"“”«»（）【】、。，！？；：]+|(?<![\w@\/.])@\w{1,30}(?![\w@])|/u.source + tagged, 'gu')
+const linked = new RegExp(`${address}|${tagged}`, 'gu')
 
-/** Removes punctuation and a closing bracket that follow an address but do not belong to it. */
-function trim(address: string): string {
-  const plain = address.replace(/[.,;:!?'*_~\]]+$/, '')
-  return plain.endsWith(')') && !plain.includes('(') ? trim(plain.slice(0, -1)) : plain
-}
-
-/** Turns a match into a link. A match that is no tag stays text. */
+/** Turns an address or a possible tag into a link. A match that is no tag stays text. */
 function link(found: string) {
-  if (found[0] === '@') return <a href={`/${found.toLowerCase()}`}>{found}</a>
   if (found[0] === '#' || found[0] === '＃') return isTag(found) ? <a href={`/tag/${encodeURIComponent(found.slice(1))}`}>{found}</a> : found
   return (
     <a href={found} target="_blank" rel="nofollow ugc noopener noreferrer">
@@ -20,19 +15,25 @@ function link(found: string) {
   )
 }
 
-/** Draws a text in which web addresses, handles and tags are links. */
+/** Draws a text in which web addresses, mentions and tags are links. */
 export function Words({ text }: { text: string }) {
+  const links = [
+    ...mentions(text).map(({ handle, start, end }) => ({ start, end, part: <a href={`/@${handle}`}>{text.slice(start, end)}</a> })),
+    ...Array.from(text.matchAll(linked), ({ 0: match, index }) => {
+      const word = match[0] === 'h' ? trim(match) : match
+      return { start: index, end: index + word.length, part: link(word) }
+    }),
+  ].sort((a, b) => a.start - b.start)
   const parts = []
-  let end = 0
-  for (const { 0: match, index } of text.matchAll(linked)) {
-    const word = match[0] === 'h' ? trim(match) : match
-    parts.push(text.slice(end, index), link(word))
-    end = index + word.length
+  let at = 0
+  for (const { start, end, part } of links) {
+    parts.push(text.slice(at, start), part)
+    at = end
   }
   return (
     <>
       {parts}
-      {text.slice(end)}
+      {text.slice(at)}
     </>
   )
 }

@@ -11,6 +11,23 @@ import (
 	"tideline/storage/storagetest"
 )
 
+// profileWith returns a page that shows a post for each of the texts, the last one first.
+func profileWith(t *testing.T, texts []string) *page {
+	t.Helper()
+	ada := serve(t).signUp("ada")
+	for _, text := range texts {
+		ada.post(text)
+	}
+	a := ada.browse()
+	a.visit("http://" + a.site + "/@ada")
+	for more := true; more; { // load all pages
+		a.see(`document.querySelector('main [aria-busy=true]') === null && document.querySelector('article') !== null`)
+		more = a.value(`((more) => { more?.click(); return more !== null })(document.querySelector('.more'))`) == true
+	}
+	a.see(fmt.Sprintf(`document.querySelectorAll('article').length === %d`, len(texts)))
+	return a
+}
+
 // The app links exactly the tags that the server finds. Both are tested with the same cases.
 func TestAppLinksTags(t *testing.T) {
 	storagetest.Long(t)
@@ -22,20 +39,11 @@ func TestAppLinksTags(t *testing.T) {
 		Written []string
 	}
 	require.NoError(t, json.Unmarshal(file, &cases))
-	s := serve(t)
-	ada := s.signUp("ada")
-	want := make([][]string, len(cases))
+	texts, want := make([]string, len(cases)), make([][]string, len(cases))
 	for i, c := range cases {
-		ada.post(c.Text)
-		want[len(cases)-1-i] = c.Written
+		texts[i], want[len(cases)-1-i] = c.Text, c.Written
 	}
-	a := ada.browse()
-	a.visit("http://" + a.site + "/@ada")
-	for more := true; more; { // load all pages
-		a.see(`document.querySelector('main [aria-busy=true]') === null && document.querySelector('article') !== null`)
-		more = a.value(`((more) => { more?.click(); return more !== null })(document.querySelector('.more'))`) == true
-	}
-	a.see(fmt.Sprintf(`document.querySelectorAll('article').length === %d`, len(cases)))
+	a := profileWith(t, texts)
 	found := a.value(`JSON.stringify([...document.querySelectorAll('article .text')].map((text) =>
 		[...text.querySelectorAll('a[href^="/tag/"]')].map((link) => decodeURIComponent(link.pathname.slice('/tag/'.length)))))`)
 	require.Equal(t, js(want), found)
