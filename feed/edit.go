@@ -115,6 +115,9 @@ func (f *Feed) edit(ctx context.Context, tx *ent.Tx, v session.Viewer, id int64,
 	if _, err := tag.Keep(ctx, tx, p); err != nil {
 		return nil, err
 	}
+	if err := keepMentions(ctx, tx, p, said); err != nil {
+		return nil, err
+	}
 	if *p.Data != had {
 		if err := rows.KeepPostData(ctx, tx, id, *p.Data); err != nil {
 			return nil, err

@@ -15,7 +15,8 @@ import (
 	"tideline/feed/webhook"
 )
 
-// LikePost adds the viewer's like. Liking again changes nothing. Errors: Unauthenticated,
+// LikePost adds the viewer's like, and returns the liked post. Liking again changes nothing. A repost
+// stands for its original. Errors: Unauthenticated,
 // NotFound.
 //
 // Cost: one query and no lock if nothing changes. Otherwise two queries and a short transaction.
@@ -38,6 +39,10 @@ func (f *Feed) changeLike(ctx context.Context, v session.Viewer, id int64, to bo
 		return nil, refusal.ErrSignIn
 	}
 	p, err := f.Post(ctx, v, id)
+	if err == nil && p.RepostOf != 0 {
+		id = p.RepostOf
+		p, err = f.Post(ctx, v, id)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -54,11 +54,18 @@ func (f *Feed) insertInTx(ctx context.Context, tx *ent.Tx, v session.Viewer, p *
 	if err := f.link(ctx, tx, v, p, d); err != nil {
 		return err
 	}
+	mentions, err := mentionsIn(ctx, tx, p, nil)
+	if err != nil {
+		return err
+	}
 
 	w := pipeline.Pipeline{Dialect: f.cfg.Dialect, Commit: true}
 	insert(&w, p)
 	for _, t := range tag.In(p.Text) {
 		w.Exec("INSERT INTO post_tags (post_id, tag) VALUES ($1, $2)", p.ID, t)
+	}
+	for _, m := range mentions {
+		w.Exec(`INSERT INTO post_mentions (post_id, user_id, start, "end") VALUES ($1, $2, $3, $4)`, p.ID, m.user, m.Start, m.End)
 	}
 	if *p.Data != ent.NoData {
 		w.Exec("INSERT INTO post_data (post_id, data) VALUES ($1, $2)", p.ID, *p.Data)

@@ -22,6 +22,7 @@ import (
 	"tideline/feed/account"
 	"tideline/feed/apikey"
 	"tideline/feed/bulk"
+	"tideline/feed/conversation"
 	"tideline/feed/counts"
 	"tideline/feed/home"
 	"tideline/feed/ids"
@@ -54,17 +55,19 @@ type Config struct {
 
 // Backend has the parts that the resolvers call. Fields without a default are required.
 type Backend struct {
-	Sessions   *session.Store
-	Accounts   *account.Accounts
-	Login      *login.Login
-	Bulk       *bulk.Bulk
-	Counts     *counts.Counts
-	Directory  *account.Directory
-	Feed       *feed.Feed
-	Home       *home.Home
-	Keys       *apikey.Keys
-	Moderation *moderation.Moderation
-	Streams    *stream.Streams
+	Sessions  *session.Store
+	Accounts  *account.Accounts
+	Login     *login.Login
+	Bulk      *bulk.Bulk
+	Counts    *counts.Counts
+	Directory *account.Directory
+	Feed      *feed.Feed
+	// Conversations reads replies, reposts, quotes and mentions.
+	Conversations *conversation.Conversations
+	Home          *home.Home
+	Keys          *apikey.Keys
+	Moderation    *moderation.Moderation
+	Streams       *stream.Streams
 	// Avatars are the hosts of allowed avatar pictures. Defaults to none.
 	Avatars account.AvatarHosts
 	// MaxText is the maximum length of a post in characters, as in feed.Config. Defaults to
@@ -136,6 +139,11 @@ func (a api) prices() map[string]func(map[string]any) int {
 		"Query.suggestedUsers": flat(suggestPrice),
 		"Query.taggedPosts":    flat(pagePrice + 2*visibility.MostLooked),
 		"User.likedPosts":      flat(pagePrice + 2*visibility.MostLooked),
+		"Post.replies":         flat(pagePrice + 2*visibility.MostLooked),
+		"Post.conversation":    flat(pagePrice + 2*visibility.MostLooked),
+		"Post.reposts":         flat(pagePrice + 2*visibility.MostLooked),
+		"Post.quotes":          flat(pagePrice + 2*visibility.MostLooked),
+		"Post.ancestors":       flat(keyPrice + 2*conversation.MostAncestors),
 
 		"Query.viewer": flat(keyPrice), "Query.user": flat(keyPrice), "Query.userByExternalId": flat(keyPrice),
 		"Query.post": flat(keyPrice), "Query.node": flat(keyPrice), "Query.nodes": flat(keyPrice), "User.mutedWords": flat(keyPrice),
@@ -161,6 +169,7 @@ type (
 	user                struct{ api }
 	post                struct{ api }
 	timelineConnection  struct{ api }
+	timelineEdge        struct{ api }
 	subscription        struct{ api }
 	postAdded           struct{ api }
 	postRemoved         struct{}
@@ -181,6 +190,7 @@ func (a api) Report() generated.ReportResolver                           { retur
 func (a api) User() generated.UserResolver                               { return user{a} }
 func (a api) Post() generated.PostResolver                               { return post{a} }
 func (a api) TimelineConnection() generated.TimelineConnectionResolver   { return timelineConnection{a} }
+func (a api) TimelineEdge() generated.TimelineEdgeResolver               { return timelineEdge{a} }
 func (a api) Subscription() generated.SubscriptionResolver               { return subscription{a} }
 func (a api) TimelinePostAdded() generated.TimelinePostAddedResolver     { return postAdded{a} }
 func (a api) TimelinePostRemoved() generated.TimelinePostRemovedResolver { return postRemoved{} }

@@ -58,8 +58,23 @@ func (r mutation) UpdateProfile(ctx context.Context, in account.Profile) (*model
 	return &model.UpdateProfilePayload{User: u}, err
 }
 
-func (r mutation) CreatePost(ctx context.Context, in feed.Draft) (*model.CreatePostPayload, error) {
-	p, err := r.Feed.CreatePost(ctx, Viewer(ctx), in)
+func (r mutation) CreatePost(ctx context.Context, in model.CreatePostInput) (*model.CreatePostPayload, error) {
+	d := feed.Draft{
+		Text: in.Text, Visibility: in.Visibility, Data: in.Data, IdempotencyKey: orZero(in.IdempotencyKey),
+		ReplyAudience: orZero(in.ReplyAudience), QuoteAudience: orZero(in.QuoteAudience),
+	}
+	var err error
+	if in.ReplyTo != nil {
+		if d.ReplyTo, err = idOf("replyTo", *in.ReplyTo, "Post"); err != nil {
+			return nil, err
+		}
+	}
+	if in.QuoteOf != nil {
+		if d.QuoteOf, err = idOf("quoteOf", *in.QuoteOf, "Post"); err != nil {
+			return nil, err
+		}
+	}
+	p, err := r.Feed.CreatePost(ctx, Viewer(ctx), d)
 	return &model.CreatePostPayload{Post: p}, err
 }
 

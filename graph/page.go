@@ -87,6 +87,9 @@ var postFields = fields[*shownPost]{
 	"createdAt":          leaf(func(p *shownPost) graphql.Marshaler { return model.MarshalTime(ids.TimeOf(p.ID)) }),
 	"editedAt":           leaf(func(p *shownPost) graphql.Marshaler { return orNullTime(p.Edited()) }),
 	"likeCount":          leaf(func(p *shownPost) graphql.Marshaler { return graphql.MarshalInt(p.LikeCount) }),
+	"replyCount":         leaf(func(p *shownPost) graphql.Marshaler { return graphql.MarshalInt(p.ReplyCount) }),
+	"repostCount":        leaf(func(p *shownPost) graphql.Marshaler { return graphql.MarshalInt(p.RepostCount) }),
+	"quoteCount":         leaf(func(p *shownPost) graphql.Marshaler { return graphql.MarshalInt(p.QuoteCount) }),
 	"data": func(c *compiler, _ graphql.CollectedField) writer[*shownPost] {
 		c.data = true
 		return func(w *bytes.Buffer, p *shownPost) { w.WriteString(*p.Data) }

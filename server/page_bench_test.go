@@ -40,7 +40,7 @@ func BenchmarkPage(b *testing.B) {
 	s := storagetest.Real(b)
 	s.DB = ent.NewClient(ent.Driver(entsql.OpenDB(s.Dialect, s.SQL))) // without the driver that counts statements in tests
 	w := feedtest.New(b, s, feedtest.Options{})
-	engine, err := graph.New(graph.Backend{Sessions: w.Sessions, Accounts: w.Accounts, Login: w.Login, Directory: w.Directory, Feed: w.Feed, Home: w.Home, Streams: w.Streams}, graph.Config{})
+	engine, err := graph.New(graph.Backend{Sessions: w.Sessions, Accounts: w.Accounts, Login: w.Login, Directory: w.Directory, Feed: w.Feed, Conversations: w.Conversations, Home: w.Home, Streams: w.Streams}, graph.Config{})
 	require.NoError(b, err)
 	user := func(handle string) session.Viewer {
 		id, err := w.IDs.Next()

@@ -99,6 +99,7 @@ type Profile struct {
 	Data              *string  // replaces the app's own fields, a JSON object
 	DefaultVisibility *schema.Visibility
 	ApprovesFollowers *bool
+	HomeReplies       *schema.HomeReplies
 }
 
 // UpdateProfile changes the viewer's profile. Errors: Unauthenticated, BadInput.
@@ -147,7 +148,7 @@ func (a *Accounts) UpdateProfile(ctx context.Context, v session.Viewer, p Profil
 			}
 			change.SetLinks(links)
 		}
-		change.SetNillableDefaultVisibility(p.DefaultVisibility).SetNillableApprovesFollowers(p.ApprovesFollowers)
+		change.SetNillableDefaultVisibility(p.DefaultVisibility).SetNillableApprovesFollowers(p.ApprovesFollowers).SetNillableHomeReplies(p.HomeReplies)
 		var err error
 		if err = change.Exec(ctx); err == nil {
 			u, err = tx.User.Query().Where(user.ID(v.ID), rows.WithFollows).Only(ctx)

@@ -49,7 +49,7 @@ func (a *Accounts) Export(ctx context.Context, id int64, w io.Writer) error {
 	x := exporter{db, id, json.NewEncoder(w)}
 	profile := map[string]any{
 		"type": "user", "id": u.NodeID(), "handle": u.Handle, "name": u.Name, "bio": u.Bio, "createdAt": u.CreatedAt.UTC(),
-		"approvesFollowers": u.ApprovesFollowers, "avatarUrl": u.AvatarURL, "links": u.LinkList(), "data": json.RawMessage(*data[0]), "defaultVisibility": u.DefaultVisibility,
+		"approvesFollowers": u.ApprovesFollowers, "avatarUrl": u.AvatarURL, "links": u.LinkList(), "data": json.RawMessage(*data[0]), "defaultVisibility": u.DefaultVisibility, "homeReplies": u.HomeReplies,
 	}
 	if u.Issuer != nil {
 		profile["issuer"], profile["externalId"] = *u.Issuer, string(u.ExternalID)

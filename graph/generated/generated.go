@@ -15,10 +15,10 @@ import (
 	"tideline/ent/report"
 	"tideline/ent/schema"
 	"tideline/ent/user"
-	"tideline/feed"
 	"tideline/feed/account"
 	"tideline/feed/apikey"
 	"tideline/feed/bulk"
+	"tideline/feed/conversation"
 	"tideline/feed/home"
 	"tideline/feed/login"
 	"tideline/feed/paging"
@@ -52,6 +52,7 @@ type ResolverRoot interface {
 	Report() ReportResolver
 	Subscription() SubscriptionResolver
 	TimelineConnection() TimelineConnectionResolver
+	TimelineEdge() TimelineEdgeResolver
 	TimelineHeartbeat() TimelineHeartbeatResolver
 	TimelinePostAdded() TimelinePostAddedResolver
 	TimelinePostRemoved() TimelinePostRemovedResolver
@@ -85,10 +86,14 @@ type MutationResolver interface {
 	DeleteAccount(ctx context.Context, input model.DeleteAccountInput) (*model.DeleteAccountPayload, error)
 	ExportAccount(ctx context.Context, input model.ExportAccountInput) (*model.ExportAccountPayload, error)
 	UpdateProfile(ctx context.Context, input account.Profile) (*model.UpdateProfilePayload, error)
-	CreatePost(ctx context.Context, input feed.Draft) (*model.CreatePostPayload, error)
+	CreatePost(ctx context.Context, input model.CreatePostInput) (*model.CreatePostPayload, error)
 	UpdatePost(ctx context.Context, input model.UpdatePostInput) (*model.UpdatePostPayload, error)
 	SetPostVisibility(ctx context.Context, input model.SetPostVisibilityInput) (*model.SetPostVisibilityPayload, error)
 	DeletePost(ctx context.Context, input model.DeletePostInput) (*model.DeletePostPayload, error)
+	Repost(ctx context.Context, input model.RepostInput) (*model.RepostPayload, error)
+	UndoRepost(ctx context.Context, input model.PostInput) (*model.PostPayload, error)
+	WithdrawQuote(ctx context.Context, input model.PostInput) (*model.PostPayload, error)
+	SetAudience(ctx context.Context, input model.SetAudienceInput) (*model.PostPayload, error)
 	LikePost(ctx context.Context, input model.LikePostInput) (*model.LikePostPayload, error)
 	UnlikePost(ctx context.Context, input model.LikePostInput) (*model.LikePostPayload, error)
 	Follow(ctx context.Context, input model.UserInput) (*model.RelationshipPayload, error)
@@ -133,6 +138,22 @@ type PostResolver interface {
 	Data(ctx context.Context, obj *ent.Post) (string, error)
 	ViewerHasLiked(ctx context.Context, obj *ent.Post) (bool, error)
 	Delivery(ctx context.Context, obj *ent.Post) (*ent.Delivery, error)
+	ReplyTo(ctx context.Context, obj *ent.Post) (*ent.Post, error)
+	Root(ctx context.Context, obj *ent.Post) (*ent.Post, error)
+	Ancestors(ctx context.Context, obj *ent.Post) ([]*ent.Post, error)
+	Replies(ctx context.Context, obj *ent.Post, first *int, after *string, order *conversation.Order) (*paging.Connection[ent.Post], error)
+	Conversation(ctx context.Context, obj *ent.Post, first *int, after *string) (*paging.Connection[ent.Post], error)
+
+	ReplyAudience(ctx context.Context, obj *ent.Post) (schema.Audience, error)
+	QuoteAudience(ctx context.Context, obj *ent.Post) (schema.Audience, error)
+	ViewerCanReply(ctx context.Context, obj *ent.Post) (bool, error)
+	ViewerCanQuote(ctx context.Context, obj *ent.Post) (bool, error)
+	RepostOf(ctx context.Context, obj *ent.Post) (*ent.Post, error)
+	ViewerRepost(ctx context.Context, obj *ent.Post) (*ent.Post, error)
+	Reposts(ctx context.Context, obj *ent.Post, first *int, after *string) (*paging.Connection[ent.Post], error)
+	Quote(ctx context.Context, obj *ent.Post) (*model.Quote, error)
+	Quotes(ctx context.Context, obj *ent.Post, first *int, after *string) (*paging.Connection[ent.Post], error)
+	Mentions(ctx context.Context, obj *ent.Post) ([]*model.Mention, error)
 }
 type QueryResolver interface {
 	Node(ctx context.Context, id string) (ent.Node, error)
@@ -167,6 +188,9 @@ type SubscriptionResolver interface {
 type TimelineConnectionResolver interface {
 	UnreadCount(ctx context.Context, obj *paging.Connection[ent.Post]) (int, error)
 }
+type TimelineEdgeResolver interface {
+	Reason(ctx context.Context, obj *paging.Edge[ent.Post]) (*model.EntryReason, error)
+}
 type TimelineHeartbeatResolver interface {
 	UnreadCount(ctx context.Context, obj *stream.Heartbeat) (int, error)
 	Viewer(ctx context.Context, obj *stream.Heartbeat) (*ent.User, error)
@@ -187,6 +211,7 @@ type UserResolver interface {
 	ExternalID(ctx context.Context, obj *ent.User) (*string, error)
 
 	DefaultVisibility(ctx context.Context, obj *ent.User) (*schema.Visibility, error)
+	HomeReplies(ctx context.Context, obj *ent.User) (*schema.HomeReplies, error)
 
 	PostCount(ctx context.Context, obj *ent.User) (int, error)
 	Posts(ctx context.Context, obj *ent.User, first *int, after *string) (*paging.Connection[ent.Post], error)
@@ -243,9 +268,12 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputModeratePostInput,
 		ec.unmarshalInputModerateUserInput,
 		ec.unmarshalInputMuteWordInput,
+		ec.unmarshalInputPostInput,
 		ec.unmarshalInputReportPostInput,
 		ec.unmarshalInputReportUserInput,
+		ec.unmarshalInputRepostInput,
 		ec.unmarshalInputRevokeApiKeyInput,
+		ec.unmarshalInputSetAudienceInput,
 		ec.unmarshalInputSetPostVisibilityInput,
 		ec.unmarshalInputSetRoleInput,
 		ec.unmarshalInputSignUpInput,
@@ -375,6 +403,53 @@ enum Visibility {
   PRIVATE
 }
 
+"Who, of those who see a post, may reply to it or quote it. The author always may."
+enum Audience {
+  EVERYONE
+  "Users who follow the author."
+  FOLLOWERS
+  "Users who follow the author and whom the author follows."
+  MUTUALS
+  "Users that the post mentions."
+  MENTIONED
+  "The author alone."
+  NOBODY
+}
+"The order of replies."
+enum ReplyOrder {
+  OLDEST
+  NEWEST
+  "Most likes and replies first, among the newest 500 replies."
+  TOP
+}
+"Which replies of others a home timeline has. Reposted replies are not replies."
+enum HomeReplies {
+  "Replies by users that the viewer follows."
+  ALL
+  "Of these, replies to users that the viewer follows, and to the viewer."
+  FOLLOWED
+  "No replies."
+  NONE
+}
+enum QuoteState {
+  SHOWN
+  "The quoted post does not exist, or the viewer may not see it."
+  NOT_AVAILABLE
+  "The author of the quoted post withdrew the quote."
+  WITHDRAWN
+}
+"A post that another post quotes."
+type Quote {
+  state: QuoteState!
+  "Null unless the state is SHOWN."
+  post: Post
+}
+"A mention of a user in a post's text. The mention goes on when the user changes the handle. start and end are code points of Post.text: the sign @, and the first character after the handle."
+type Mention { user: User! start: Int! end: Int! }
+enum EntryKind { POST REPLY REPOST }
+"Why an entry is in a timeline: its author posted, replied, or reposted at that time."
+type EntryReason { kind: EntryKind! by: User! at: Time! }
+
 "The relationship between the viewer and a user. Null on User for an anonymous viewer. The id belongs to the pair, so node(id) returns it only to this viewer."
 type Relationship implements Node { id: ID! following: Boolean! followedBy: Boolean! mutual: Boolean! blocking: Boolean! muting: Boolean! requested: Boolean! }
 
@@ -397,11 +472,13 @@ type User implements Node {
   approvesFollowers: Boolean!
   "The visibility of a new post for which createPost names none. Null for anyone but the user."
   defaultVisibility: Visibility
+  "Which replies of others the user's home timeline has. Null for anyone but the user."
+  homeReplies: HomeReplies
   followerCount: Int!
   followingCount: Int!
-  "The number of the user's posts that the viewer may see."
+  "The number of the user's posts that the viewer may see, without replies and reposts."
   postCount: Int!
-  "The user's own posts that the viewer may see, newest first."
+  "The user's own posts, replies and reposts that the viewer may see, newest first."
   posts(first: Int, after: Cursor): PostConnection!
   followers(first: Int, after: Cursor): UserConnection!
   following(first: Int, after: Cursor): UserConnection!
@@ -460,6 +537,40 @@ type Post implements Node {
   viewerHasLiked: Boolean!
   "How far the post's fan-out to the author's followers has come. Null for anyone but the author, and until the fan-out has begun."
   delivery: PostDelivery
+  "The post that this post replies to. Null if there is none, or the viewer may not see it."
+  replyTo: Post
+  "The first post of the conversation. Null if this is not a reply, or the viewer may not see it."
+  root: Post
+  "The posts that lead from the root to a reply, root first, without those that the viewer may not see. At most the nearest 50."
+  ancestors: [Post!]!
+  "Direct replies that the viewer may see. A page may be short or empty although pageInfo.hasNextPage is true: continue after its endCursor."
+  replies(first: Int, after: Cursor, order: ReplyOrder = OLDEST): PostConnection!
+  "All replies in the conversation of this post, oldest first: a flat list of comments. A page may be short, as one of replies."
+  conversation(first: Int, after: Cursor): PostConnection!
+  "The number of direct replies, whoever may see them."
+  replyCount: Int!
+  "The number of reposts, whoever may see them."
+  repostCount: Int!
+  "The number of quotes that were not withdrawn, whoever may see them."
+  quoteCount: Int!
+  "Who may reply. A reply has the audiences of its root, and a repost those of its original."
+  replyAudience: Audience!
+  quoteAudience: Audience!
+  "Whether the viewer may reply now."
+  viewerCanReply: Boolean!
+  viewerCanQuote: Boolean!
+  "The original of a repost. A repost has no text, and is shown only to those who may see the original."
+  repostOf: Post
+  "The viewer's own repost of this post."
+  viewerRepost: Post
+  "Reposts that the viewer may see, newest first. A page may be short, as one of replies."
+  reposts(first: Int, after: Cursor): PostConnection!
+  "The post that this post quotes. Null if it quotes none."
+  quote: Quote
+  "Posts that quote this post and that the viewer may see, newest first, without withdrawn quotes. A page may be short, as one of replies."
+  quotes(first: Int, after: Cursor): PostConnection!
+  "The mentions in the text, in their order; at most 30. A mention lets nobody see a post."
+  mentions: [Mention!]!
 }
 
 "A post as it was before it was edited."
@@ -500,7 +611,7 @@ enum TimelineOrder {
   "By the score of a ranking, highest first. If no ranking is named: engagement, decayed by age."
   RANKED
 }
-type TimelineEdge { cursor: Cursor! "The value by which the timeline is ordered." score: Float! node: Post! }
+type TimelineEdge { cursor: Cursor! "The value by which the timeline is ordered." score: Float! node: Post! reason: EntryReason! }
 type TimelineConnection {
   edges: [TimelineEdge!]!
   nodes: [Post!]!
@@ -778,15 +889,23 @@ type ExportAccountPayload {
 }
 
 "A field that is not given keeps its value. An empty avatarUrl, an empty list of links, and {} remove the value."
-input UpdateProfileInput { name: String bio: String avatarUrl: String links: [String!] data: JSONObject defaultVisibility: Visibility approvesFollowers: Boolean }
+input UpdateProfileInput { name: String bio: String avatarUrl: String links: [String!] data: JSONObject defaultVisibility: Visibility approvesFollowers: Boolean homeReplies: HomeReplies }
 type UpdateProfilePayload { user: User! }
-input CreatePostInput { text: String! visibility: Visibility data: JSONObject "A repeated createPost with the same key returns the first post." idempotencyKey: String }
+input CreatePostInput { text: String! visibility: Visibility data: JSONObject "A repeated createPost with the same key returns the first post." idempotencyKey: String "The post that this one replies to. A repost stands for its original." replyTo: ID "The post that this one quotes. A repost stands for its original." quoteOf: ID "Who may reply; by default EVERYONE. Not for a reply, which has the audiences of its root." replyAudience: Audience "Who may quote; as replyAudience." quoteAudience: Audience }
 type CreatePostPayload { post: Post! edge: TimelineEdge! }
 "A field that is not given keeps its value."
 input UpdatePostInput { postId: ID! text: String data: JSONObject "The post's editedAt, or createdAt if that is null, as the client has it. If the post was edited later, the call changes nothing and returns CONFLICT. So a late or repeated call does not undo a later edit." ifUnchangedSince: Time }
 type UpdatePostPayload { post: Post! }
 input SetPostVisibilityInput { postId: ID! visibility: Visibility! }
 type SetPostVisibilityPayload { post: Post! }
+"A repost has the viewer's default visibility unless one is given."
+input RepostInput { postId: ID! visibility: Visibility }
+type RepostPayload { post: Post! edge: TimelineEdge }
+input PostInput { postId: ID! }
+"post is null if the viewer may not see it, or no longer."
+type PostPayload { post: Post }
+"An audience that is not given stays as it is."
+input SetAudienceInput { postId: ID! replyAudience: Audience quoteAudience: Audience }
 input DeletePostInput { postId: ID! }
 type DeletePostPayload { deletedPostId: ID! }
 input LikePostInput { postId: ID! }
@@ -825,6 +944,14 @@ type Mutation {
   updatePost(input: UpdatePostInput!): UpdatePostPayload!
   setPostVisibility(input: SetPostVisibilityInput!): SetPostVisibilityPayload!
   deletePost(input: DeletePostInput!): DeletePostPayload!
+  "Passes a post on to those who see the viewer's posts. A repost of a repost leads to the original. A repeated call changes nothing and returns the first repost."
+  repost(input: RepostInput!): RepostPayload!
+  "Deletes the viewer's repost. postId names the original or the repost. Returns the original."
+  undoRepost(input: PostInput!): PostPayload!
+  "Withdraws a quote of the viewer's post: nobody is shown the quoted post in it from then on. postId names the post that quotes. It cannot be undone."
+  withdrawQuote(input: PostInput!): PostPayload!
+  "Changes who may reply to the viewer's post, and who may quote it. Replies and quotes that exist stay."
+  setAudience(input: SetAudienceInput!): PostPayload!
   likePost(input: LikePostInput!): LikePostPayload!
   unlikePost(input: LikePostInput!): LikePostPayload!
   follow(input: UserInput!): RelationshipPayload!
@@ -1119,6 +1246,18 @@ func (ec *executionContext) childFields_EndSessionPayload(ctx context.Context, f
 	return nil, fmt.Errorf("no field named %q was found under type EndSessionPayload", field.Name)
 }
 
+func (ec *executionContext) childFields_EntryReason(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "kind":
+		return ec.fieldContext_EntryReason_kind(ctx, field)
+	case "by":
+		return ec.fieldContext_EntryReason_by(ctx, field)
+	case "at":
+		return ec.fieldContext_EntryReason_at(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type EntryReason", field.Name)
+}
+
 func (ec *executionContext) childFields_ExportAccountPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "path":
@@ -1197,6 +1336,18 @@ func (ec *executionContext) childFields_MarkTimelineReadPayload(ctx context.Cont
 	return nil, fmt.Errorf("no field named %q was found under type MarkTimelineReadPayload", field.Name)
 }
 
+func (ec *executionContext) childFields_Mention(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "user":
+		return ec.fieldContext_Mention_user(ctx, field)
+	case "start":
+		return ec.fieldContext_Mention_start(ctx, field)
+	case "end":
+		return ec.fieldContext_Mention_end(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type Mention", field.Name)
+}
+
 func (ec *executionContext) childFields_ModeratePostPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "postId":
@@ -1269,6 +1420,42 @@ func (ec *executionContext) childFields_Post(ctx context.Context, field graphql.
 		return ec.fieldContext_Post_viewerHasLiked(ctx, field)
 	case "delivery":
 		return ec.fieldContext_Post_delivery(ctx, field)
+	case "replyTo":
+		return ec.fieldContext_Post_replyTo(ctx, field)
+	case "root":
+		return ec.fieldContext_Post_root(ctx, field)
+	case "ancestors":
+		return ec.fieldContext_Post_ancestors(ctx, field)
+	case "replies":
+		return ec.fieldContext_Post_replies(ctx, field)
+	case "conversation":
+		return ec.fieldContext_Post_conversation(ctx, field)
+	case "replyCount":
+		return ec.fieldContext_Post_replyCount(ctx, field)
+	case "repostCount":
+		return ec.fieldContext_Post_repostCount(ctx, field)
+	case "quoteCount":
+		return ec.fieldContext_Post_quoteCount(ctx, field)
+	case "replyAudience":
+		return ec.fieldContext_Post_replyAudience(ctx, field)
+	case "quoteAudience":
+		return ec.fieldContext_Post_quoteAudience(ctx, field)
+	case "viewerCanReply":
+		return ec.fieldContext_Post_viewerCanReply(ctx, field)
+	case "viewerCanQuote":
+		return ec.fieldContext_Post_viewerCanQuote(ctx, field)
+	case "repostOf":
+		return ec.fieldContext_Post_repostOf(ctx, field)
+	case "viewerRepost":
+		return ec.fieldContext_Post_viewerRepost(ctx, field)
+	case "reposts":
+		return ec.fieldContext_Post_reposts(ctx, field)
+	case "quote":
+		return ec.fieldContext_Post_quote(ctx, field)
+	case "quotes":
+		return ec.fieldContext_Post_quotes(ctx, field)
+	case "mentions":
+		return ec.fieldContext_Post_mentions(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Post", field.Name)
 }
@@ -1315,6 +1502,14 @@ func (ec *executionContext) childFields_PostEdge(ctx context.Context, field grap
 	return nil, fmt.Errorf("no field named %q was found under type PostEdge", field.Name)
 }
 
+func (ec *executionContext) childFields_PostPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "post":
+		return ec.fieldContext_PostPayload_post(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type PostPayload", field.Name)
+}
+
 func (ec *executionContext) childFields_PostVersion(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "id":
@@ -1349,6 +1544,16 @@ func (ec *executionContext) childFields_PostVersionEdge(ctx context.Context, fie
 		return ec.fieldContext_PostVersionEdge_node(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type PostVersionEdge", field.Name)
+}
+
+func (ec *executionContext) childFields_Quote(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "state":
+		return ec.fieldContext_Quote_state(ctx, field)
+	case "post":
+		return ec.fieldContext_Quote_post(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type Quote", field.Name)
 }
 
 func (ec *executionContext) childFields_Relationship(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -1449,6 +1654,16 @@ func (ec *executionContext) childFields_ReportPayload(ctx context.Context, field
 	return nil, fmt.Errorf("no field named %q was found under type ReportPayload", field.Name)
 }
 
+func (ec *executionContext) childFields_RepostPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "post":
+		return ec.fieldContext_RepostPayload_post(ctx, field)
+	case "edge":
+		return ec.fieldContext_RepostPayload_edge(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type RepostPayload", field.Name)
+}
+
 func (ec *executionContext) childFields_RevokeApiKeyPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "apiKey":
@@ -1537,6 +1752,8 @@ func (ec *executionContext) childFields_TimelineEdge(ctx context.Context, field 
 		return ec.fieldContext_TimelineEdge_score(ctx, field)
 	case "node":
 		return ec.fieldContext_TimelineEdge_node(ctx, field)
+	case "reason":
+		return ec.fieldContext_TimelineEdge_reason(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type TimelineEdge", field.Name)
 }
@@ -1597,6 +1814,8 @@ func (ec *executionContext) childFields_User(ctx context.Context, field graphql.
 		return ec.fieldContext_User_approvesFollowers(ctx, field)
 	case "defaultVisibility":
 		return ec.fieldContext_User_defaultVisibility(ctx, field)
+	case "homeReplies":
+		return ec.fieldContext_User_homeReplies(ctx, field)
 	case "followerCount":
 		return ec.fieldContext_User_followerCount(ctx, field)
 	case "followingCount":
@@ -1859,8 +2078,8 @@ func (ec *executionContext) field_Mutation_createPost_args(ctx context.Context, 
 	var err error
 	args := map[string]any{}
 	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
-		func(ctx context.Context, v any) (feed.Draft, error) {
-			return ec.unmarshalNCreatePostInput2tidelineᚋfeedᚐDraft(ctx, v)
+		func(ctx context.Context, v any) (model.CreatePostInput, error) {
+			return ec.unmarshalNCreatePostInput2tidelineᚋgraphᚋmodelᚐCreatePostInput(ctx, v)
 		})
 	if err != nil {
 		return nil, err
@@ -2107,12 +2326,40 @@ func (ec *executionContext) field_Mutation_reportUser_args(ctx context.Context, 
 	return args, nil
 }
 
+func (ec *executionContext) field_Mutation_repost_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
+		func(ctx context.Context, v any) (model.RepostInput, error) {
+			return ec.unmarshalNRepostInput2tidelineᚋgraphᚋmodelᚐRepostInput(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["input"] = arg0
+	return args, nil
+}
+
 func (ec *executionContext) field_Mutation_revokeApiKey_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
 	var err error
 	args := map[string]any{}
 	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
 		func(ctx context.Context, v any) (model.RevokeAPIKeyInput, error) {
 			return ec.unmarshalNRevokeApiKeyInput2tidelineᚋgraphᚋmodelᚐRevokeAPIKeyInput(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["input"] = arg0
+	return args, nil
+}
+
+func (ec *executionContext) field_Mutation_setAudience_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
+		func(ctx context.Context, v any) (model.SetAudienceInput, error) {
+			return ec.unmarshalNSetAudienceInput2tidelineᚋgraphᚋmodelᚐSetAudienceInput(ctx, v)
 		})
 	if err != nil {
 		return nil, err
@@ -2183,6 +2430,20 @@ func (ec *executionContext) field_Mutation_unblock_args(ctx context.Context, raw
 	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
 		func(ctx context.Context, v any) (model.UserInput, error) {
 			return ec.unmarshalNUserInput2tidelineᚋgraphᚋmodelᚐUserInput(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["input"] = arg0
+	return args, nil
+}
+
+func (ec *executionContext) field_Mutation_undoRepost_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
+		func(ctx context.Context, v any) (model.PostInput, error) {
+			return ec.unmarshalNPostInput2tidelineᚋgraphᚋmodelᚐPostInput(ctx, v)
 		})
 	if err != nil {
 		return nil, err
@@ -2370,6 +2631,116 @@ func (ec *executionContext) field_Mutation_upsertUsers_args(ctx context.Context,
 		return nil, err
 	}
 	args["users"] = arg0
+	return args, nil
+}
+
+func (ec *executionContext) field_Mutation_withdrawQuote_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
+		func(ctx context.Context, v any) (model.PostInput, error) {
+			return ec.unmarshalNPostInput2tidelineᚋgraphᚋmodelᚐPostInput(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["input"] = arg0
+	return args, nil
+}
+
+func (ec *executionContext) field_Post_conversation_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "first",
+		func(ctx context.Context, v any) (*int, error) {
+			return ec.unmarshalOInt2ᚖint(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["first"] = arg0
+	arg1, err := graphql.ProcessArgField(ctx, rawArgs, "after",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOCursor2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["after"] = arg1
+	return args, nil
+}
+
+func (ec *executionContext) field_Post_quotes_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "first",
+		func(ctx context.Context, v any) (*int, error) {
+			return ec.unmarshalOInt2ᚖint(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["first"] = arg0
+	arg1, err := graphql.ProcessArgField(ctx, rawArgs, "after",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOCursor2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["after"] = arg1
+	return args, nil
+}
+
+func (ec *executionContext) field_Post_replies_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "first",
+		func(ctx context.Context, v any) (*int, error) {
+			return ec.unmarshalOInt2ᚖint(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["first"] = arg0
+	arg1, err := graphql.ProcessArgField(ctx, rawArgs, "after",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOCursor2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["after"] = arg1
+	arg2, err := graphql.ProcessArgField(ctx, rawArgs, "order",
+		func(ctx context.Context, v any) (*conversation.Order, error) {
+			return ec.unmarshalOReplyOrder2ᚖtidelineᚋfeedᚋconversationᚐOrder(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["order"] = arg2
+	return args, nil
+}
+
+func (ec *executionContext) field_Post_reposts_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "first",
+		func(ctx context.Context, v any) (*int, error) {
+			return ec.unmarshalOInt2ᚖint(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["first"] = arg0
+	arg1, err := graphql.ProcessArgField(ctx, rawArgs, "after",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOCursor2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["after"] = arg1
 	return args, nil
 }
 
@@ -4060,6 +4431,84 @@ func (ec *executionContext) fieldContext_EndSessionPayload_endedSessionId(_ cont
 	return graphql.NewScalarFieldContext("EndSessionPayload", field, false, false, errors.New("field of type ID does not have child fields"))
 }
 
+func (ec *executionContext) _EntryReason_kind(ctx context.Context, field graphql.CollectedField, obj *model.EntryReason) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_EntryReason_kind(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Kind, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.EntryKind) graphql.Marshaler {
+			return ec.marshalNEntryKind2tidelineᚋgraphᚋmodelᚐEntryKind(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_EntryReason_kind(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("EntryReason", field, false, false, errors.New("field of type EntryKind does not have child fields"))
+}
+
+func (ec *executionContext) _EntryReason_by(ctx context.Context, field graphql.CollectedField, obj *model.EntryReason) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_EntryReason_by(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.By, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *ent.User) graphql.Marshaler {
+			return ec.marshalNUser2ᚖtidelineᚋentᚐUser(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_EntryReason_by(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "EntryReason",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_User(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _EntryReason_at(ctx context.Context, field graphql.CollectedField, obj *model.EntryReason) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_EntryReason_at(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.At, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v time.Time) graphql.Marshaler {
+			return ec.marshalNTime2timeᚐTime(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_EntryReason_at(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("EntryReason", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
 func (ec *executionContext) _ExportAccountPayload_path(ctx context.Context, field graphql.CollectedField, obj *model.ExportAccountPayload) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -4630,6 +5079,84 @@ func (ec *executionContext) fieldContext_MarkTimelineReadPayload_viewer(_ contex
 	return fc, nil
 }
 
+func (ec *executionContext) _Mention_user(ctx context.Context, field graphql.CollectedField, obj *model.Mention) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Mention_user(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.User, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *ent.User) graphql.Marshaler {
+			return ec.marshalNUser2ᚖtidelineᚋentᚐUser(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Mention_user(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Mention",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_User(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Mention_start(ctx context.Context, field graphql.CollectedField, obj *model.Mention) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Mention_start(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Start, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Mention_start(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Mention", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _Mention_end(ctx context.Context, field graphql.CollectedField, obj *model.Mention) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Mention_end(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.End, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Mention_end(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Mention", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
 func (ec *executionContext) _ModeratePostPayload_postId(ctx context.Context, field graphql.CollectedField, obj *model.ModeratePostPayload) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -5139,7 +5666,7 @@ func (ec *executionContext) _Mutation_createPost(ctx context.Context, field grap
 		},
 		func(ctx context.Context) (any, error) {
 			fc := graphql.GetFieldContext(ctx)
-			return ec.Resolvers.Mutation().CreatePost(ctx, fc.Args["input"].(feed.Draft))
+			return ec.Resolvers.Mutation().CreatePost(ctx, fc.Args["input"].(model.CreatePostInput))
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *model.CreatePostPayload) graphql.Marshaler {
@@ -5299,6 +5826,182 @@ func (ec *executionContext) fieldContext_Mutation_deletePost(ctx context.Context
 	}()
 	ctx = graphql.WithFieldContext(ctx, fc)
 	if fc.Args, err = ec.field_Mutation_deletePost_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Mutation_repost(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Mutation_repost(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Mutation().Repost(ctx, fc.Args["input"].(model.RepostInput))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.RepostPayload) graphql.Marshaler {
+			return ec.marshalNRepostPayload2ᚖtidelineᚋgraphᚋmodelᚐRepostPayload(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Mutation_repost(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Mutation",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_RepostPayload(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Mutation_repost_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Mutation_undoRepost(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Mutation_undoRepost(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Mutation().UndoRepost(ctx, fc.Args["input"].(model.PostInput))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.PostPayload) graphql.Marshaler {
+			return ec.marshalNPostPayload2ᚖtidelineᚋgraphᚋmodelᚐPostPayload(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Mutation_undoRepost(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Mutation",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_PostPayload(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Mutation_undoRepost_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Mutation_withdrawQuote(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Mutation_withdrawQuote(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Mutation().WithdrawQuote(ctx, fc.Args["input"].(model.PostInput))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.PostPayload) graphql.Marshaler {
+			return ec.marshalNPostPayload2ᚖtidelineᚋgraphᚋmodelᚐPostPayload(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Mutation_withdrawQuote(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Mutation",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_PostPayload(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Mutation_withdrawQuote_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Mutation_setAudience(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Mutation_setAudience(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Mutation().SetAudience(ctx, fc.Args["input"].(model.SetAudienceInput))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.PostPayload) graphql.Marshaler {
+			return ec.marshalNPostPayload2ᚖtidelineᚋgraphᚋmodelᚐPostPayload(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Mutation_setAudience(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Mutation",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_PostPayload(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Mutation_setAudience_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
 		ec.Error(ctx, err)
 		return fc, err
 	}
@@ -7154,6 +7857,567 @@ func (ec *executionContext) fieldContext_Post_delivery(_ context.Context, field 
 	return fc, nil
 }
 
+func (ec *executionContext) _Post_replyTo(ctx context.Context, field graphql.CollectedField, obj *ent.Post) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Post_replyTo(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Post().ReplyTo(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *ent.Post) graphql.Marshaler {
+			return ec.marshalOPost2ᚖtidelineᚋentᚐPost(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Post_replyTo(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Post",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Post(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Post_root(ctx context.Context, field graphql.CollectedField, obj *ent.Post) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Post_root(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Post().Root(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *ent.Post) graphql.Marshaler {
+			return ec.marshalOPost2ᚖtidelineᚋentᚐPost(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Post_root(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Post",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Post(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Post_ancestors(ctx context.Context, field graphql.CollectedField, obj *ent.Post) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Post_ancestors(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Post().Ancestors(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []*ent.Post) graphql.Marshaler {
+			return ec.marshalNPost2ᚕᚖtidelineᚋentᚐPostᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Post_ancestors(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Post",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Post(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Post_replies(ctx context.Context, field graphql.CollectedField, obj *ent.Post) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Post_replies(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Post().Replies(ctx, obj, fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["order"].(*conversation.Order))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *paging.Connection[ent.Post]) graphql.Marshaler {
+			return ec.marshalNPostConnection2ᚖtidelineᚋfeedᚋpagingᚐConnection(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Post_replies(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Post",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_PostConnection(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Post_replies_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Post_conversation(ctx context.Context, field graphql.CollectedField, obj *ent.Post) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Post_conversation(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Post().Conversation(ctx, obj, fc.Args["first"].(*int), fc.Args["after"].(*string))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *paging.Connection[ent.Post]) graphql.Marshaler {
+			return ec.marshalNPostConnection2ᚖtidelineᚋfeedᚋpagingᚐConnection(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Post_conversation(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Post",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_PostConnection(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Post_conversation_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Post_replyCount(ctx context.Context, field graphql.CollectedField, obj *ent.Post) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Post_replyCount(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.ReplyCount, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Post_replyCount(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Post", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _Post_repostCount(ctx context.Context, field graphql.CollectedField, obj *ent.Post) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Post_repostCount(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.RepostCount, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Post_repostCount(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Post", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _Post_quoteCount(ctx context.Context, field graphql.CollectedField, obj *ent.Post) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Post_quoteCount(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.QuoteCount, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Post_quoteCount(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Post", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _Post_replyAudience(ctx context.Context, field graphql.CollectedField, obj *ent.Post) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Post_replyAudience(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Post().ReplyAudience(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v schema.Audience) graphql.Marshaler {
+			return ec.marshalNAudience2tidelineᚋentᚋschemaᚐAudience(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Post_replyAudience(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Post", field, true, true, errors.New("field of type Audience does not have child fields"))
+}
+
+func (ec *executionContext) _Post_quoteAudience(ctx context.Context, field graphql.CollectedField, obj *ent.Post) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Post_quoteAudience(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Post().QuoteAudience(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v schema.Audience) graphql.Marshaler {
+			return ec.marshalNAudience2tidelineᚋentᚋschemaᚐAudience(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Post_quoteAudience(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Post", field, true, true, errors.New("field of type Audience does not have child fields"))
+}
+
+func (ec *executionContext) _Post_viewerCanReply(ctx context.Context, field graphql.CollectedField, obj *ent.Post) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Post_viewerCanReply(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Post().ViewerCanReply(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
+			return ec.marshalNBoolean2bool(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Post_viewerCanReply(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Post", field, true, true, errors.New("field of type Boolean does not have child fields"))
+}
+
+func (ec *executionContext) _Post_viewerCanQuote(ctx context.Context, field graphql.CollectedField, obj *ent.Post) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Post_viewerCanQuote(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Post().ViewerCanQuote(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
+			return ec.marshalNBoolean2bool(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Post_viewerCanQuote(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Post", field, true, true, errors.New("field of type Boolean does not have child fields"))
+}
+
+func (ec *executionContext) _Post_repostOf(ctx context.Context, field graphql.CollectedField, obj *ent.Post) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Post_repostOf(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Post().RepostOf(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *ent.Post) graphql.Marshaler {
+			return ec.marshalOPost2ᚖtidelineᚋentᚐPost(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Post_repostOf(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Post",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Post(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Post_viewerRepost(ctx context.Context, field graphql.CollectedField, obj *ent.Post) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Post_viewerRepost(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Post().ViewerRepost(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *ent.Post) graphql.Marshaler {
+			return ec.marshalOPost2ᚖtidelineᚋentᚐPost(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Post_viewerRepost(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Post",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Post(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Post_reposts(ctx context.Context, field graphql.CollectedField, obj *ent.Post) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Post_reposts(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Post().Reposts(ctx, obj, fc.Args["first"].(*int), fc.Args["after"].(*string))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *paging.Connection[ent.Post]) graphql.Marshaler {
+			return ec.marshalNPostConnection2ᚖtidelineᚋfeedᚋpagingᚐConnection(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Post_reposts(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Post",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_PostConnection(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Post_reposts_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Post_quote(ctx context.Context, field graphql.CollectedField, obj *ent.Post) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Post_quote(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Post().Quote(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.Quote) graphql.Marshaler {
+			return ec.marshalOQuote2ᚖtidelineᚋgraphᚋmodelᚐQuote(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Post_quote(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Post",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Quote(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Post_quotes(ctx context.Context, field graphql.CollectedField, obj *ent.Post) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Post_quotes(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Post().Quotes(ctx, obj, fc.Args["first"].(*int), fc.Args["after"].(*string))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *paging.Connection[ent.Post]) graphql.Marshaler {
+			return ec.marshalNPostConnection2ᚖtidelineᚋfeedᚋpagingᚐConnection(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Post_quotes(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Post",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_PostConnection(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Post_quotes_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Post_mentions(ctx context.Context, field graphql.CollectedField, obj *ent.Post) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Post_mentions(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Post().Mentions(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []*model.Mention) graphql.Marshaler {
+			return ec.marshalNMention2ᚕᚖtidelineᚋgraphᚋmodelᚐMentionᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Post_mentions(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Post",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Mention(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _PostConnection_edges(ctx context.Context, field graphql.CollectedField, obj *paging.Connection[ent.Post]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -7456,6 +8720,38 @@ func (ec *executionContext) _PostEdge_node(ctx context.Context, field graphql.Co
 func (ec *executionContext) fieldContext_PostEdge_node(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	fc = &graphql.FieldContext{
 		Object:     "PostEdge",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Post(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _PostPayload_post(ctx context.Context, field graphql.CollectedField, obj *model.PostPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_PostPayload_post(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Post, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *ent.Post) graphql.Marshaler {
+			return ec.marshalOPost2ᚖtidelineᚋentᚐPost(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_PostPayload_post(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "PostPayload",
 		Field:      field,
 		IsMethod:   false,
 		IsResolver: false,
@@ -8377,6 +9673,61 @@ func (ec *executionContext) fieldContext_Query___schema(_ context.Context, field
 	return fc, nil
 }
 
+func (ec *executionContext) _Quote_state(ctx context.Context, field graphql.CollectedField, obj *model.Quote) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Quote_state(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.State, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.QuoteState) graphql.Marshaler {
+			return ec.marshalNQuoteState2tidelineᚋgraphᚋmodelᚐQuoteState(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Quote_state(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Quote", field, false, false, errors.New("field of type QuoteState does not have child fields"))
+}
+
+func (ec *executionContext) _Quote_post(ctx context.Context, field graphql.CollectedField, obj *model.Quote) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Quote_post(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Post, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *ent.Post) graphql.Marshaler {
+			return ec.marshalOPost2ᚖtidelineᚋentᚐPost(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Quote_post(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Quote",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Post(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _Relationship_id(ctx context.Context, field graphql.CollectedField, obj *model.Relationship) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -9183,6 +10534,70 @@ func (ec *executionContext) fieldContext_ReportPayload_reported(_ context.Contex
 	return graphql.NewScalarFieldContext("ReportPayload", field, false, false, errors.New("field of type Boolean does not have child fields"))
 }
 
+func (ec *executionContext) _RepostPayload_post(ctx context.Context, field graphql.CollectedField, obj *model.RepostPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_RepostPayload_post(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Post, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *ent.Post) graphql.Marshaler {
+			return ec.marshalNPost2ᚖtidelineᚋentᚐPost(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_RepostPayload_post(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "RepostPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Post(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _RepostPayload_edge(ctx context.Context, field graphql.CollectedField, obj *model.RepostPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_RepostPayload_edge(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Edge, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *paging.Edge[ent.Post]) graphql.Marshaler {
+			return ec.marshalOTimelineEdge2ᚖtidelineᚋfeedᚋpagingᚐEdge(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_RepostPayload_edge(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "RepostPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_TimelineEdge(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _RevokeApiKeyPayload_apiKey(ctx context.Context, field graphql.CollectedField, obj *model.RevokeAPIKeyPayload) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -9862,6 +11277,38 @@ func (ec *executionContext) fieldContext_TimelineEdge_node(_ context.Context, fi
 		IsResolver: false,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_Post(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _TimelineEdge_reason(ctx context.Context, field graphql.CollectedField, obj *paging.Edge[ent.Post]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_TimelineEdge_reason(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.TimelineEdge().Reason(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.EntryReason) graphql.Marshaler {
+			return ec.marshalNEntryReason2ᚖtidelineᚋgraphᚋmodelᚐEntryReason(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_TimelineEdge_reason(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "TimelineEdge",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_EntryReason(ctx, field)
 		},
 	}
 	return fc, nil
@@ -10701,6 +12148,29 @@ func (ec *executionContext) _User_defaultVisibility(ctx context.Context, field g
 }
 func (ec *executionContext) fieldContext_User_defaultVisibility(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("User", field, true, true, errors.New("field of type Visibility does not have child fields"))
+}
+
+func (ec *executionContext) _User_homeReplies(ctx context.Context, field graphql.CollectedField, obj *ent.User) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_User_homeReplies(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.User().HomeReplies(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *schema.HomeReplies) graphql.Marshaler {
+			return ec.marshalOHomeReplies2ᚖtidelineᚋentᚋschemaᚐHomeReplies(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_User_homeReplies(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("User", field, true, true, errors.New("field of type HomeReplies does not have child fields"))
 }
 
 func (ec *executionContext) _User_followerCount(ctx context.Context, field graphql.CollectedField, obj *ent.User) (ret graphql.Marshaler) {
@@ -12620,8 +14090,8 @@ func (ec *executionContext) unmarshalInputCreateApiKeyInput(ctx context.Context,
 	return it, nil
 }
 
-func (ec *executionContext) unmarshalInputCreatePostInput(ctx context.Context, obj any) (feed.Draft, error) {
-	var it feed.Draft
+func (ec *executionContext) unmarshalInputCreatePostInput(ctx context.Context, obj any) (model.CreatePostInput, error) {
+	var it model.CreatePostInput
 	if obj == nil {
 		return it, nil
 	}
@@ -12631,7 +14101,7 @@ func (ec *executionContext) unmarshalInputCreatePostInput(ctx context.Context, o
 		asMap[k] = v
 	}
 
-	fieldsInOrder := [...]string{"text", "visibility", "data", "idempotencyKey"}
+	fieldsInOrder := [...]string{"text", "visibility", "data", "idempotencyKey", "replyTo", "quoteOf", "replyAudience", "quoteAudience"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -12661,11 +14131,39 @@ func (ec *executionContext) unmarshalInputCreatePostInput(ctx context.Context, o
 			it.Data = data
 		case "idempotencyKey":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("idempotencyKey"))
-			data, err := ec.unmarshalOString2string(ctx, v)
+			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
 			if err != nil {
 				return it, err
 			}
 			it.IdempotencyKey = data
+		case "replyTo":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("replyTo"))
+			data, err := ec.unmarshalOID2ᚖstring(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.ReplyTo = data
+		case "quoteOf":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("quoteOf"))
+			data, err := ec.unmarshalOID2ᚖstring(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.QuoteOf = data
+		case "replyAudience":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("replyAudience"))
+			data, err := ec.unmarshalOAudience2ᚖtidelineᚋentᚋschemaᚐAudience(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.ReplyAudience = data
+		case "quoteAudience":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("quoteAudience"))
+			data, err := ec.unmarshalOAudience2ᚖtidelineᚋentᚋschemaᚐAudience(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.QuoteAudience = data
 		}
 	}
 	return it, nil
@@ -13036,6 +14534,36 @@ func (ec *executionContext) unmarshalInputMuteWordInput(ctx context.Context, obj
 	return it, nil
 }
 
+func (ec *executionContext) unmarshalInputPostInput(ctx context.Context, obj any) (model.PostInput, error) {
+	var it model.PostInput
+	if obj == nil {
+		return it, nil
+	}
+
+	asMap := map[string]any{}
+	for k, v := range obj.(map[string]any) {
+		asMap[k] = v
+	}
+
+	fieldsInOrder := [...]string{"postId"}
+	for _, k := range fieldsInOrder {
+		v, ok := asMap[k]
+		if !ok {
+			continue
+		}
+		switch k {
+		case "postId":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("postId"))
+			data, err := ec.unmarshalNID2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.PostID = data
+		}
+	}
+	return it, nil
+}
+
 func (ec *executionContext) unmarshalInputReportPostInput(ctx context.Context, obj any) (model.ReportPostInput, error) {
 	var it model.ReportPostInput
 	if obj == nil {
@@ -13124,6 +14652,43 @@ func (ec *executionContext) unmarshalInputReportUserInput(ctx context.Context, o
 	return it, nil
 }
 
+func (ec *executionContext) unmarshalInputRepostInput(ctx context.Context, obj any) (model.RepostInput, error) {
+	var it model.RepostInput
+	if obj == nil {
+		return it, nil
+	}
+
+	asMap := map[string]any{}
+	for k, v := range obj.(map[string]any) {
+		asMap[k] = v
+	}
+
+	fieldsInOrder := [...]string{"postId", "visibility"}
+	for _, k := range fieldsInOrder {
+		v, ok := asMap[k]
+		if !ok {
+			continue
+		}
+		switch k {
+		case "postId":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("postId"))
+			data, err := ec.unmarshalNID2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.PostID = data
+		case "visibility":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("visibility"))
+			data, err := ec.unmarshalOVisibility2ᚖtidelineᚋentᚋschemaᚐVisibility(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Visibility = data
+		}
+	}
+	return it, nil
+}
+
 func (ec *executionContext) unmarshalInputRevokeApiKeyInput(ctx context.Context, obj any) (model.RevokeAPIKeyInput, error) {
 	var it model.RevokeAPIKeyInput
 	if obj == nil {
@@ -13149,6 +14714,50 @@ func (ec *executionContext) unmarshalInputRevokeApiKeyInput(ctx context.Context,
 				return it, err
 			}
 			it.ID = data
+		}
+	}
+	return it, nil
+}
+
+func (ec *executionContext) unmarshalInputSetAudienceInput(ctx context.Context, obj any) (model.SetAudienceInput, error) {
+	var it model.SetAudienceInput
+	if obj == nil {
+		return it, nil
+	}
+
+	asMap := map[string]any{}
+	for k, v := range obj.(map[string]any) {
+		asMap[k] = v
+	}
+
+	fieldsInOrder := [...]string{"postId", "replyAudience", "quoteAudience"}
+	for _, k := range fieldsInOrder {
+		v, ok := asMap[k]
+		if !ok {
+			continue
+		}
+		switch k {
+		case "postId":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("postId"))
+			data, err := ec.unmarshalNID2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.PostID = data
+		case "replyAudience":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("replyAudience"))
+			data, err := ec.unmarshalOAudience2ᚖtidelineᚋentᚋschemaᚐAudience(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.ReplyAudience = data
+		case "quoteAudience":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("quoteAudience"))
+			data, err := ec.unmarshalOAudience2ᚖtidelineᚋentᚋschemaᚐAudience(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.QuoteAudience = data
 		}
 	}
 	return it, nil
@@ -13341,7 +14950,7 @@ func (ec *executionContext) unmarshalInputUpdateProfileInput(ctx context.Context
 		asMap[k] = v
 	}
 
-	fieldsInOrder := [...]string{"name", "bio", "avatarUrl", "links", "data", "defaultVisibility", "approvesFollowers"}
+	fieldsInOrder := [...]string{"name", "bio", "avatarUrl", "links", "data", "defaultVisibility", "approvesFollowers", "homeReplies"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -13397,6 +15006,13 @@ func (ec *executionContext) unmarshalInputUpdateProfileInput(ctx context.Context
 				return it, err
 			}
 			it.ApprovesFollowers = data
+		case "homeReplies":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("homeReplies"))
+			data, err := ec.unmarshalOHomeReplies2ᚖtidelineᚋentᚋschemaᚐHomeReplies(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.HomeReplies = data
 		}
 	}
 	return it, nil
@@ -14522,6 +16138,54 @@ func (ec *executionContext) _EndSessionPayload(ctx context.Context, sel ast.Sele
 	return out
 }
 
+var entryReasonImplementors = []string{"EntryReason"}
+
+func (ec *executionContext) _EntryReason(ctx context.Context, sel ast.SelectionSet, obj *model.EntryReason) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, entryReasonImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("EntryReason")
+		case "kind":
+			out.Values[i] = ec._EntryReason_kind(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "by":
+			out.Values[i] = ec._EntryReason_by(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "at":
+			out.Values[i] = ec._EntryReason_at(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
 var exportAccountPayloadImplementors = []string{"ExportAccountPayload"}
 
 func (ec *executionContext) _ExportAccountPayload(ctx context.Context, sel ast.SelectionSet, obj *model.ExportAccountPayload) graphql.Marshaler {
@@ -14840,6 +16504,54 @@ func (ec *executionContext) _MarkTimelineReadPayload(ctx context.Context, sel as
 	return out
 }
 
+var mentionImplementors = []string{"Mention"}
+
+func (ec *executionContext) _Mention(ctx context.Context, sel ast.SelectionSet, obj *model.Mention) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, mentionImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("Mention")
+		case "user":
+			out.Values[i] = ec._Mention_user(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "start":
+			out.Values[i] = ec._Mention_start(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "end":
+			out.Values[i] = ec._Mention_end(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
 var moderatePostPayloadImplementors = []string{"ModeratePostPayload"}
 
 func (ec *executionContext) _ModeratePostPayload(ctx context.Context, sel ast.SelectionSet, obj *model.ModeratePostPayload) graphql.Marshaler {
@@ -15040,6 +16752,34 @@ func (ec *executionContext) _Mutation(ctx context.Context, sel ast.SelectionSet)
 		case "deletePost":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_deletePost(ctx, field)
+			})
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "repost":
+			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
+				return ec._Mutation_repost(ctx, field)
+			})
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "undoRepost":
+			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
+				return ec._Mutation_undoRepost(ctx, field)
+			})
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "withdrawQuote":
+			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
+				return ec._Mutation_withdrawQuote(ctx, field)
+			})
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "setAudience":
+			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
+				return ec._Mutation_setAudience(ctx, field)
 			})
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
@@ -15686,6 +17426,591 @@ func (ec *executionContext) _Post(ctx context.Context, sel ast.SelectionSet, obj
 			}
 
 			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "replyTo":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Post_replyTo(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "root":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Post_root(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "ancestors":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Post_ancestors(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "replies":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Post_replies(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "conversation":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Post_conversation(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "replyCount":
+			out.Values[i] = ec._Post_replyCount(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "repostCount":
+			out.Values[i] = ec._Post_repostCount(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "quoteCount":
+			out.Values[i] = ec._Post_quoteCount(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "replyAudience":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Post_replyAudience(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "quoteAudience":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Post_quoteAudience(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "viewerCanReply":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Post_viewerCanReply(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "viewerCanQuote":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Post_viewerCanQuote(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "repostOf":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Post_repostOf(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "viewerRepost":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Post_viewerRepost(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "reposts":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Post_reposts(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "quote":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Post_quote(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "quotes":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Post_quotes(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "mentions":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Post_mentions(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		default:
 			panic("unknown field " + strconv.Quote(field.Name))
 		}
@@ -15843,6 +18168,44 @@ func (ec *executionContext) _PostEdge(ctx context.Context, sel ast.SelectionSet,
 		case "node":
 			out.Values[i] = ec._PostEdge_node(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var postPayloadImplementors = []string{"PostPayload"}
+
+func (ec *executionContext) _PostPayload(ctx context.Context, sel ast.SelectionSet, obj *model.PostPayload) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, postPayloadImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("PostPayload")
+		case "post":
+			out.Values[i] = ec._PostPayload_post(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		default:
@@ -16373,6 +18736,49 @@ func (ec *executionContext) _Query(ctx context.Context, sel ast.SelectionSet) gr
 	return out
 }
 
+var quoteImplementors = []string{"Quote"}
+
+func (ec *executionContext) _Quote(ctx context.Context, sel ast.SelectionSet, obj *model.Quote) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, quoteImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("Quote")
+		case "state":
+			out.Values[i] = ec._Quote_state(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "post":
+			out.Values[i] = ec._Quote_post(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
 var relationshipImplementors = []string{"Relationship", "Node"}
 
 func (ec *executionContext) _Relationship(ctx context.Context, sel ast.SelectionSet, obj *model.Relationship) graphql.Marshaler {
@@ -16858,6 +19264,49 @@ func (ec *executionContext) _ReportPayload(ctx context.Context, sel ast.Selectio
 	return out
 }
 
+var repostPayloadImplementors = []string{"RepostPayload"}
+
+func (ec *executionContext) _RepostPayload(ctx context.Context, sel ast.SelectionSet, obj *model.RepostPayload) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, repostPayloadImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("RepostPayload")
+		case "post":
+			out.Values[i] = ec._RepostPayload_post(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "edge":
+			out.Values[i] = ec._RepostPayload_edge(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
 var revokeApiKeyPayloadImplementors = []string{"RevokeApiKeyPayload"}
 
 func (ec *executionContext) _RevokeApiKeyPayload(ctx context.Context, sel ast.SelectionSet, obj *model.RevokeAPIKeyPayload) graphql.Marshaler {
@@ -17254,18 +19703,56 @@ func (ec *executionContext) _TimelineEdge(ctx context.Context, sel ast.Selection
 		case "cursor":
 			out.Values[i] = ec._TimelineEdge_cursor(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				out.Invalids++
+				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "score":
 			out.Values[i] = ec._TimelineEdge_score(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				out.Invalids++
+				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "node":
 			out.Values[i] = ec._TimelineEdge_node(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				out.Invalids++
+				atomic.AddUint32(&out.Invalids, 1)
 			}
+		case "reason":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._TimelineEdge_reason(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		default:
 			panic("unknown field " + strconv.Quote(field.Name))
 		}
@@ -18035,6 +20522,44 @@ func (ec *executionContext) _User(ctx context.Context, sel ast.SelectionSet, obj
 					}
 				}()
 				res = ec._User_defaultVisibility(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "homeReplies":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._User_homeReplies(ctx, field, obj)
 				if res == graphql.RequiredNull {
 					atomic.AddUint32(&fs.Invalids, 1)
 				}
@@ -19211,6 +21736,22 @@ func (ec *executionContext) marshalNApiKeyScope2ᚕtidelineᚋfeedᚋapikeyᚐSc
 	return ret
 }
 
+func (ec *executionContext) unmarshalNAudience2tidelineᚋentᚋschemaᚐAudience(ctx context.Context, v any) (schema.Audience, error) {
+	res, err := model.UnmarshalAudience(v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNAudience2tidelineᚋentᚋschemaᚐAudience(ctx context.Context, sel ast.SelectionSet, v schema.Audience) graphql.Marshaler {
+	_ = sel
+	res := model.MarshalAudience(v)
+	if res == graphql.Null {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+	}
+	return res
+}
+
 func (ec *executionContext) unmarshalNAuditAction2tidelineᚋentᚋauditentryᚐAction(ctx context.Context, v any) (auditentry.Action, error) {
 	res, err := model.UnmarshalAuditAction(v)
 	return res, graphql.ErrorOnPath(ctx, err)
@@ -19369,7 +21910,7 @@ func (ec *executionContext) marshalNCreateApiKeyPayload2ᚖtidelineᚋgraphᚋmo
 	return ec._CreateApiKeyPayload(ctx, sel, v)
 }
 
-func (ec *executionContext) unmarshalNCreatePostInput2tidelineᚋfeedᚐDraft(ctx context.Context, v any) (feed.Draft, error) {
+func (ec *executionContext) unmarshalNCreatePostInput2tidelineᚋgraphᚋmodelᚐCreatePostInput(ctx context.Context, v any) (model.CreatePostInput, error) {
 	res, err := ec.unmarshalInputCreatePostInput(ctx, v)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
@@ -19458,6 +21999,26 @@ func (ec *executionContext) marshalNEndSessionPayload2ᚖtidelineᚋgraphᚋmode
 		return graphql.Null
 	}
 	return ec._EndSessionPayload(ctx, sel, v)
+}
+
+func (ec *executionContext) unmarshalNEntryKind2tidelineᚋgraphᚋmodelᚐEntryKind(ctx context.Context, v any) (model.EntryKind, error) {
+	var res model.EntryKind
+	err := res.UnmarshalGQL(v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNEntryKind2tidelineᚋgraphᚋmodelᚐEntryKind(ctx context.Context, sel ast.SelectionSet, v model.EntryKind) graphql.Marshaler {
+	return v
+}
+
+func (ec *executionContext) marshalNEntryReason2ᚖtidelineᚋgraphᚋmodelᚐEntryReason(ctx context.Context, sel ast.SelectionSet, v *model.EntryReason) graphql.Marshaler {
+	if v == nil {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+		return graphql.Null
+	}
+	return ec._EntryReason(ctx, sel, v)
 }
 
 func (ec *executionContext) unmarshalNExportAccountInput2tidelineᚋgraphᚋmodelᚐExportAccountInput(ctx context.Context, v any) (model.ExportAccountInput, error) {
@@ -19639,6 +22200,32 @@ func (ec *executionContext) marshalNMarkTimelineReadPayload2ᚖtidelineᚋgraph�
 	return ec._MarkTimelineReadPayload(ctx, sel, v)
 }
 
+func (ec *executionContext) marshalNMention2ᚕᚖtidelineᚋgraphᚋmodelᚐMentionᚄ(ctx context.Context, sel ast.SelectionSet, v []*model.Mention) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNMention2ᚖtidelineᚋgraphᚋmodelᚐMention(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
+}
+
+func (ec *executionContext) marshalNMention2ᚖtidelineᚋgraphᚋmodelᚐMention(ctx context.Context, sel ast.SelectionSet, v *model.Mention) graphql.Marshaler {
+	if v == nil {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+		return graphql.Null
+	}
+	return ec._Mention(ctx, sel, v)
+}
+
 func (ec *executionContext) unmarshalNModeratePostInput2tidelineᚋgraphᚋmodelᚐModeratePostInput(ctx context.Context, v any) (model.ModeratePostInput, error) {
 	res, err := ec.unmarshalInputModeratePostInput(ctx, v)
 	return res, graphql.ErrorOnPath(ctx, err)
@@ -19760,6 +22347,21 @@ func (ec *executionContext) marshalNPostEdge2ᚕtidelineᚋfeedᚋpagingᚐEdge�
 	return ret
 }
 
+func (ec *executionContext) unmarshalNPostInput2tidelineᚋgraphᚋmodelᚐPostInput(ctx context.Context, v any) (model.PostInput, error) {
+	res, err := ec.unmarshalInputPostInput(ctx, v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNPostPayload2ᚖtidelineᚋgraphᚋmodelᚐPostPayload(ctx context.Context, sel ast.SelectionSet, v *model.PostPayload) graphql.Marshaler {
+	if v == nil {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+		return graphql.Null
+	}
+	return ec._PostPayload(ctx, sel, v)
+}
+
 func (ec *executionContext) marshalNPostVersion2ᚕᚖtidelineᚋentᚐPostVersionᚄ(ctx context.Context, sel ast.SelectionSet, v []*ent.PostVersion) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
@@ -19804,6 +22406,16 @@ func (ec *executionContext) marshalNPostVersionEdge2ᚕtidelineᚋfeedᚋpaging�
 	}
 
 	return ret
+}
+
+func (ec *executionContext) unmarshalNQuoteState2tidelineᚋgraphᚋmodelᚐQuoteState(ctx context.Context, v any) (model.QuoteState, error) {
+	var res model.QuoteState
+	err := res.UnmarshalGQL(v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNQuoteState2tidelineᚋgraphᚋmodelᚐQuoteState(ctx context.Context, sel ast.SelectionSet, v model.QuoteState) graphql.Marshaler {
+	return v
 }
 
 func (ec *executionContext) marshalNRelationship2ᚖtidelineᚋgraphᚋmodelᚐRelationship(ctx context.Context, sel ast.SelectionSet, v *model.Relationship) graphql.Marshaler {
@@ -19944,6 +22556,21 @@ func (ec *executionContext) unmarshalNReportUserInput2tidelineᚋgraphᚋmodel�
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
+func (ec *executionContext) unmarshalNRepostInput2tidelineᚋgraphᚋmodelᚐRepostInput(ctx context.Context, v any) (model.RepostInput, error) {
+	res, err := ec.unmarshalInputRepostInput(ctx, v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNRepostPayload2ᚖtidelineᚋgraphᚋmodelᚐRepostPayload(ctx context.Context, sel ast.SelectionSet, v *model.RepostPayload) graphql.Marshaler {
+	if v == nil {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+		return graphql.Null
+	}
+	return ec._RepostPayload(ctx, sel, v)
+}
+
 func (ec *executionContext) unmarshalNRevokeApiKeyInput2tidelineᚋgraphᚋmodelᚐRevokeAPIKeyInput(ctx context.Context, v any) (model.RevokeAPIKeyInput, error) {
 	res, err := ec.unmarshalInputRevokeApiKeyInput(ctx, v)
 	return res, graphql.ErrorOnPath(ctx, err)
@@ -20019,6 +22646,11 @@ func (ec *executionContext) marshalNSessionEdge2ᚕtidelineᚋfeedᚋpagingᚐEd
 	}
 
 	return ret
+}
+
+func (ec *executionContext) unmarshalNSetAudienceInput2tidelineᚋgraphᚋmodelᚐSetAudienceInput(ctx context.Context, v any) (model.SetAudienceInput, error) {
+	res, err := ec.unmarshalInputSetAudienceInput(ctx, v)
+	return res, graphql.ErrorOnPath(ctx, err)
 }
 
 func (ec *executionContext) unmarshalNSetPostVisibilityInput2tidelineᚋgraphᚋmodelᚐSetPostVisibilityInput(ctx context.Context, v any) (model.SetPostVisibilityInput, error) {
@@ -20583,6 +23215,24 @@ func (ec *executionContext) marshalN__TypeKind2string(ctx context.Context, sel a
 	return res
 }
 
+func (ec *executionContext) unmarshalOAudience2ᚖtidelineᚋentᚋschemaᚐAudience(ctx context.Context, v any) (*schema.Audience, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := model.UnmarshalAudience(v)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalOAudience2ᚖtidelineᚋentᚋschemaᚐAudience(ctx context.Context, sel ast.SelectionSet, v *schema.Audience) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	_ = sel
+	_ = ctx
+	res := model.MarshalAudience(*v)
+	return res
+}
+
 func (ec *executionContext) unmarshalOBoolean2bool(ctx context.Context, v any) (bool, error) {
 	res, err := graphql.UnmarshalBoolean(v)
 	return res, graphql.ErrorOnPath(ctx, err)
@@ -20628,6 +23278,24 @@ func (ec *executionContext) marshalOCursor2ᚖstring(ctx context.Context, sel as
 	_ = sel
 	_ = ctx
 	res := graphql.MarshalString(*v)
+	return res
+}
+
+func (ec *executionContext) unmarshalOHomeReplies2ᚖtidelineᚋentᚋschemaᚐHomeReplies(ctx context.Context, v any) (*schema.HomeReplies, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := model.UnmarshalHomeReplies(v)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalOHomeReplies2ᚖtidelineᚋentᚋschemaᚐHomeReplies(ctx context.Context, sel ast.SelectionSet, v *schema.HomeReplies) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	_ = sel
+	_ = ctx
+	res := model.MarshalHomeReplies(*v)
 	return res
 }
 
@@ -20720,11 +23388,36 @@ func (ec *executionContext) marshalOPostVersionConnection2ᚖtidelineᚋfeedᚋp
 	return ec._PostVersionConnection(ctx, sel, v)
 }
 
+func (ec *executionContext) marshalOQuote2ᚖtidelineᚋgraphᚋmodelᚐQuote(ctx context.Context, sel ast.SelectionSet, v *model.Quote) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._Quote(ctx, sel, v)
+}
+
 func (ec *executionContext) marshalORelationship2ᚖtidelineᚋgraphᚋmodelᚐRelationship(ctx context.Context, sel ast.SelectionSet, v *model.Relationship) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
 	}
 	return ec._Relationship(ctx, sel, v)
+}
+
+func (ec *executionContext) unmarshalOReplyOrder2ᚖtidelineᚋfeedᚋconversationᚐOrder(ctx context.Context, v any) (*conversation.Order, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := model.UnmarshalReplyOrder(v)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalOReplyOrder2ᚖtidelineᚋfeedᚋconversationᚐOrder(ctx context.Context, sel ast.SelectionSet, v *conversation.Order) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	_ = sel
+	_ = ctx
+	res := model.MarshalReplyOrder(*v)
+	return res
 }
 
 func (ec *executionContext) unmarshalOReportStatus2ᚖtidelineᚋentᚋreportᚐStatus(ctx context.Context, v any) (*report.Status, error) {
@@ -20768,18 +23461,6 @@ func (ec *executionContext) marshalOSessionConnection2ᚖtidelineᚋfeedᚋpagin
 		return graphql.Null
 	}
 	return ec._SessionConnection(ctx, sel, v)
-}
-
-func (ec *executionContext) unmarshalOString2string(ctx context.Context, v any) (string, error) {
-	res, err := graphql.UnmarshalString(v)
-	return res, graphql.ErrorOnPath(ctx, err)
-}
-
-func (ec *executionContext) marshalOString2string(ctx context.Context, sel ast.SelectionSet, v string) graphql.Marshaler {
-	_ = sel
-	_ = ctx
-	res := graphql.MarshalString(v)
-	return res
 }
 
 func (ec *executionContext) unmarshalOString2ᚕstringᚄ(ctx context.Context, v any) ([]string, error) {
@@ -20869,6 +23550,13 @@ func (ec *executionContext) marshalOTime2ᚖtimeᚐTime(ctx context.Context, sel
 	_ = ctx
 	res := model.MarshalTime(*v)
 	return res
+}
+
+func (ec *executionContext) marshalOTimelineEdge2ᚖtidelineᚋfeedᚋpagingᚐEdge(ctx context.Context, sel ast.SelectionSet, v *paging.Edge[ent.Post]) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._TimelineEdge(ctx, sel, v)
 }
 
 func (ec *executionContext) unmarshalOTimelineOrder2ᚖtidelineᚋfeedᚋhomeᚐOrder(ctx context.Context, v any) (*home.Order, error) {

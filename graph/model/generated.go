@@ -12,6 +12,7 @@ import (
 	"tideline/ent/schema"
 	"tideline/ent/user"
 	"tideline/feed/apikey"
+	"tideline/feed/paging"
 	"time"
 )
 
@@ -51,6 +52,22 @@ type CreateAPIKeyInput struct {
 type CreateAPIKeyPayload struct {
 	Key    string      `json:"key"`
 	APIKey *apikey.Key `json:"apiKey"`
+}
+
+type CreatePostInput struct {
+	Text       string             `json:"text"`
+	Visibility *schema.Visibility `json:"visibility,omitempty"`
+	Data       *string            `json:"data,omitempty"`
+	// A repeated createPost with the same key returns the first post.
+	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
+	// The post that this one replies to. A repost stands for its original.
+	ReplyTo *string `json:"replyTo,omitempty"`
+	// The post that this one quotes. A repost stands for its original.
+	QuoteOf *string `json:"quoteOf,omitempty"`
+	// Who may reply; by default EVERYONE. Not for a reply, which has the audiences of its root.
+	ReplyAudience *schema.Audience `json:"replyAudience,omitempty"`
+	// Who may quote; as replyAudience.
+	QuoteAudience *schema.Audience `json:"quoteAudience,omitempty"`
 }
 
 type CreatePostPayload struct {
@@ -94,6 +111,13 @@ type EndSessionInput struct {
 
 type EndSessionPayload struct {
 	EndedSessionID string `json:"endedSessionId"`
+}
+
+// Why an entry is in a timeline: its author posted, replied, or reposted at that time.
+type EntryReason struct {
+	Kind EntryKind `json:"kind"`
+	By   *ent.User `json:"by"`
+	At   time.Time `json:"at"`
 }
 
 type ExportAccountInput struct {
@@ -170,6 +194,13 @@ type MarkTimelineReadPayload struct {
 	UnreadCount int `json:"unreadCount"`
 }
 
+// A mention of a user in a post's text. The mention goes on when the user changes the handle. start and end are code points of Post.text: the sign @, and the first character after the handle.
+type Mention struct {
+	User  *ent.User `json:"user"`
+	Start int       `json:"start"`
+	End   int       `json:"end"`
+}
+
 // The note is for the audit log. At most 1,000 characters.
 type ModeratePostInput struct {
 	PostID string  `json:"postId"`
@@ -204,6 +235,22 @@ type MuteWordPayload struct {
 	User *ent.User `json:"user"`
 }
 
+type PostInput struct {
+	PostID string `json:"postId"`
+}
+
+// post is null if the viewer may not see it, or no longer.
+type PostPayload struct {
+	Post *ent.Post `json:"post,omitempty"`
+}
+
+// A post that another post quotes.
+type Quote struct {
+	State QuoteState `json:"state"`
+	// Null unless the state is SHOWN.
+	Post *ent.Post `json:"post,omitempty"`
+}
+
 // If nobody may see the user, only the id is set: the handle and other texts are empty, and counts are 0.
 type RelationshipPayload struct {
 	User *ent.User `json:"user"`
@@ -228,12 +275,30 @@ type ReportUserInput struct {
 	Comment *string       `json:"comment,omitempty"`
 }
 
+// A repost has the viewer's default visibility unless one is given.
+type RepostInput struct {
+	PostID     string             `json:"postId"`
+	Visibility *schema.Visibility `json:"visibility,omitempty"`
+}
+
+type RepostPayload struct {
+	Post *ent.Post              `json:"post"`
+	Edge *paging.Edge[ent.Post] `json:"edge,omitempty"`
+}
+
 type RevokeAPIKeyInput struct {
 	ID string `json:"id"`
 }
 
 type RevokeAPIKeyPayload struct {
 	APIKey *apikey.Key `json:"apiKey"`
+}
+
+// An audience that is not given stays as it is.
+type SetAudienceInput struct {
+	PostID        string           `json:"postId"`
+	ReplyAudience *schema.Audience `json:"replyAudience,omitempty"`
+	QuoteAudience *schema.Audience `json:"quoteAudience,omitempty"`
 }
 
 type SetPostVisibilityInput struct {
@@ -282,6 +347,122 @@ type UpdateProfilePayload struct {
 
 type UserInput struct {
 	UserID string `json:"userId"`
+}
+
+type EntryKind string
+
+const (
+	EntryKindPost   EntryKind = "POST"
+	EntryKindReply  EntryKind = "REPLY"
+	EntryKindRepost EntryKind = "REPOST"
+)
+
+var AllEntryKind = []EntryKind{
+	EntryKindPost,
+	EntryKindReply,
+	EntryKindRepost,
+}
+
+func (e EntryKind) IsValid() bool {
+	switch e {
+	case EntryKindPost, EntryKindReply, EntryKindRepost:
+		return true
+	}
+	return false
+}
+
+func (e EntryKind) String() string {
+	return string(e)
+}
+
+func (e *EntryKind) UnmarshalGQL(v any) error {
+	str, ok := v.(string)
+	if !ok {
+		return fmt.Errorf("enums must be strings")
+	}
+
+	*e = EntryKind(str)
+	if !e.IsValid() {
+		return fmt.Errorf("%s is not a valid EntryKind", str)
+	}
+	return nil
+}
+
+func (e EntryKind) MarshalGQL(w io.Writer) {
+	_, _ = fmt.Fprint(w, strconv.Quote(e.String()))
+}
+
+func (e *EntryKind) UnmarshalJSON(b []byte) error {
+	s, err := strconv.Unquote(string(b))
+	if err != nil {
+		return err
+	}
+	return e.UnmarshalGQL(s)
+}
+
+func (e EntryKind) MarshalJSON() ([]byte, error) {
+	var buf bytes.Buffer
+	e.MarshalGQL(&buf)
+	return buf.Bytes(), nil
+}
+
+type QuoteState string
+
+const (
+	QuoteStateShown QuoteState = "SHOWN"
+	// The quoted post does not exist, or the viewer may not see it.
+	QuoteStateNotAvailable QuoteState = "NOT_AVAILABLE"
+	// The author of the quoted post withdrew the quote.
+	QuoteStateWithdrawn QuoteState = "WITHDRAWN"
+)
+
+var AllQuoteState = []QuoteState{
+	QuoteStateShown,
+	QuoteStateNotAvailable,
+	QuoteStateWithdrawn,
+}
+
+func (e QuoteState) IsValid() bool {
+	switch e {
+	case QuoteStateShown, QuoteStateNotAvailable, QuoteStateWithdrawn:
+		return true
+	}
+	return false
+}
+
+func (e QuoteState) String() string {
+	return string(e)
+}
+
+func (e *QuoteState) UnmarshalGQL(v any) error {
+	str, ok := v.(string)
+	if !ok {
+		return fmt.Errorf("enums must be strings")
+	}
+
+	*e = QuoteState(str)
+	if !e.IsValid() {
+		return fmt.Errorf("%s is not a valid QuoteState", str)
+	}
+	return nil
+}
+
+func (e QuoteState) MarshalGQL(w io.Writer) {
+	_, _ = fmt.Fprint(w, strconv.Quote(e.String()))
+}
+
+func (e *QuoteState) UnmarshalJSON(b []byte) error {
+	s, err := strconv.Unquote(string(b))
+	if err != nil {
+		return err
+	}
+	return e.UnmarshalGQL(s)
+}
+
+func (e QuoteState) MarshalJSON() ([]byte, error) {
+	var buf bytes.Buffer
+	e.MarshalGQL(&buf)
+	return buf.Bytes(), nil
 }
 
 type ReportDecision string

@@ -17,6 +17,7 @@ import (
 	"tideline/ent/user"
 	"tideline/feed/apikey"
 	"tideline/feed/bulk"
+	"tideline/feed/conversation"
 	"tideline/feed/home"
 	"tideline/feed/paging"
 	"tideline/feed/session"
@@ -183,4 +184,35 @@ func MarshalReportStatus(s report.Status) graphql.Marshaler { return graphql.Mar
 func UnmarshalReportStatus(v any) (report.Status, error) {
 	text, err := graphql.UnmarshalString(v)
 	return report.Status(text), err
+}
+
+// MarshalAudience encodes the enum Audience.
+func MarshalAudience(a schema.Audience) graphql.Marshaler { return graphql.MarshalString(string(a)) }
+
+// UnmarshalAudience decodes the enum Audience; graph/exec has validated it.
+func UnmarshalAudience(v any) (schema.Audience, error) {
+	text, err := graphql.UnmarshalString(v)
+	return schema.Audience(text), err
+}
+
+// MarshalHomeReplies encodes the enum HomeReplies.
+func MarshalHomeReplies(h schema.HomeReplies) graphql.Marshaler {
+	return graphql.MarshalString(string(h))
+}
+
+// UnmarshalHomeReplies decodes the enum HomeReplies; graph/exec has validated it.
+func UnmarshalHomeReplies(v any) (schema.HomeReplies, error) {
+	text, err := graphql.UnmarshalString(v)
+	return schema.HomeReplies(text), err
+}
+
+// MarshalReplyOrder encodes the enum ReplyOrder.
+func MarshalReplyOrder(o conversation.Order) graphql.Marshaler {
+	return graphql.MarshalString(string(o))
+}
+
+// UnmarshalReplyOrder decodes the enum ReplyOrder; graph/exec has validated it.
+func UnmarshalReplyOrder(v any) (conversation.Order, error) {
+	text, err := graphql.UnmarshalString(v)
+	return conversation.Order(text), err
 }

@@ -15,6 +15,7 @@ import (
 	"tideline/feed/apikey"
 	"tideline/feed/audit"
 	"tideline/feed/bulk"
+	"tideline/feed/conversation"
 	"tideline/feed/counts"
 	"tideline/feed/home"
 	"tideline/feed/identity"
@@ -87,12 +88,14 @@ type Backend struct {
 	Accounts   *account.Accounts
 	Login      *login.Login
 	Feed       *feed.Feed
-	Bulk       *bulk.Bulk
-	Counts     *counts.Counts
-	Streams    *stream.Streams
-	Moderation *moderation.Moderation
-	Outbox     *webhook.Outbox // nil if no events are recorded
-	Webhooks   *webhook.Deliverer
+	// Conversations reads replies, reposts, quotes and mentions.
+	Conversations *conversation.Conversations
+	Bulk          *bulk.Bulk
+	Counts        *counts.Counts
+	Streams       *stream.Streams
+	Moderation    *moderation.Moderation
+	Outbox        *webhook.Outbox // nil if no events are recorded
+	Webhooks      *webhook.Deliverer
 
 	cfg Config
 }
@@ -155,6 +158,7 @@ func New(s *storage.Stores, c Config) (b *Backend, err error) {
 	}); err != nil {
 		return nil, err
 	}
+	b.Conversations = conversation.New(s.DB, b.Visibility, b.Home.MaxPage())
 	if b.Moderation, err = moderation.New(moderation.Config{
 		DB: s.DB, Accounts: b.Accounts, Feed: b.Feed, Webhooks: c.Outbox, Now: c.Now, MaxPage: maxPage,
 	}); err != nil {
