@@ -34,12 +34,12 @@ func (f *Feed) TellDependents(ctx context.Context, base, after int64, most int) 
 			return err
 		}
 		for _, p := range list {
-			change := job.Post{Post: p.ID, Author: p.AuthorID, From: p.Visibility, To: p.Visibility, Edited: true}
+			change := job.Post{Post: p.ID, Author: p.AuthorID, From: p.Visibility, To: p.Visibility, Edited: true, Base: true}
 			if gone && p.RepostOf == base {
 				if err := tx.Post.DeleteOneID(p.ID).Exec(ctx); err != nil {
 					return fmt.Errorf("delete repost: %w", err)
 				}
-				change.To, change.Edited = "", false
+				change.To, change.Edited, change.Base = "", false, false
 			} else if err := tx.Post.UpdateOneID(p.ID).SetChangedAt(max(ids.TimeOf(now).UnixMilli(), p.ChangedAt+1)).Exec(ctx); err != nil {
 				return fmt.Errorf("mark as changed: %w", err)
 			}

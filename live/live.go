@@ -66,6 +66,10 @@ const maxReason = 256
 // if its client has the post, as it does with every Added event.
 const Edited = "edited"
 
+// BaseChanged is the Reason of an Added event for a reply or a repost whose root or original was
+// shown, hidden or deleted, and which the timeline usually has already.
+const BaseChanged = "base"
+
 // Kind is the kind of an event. The numbers are part of the wire format: append only.
 type Kind uint8
 
@@ -118,7 +122,7 @@ type Event struct {
 	Post    int64
 	Author  int64
 	Session int64
-	// Reason has at most 256 bytes. It is Edited or empty in an Added event, and empty in a
+	// Reason has at most 256 bytes. It is Edited, BaseChanged or empty in an Added event, and empty in a
 	// Removed event. On the wire, in these two kinds, the trace of the publication follows
 	// after a space (trace.Carried).
 	Reason string

@@ -459,6 +459,9 @@ func (f *fanOut) tell(ctx context.Context, kind live.Kind, users []int64) (int, 
 	ev := live.Event{Kind: kind, Post: f.args.Post, Author: f.args.Author}
 	if f.args.Edited && kind == live.Added {
 		ev.Reason = live.Edited
+		if f.args.Base {
+			ev.Reason = live.BaseChanged
+		}
 	}
 	n, err := f.w.Publisher.Publish(ctx, ev, users)
 	tolerated := f.w.Timelines.Masters.MarkUnreached(ctx, err)

@@ -96,6 +96,9 @@ type Post struct {
 	To   schema.Visibility `json:"to,omitempty"`
 	// Edited: the content of the post changed. From and To are then the same.
 	Edited bool `json:"edited,omitempty"`
+	// Base, together with Edited: not the content changed, but the root of a reply or the original of
+	// a repost was shown, hidden or deleted.
+	Base bool `json:"base,omitempty"`
 }
 
 // Widens reports whether the job may give the post to followers who did not have it.

@@ -12,10 +12,13 @@ import (
 	"tideline/timeline"
 )
 
-// edited handles a change of a post that the client may have: an edit, or a change of its root or
-// original. It sends PostUpdated to a client that asked for edits. If the viewer may no longer see
-// the post, or mutes a word of the new text, it sends PostRemoved instead.
+// edited handles a change of a post that the client may have. Edits are for clients that asked for
+// them: they get PostUpdated, or PostRemoved if the viewer mutes a word of the new text. All clients
+// get PostRemoved for a reply or a repost that is hidden because its root or original is.
 func (s *Stream) edited(ctx context.Context, ev live.Event) error {
+	if ev.Reason == live.Edited && !s.updates {
+		return nil
+	}
 	post, e, err := s.judge(ctx, ev)
 	switch {
 	case err != nil:
@@ -39,7 +42,7 @@ func (s *Stream) update(p *ent.Post, e *sharedEvent) {
 const maxEdits = 100
 
 // editedItems returns an item for each post that the client may have and that was edited since the
-// time of Low. The item says that the post is gone if the viewer mutes a word of the new text. all
+// time of Low, or whose root or original was shown, hidden or deleted since then. The item says that the post is gone if the viewer mutes a word of the new text. all
 // is false if there are more than maxEdits. An edit shortly before the client's cursor may be sent
 // a second time.
 func (s *Stream) editedItems(ctx context.Context, now timeline.Position) (items []backlogItem, all bool, err error) {
@@ -65,7 +68,9 @@ func (s *Stream) editedItems(ctx context.Context, now timeline.Position) (items 
 		return nil, false, err
 	}
 	for i, id := range list {
-		if posts[i] != nil && s.updates || posts[i] == nil && kept[i] != nil {
+		// A client that did not ask for edits is told only that a root or original is hidden.
+		told := s.updates || posts[i] == nil && kept[i] != nil && visibility.DependsOnOthers(kept[i])
+		if told && (posts[i] != nil || kept[i] != nil) {
 			items = append(items, backlogItem{id: id, edited: posts[i] != nil, gone: posts[i] == nil, post: posts[i], position: now})
 		}
 	}

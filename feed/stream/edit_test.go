@@ -134,7 +134,7 @@ func TestEditsWhileAway(t *testing.T) {
 		w.edit(bob, muted, "my cat")
 		w.edit(bob, post, "new")
 		w.edit(bob, private, "for myself") // a viewer who may not see it receives no removal either
-		require.NoError(w, w.Stores.DB.Post.UpdateOneID(other).SetEditedAt(1<<50).Exec(w.Ctx))
+		require.NoError(w, w.Stores.DB.Post.UpdateOneID(other).SetEditedAt(1<<50).SetChangedAt(1<<50).Exec(w.Ctx))
 		told, gone := map[int64]string{}, int64(0)
 		l = w.listenFor(ann, stream.Options{After: after, Updates: true})
 		for range 3 {
@@ -152,7 +152,7 @@ func TestEditsWhileAway(t *testing.T) {
 		l.expectNothingBefore(bob)
 
 		for i, id := range w.History(bob, 101) {
-			require.NoError(w, w.Stores.DB.Post.UpdateOneID(id).SetText(fmt.Sprint(i)).SetEditedAt(1<<50).Exec(w.Ctx))
+			require.NoError(w, w.Stores.DB.Post.UpdateOneID(id).SetText(fmt.Sprint(i)).SetEditedAt(1<<50).SetChangedAt(1<<50).Exec(w.Ctx))
 		}
 		require.IsType(w, &stream.Invalidated{}, w.listenFor(ann, stream.Options{After: after, Updates: true}).next())
 	})
@@ -202,7 +202,7 @@ func TestEditOfAPostHiddenForAWhile(t *testing.T) {
 		after := l.position()
 		l.close()
 		edited := time.Now().UnixMilli() + 1
-		require.NoError(w, w.Stores.DB.Post.UpdateOneID(post).SetText("new").SetEditedAt(edited).SetVisibility(schema.Private).Exec(w.Ctx))
+		require.NoError(w, w.Stores.DB.Post.UpdateOneID(post).SetText("new").SetEditedAt(edited).SetChangedAt(edited).SetVisibility(schema.Private).Exec(w.Ctx))
 		l = w.listenFor(ann, stream.Options{After: after, Updates: true})
 		l.expectNothingBefore(bob)
 		require.NoError(w, w.Stores.DB.Post.UpdateOneID(post).SetVisibility(schema.Public).Exec(w.Ctx))

@@ -285,7 +285,7 @@ func (s *Stream) handle(ctx context.Context, ev live.Event) error {
 				return err
 			}
 		}
-		if ev.Reason == live.Edited && s.client.MayHave(ev.Post) {
+		if ev.Reason != "" && s.client.MayHave(ev.Post) {
 			return s.edited(ctx, ev)
 		}
 		if s.client.Knows(ev.Post) {
