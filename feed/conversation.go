@@ -282,7 +282,7 @@ func (f *Feed) WithdrawQuote(ctx context.Context, v session.Viewer, id int64) (*
 		if err != nil || p.QuoteWithdrawn {
 			return err
 		}
-		if err := f.uncount(ctx, tx, p); err != nil {
+		if err := f.uncount(ctx, tx, []count{{rows.Quotes, p.QuoteOf}}); err != nil {
 			return err
 		}
 		if p.ChangedAt, err = f.changedNow(p); err != nil {

@@ -5,12 +5,12 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"tideline/ent"
 	"tideline/ent/post"
 	"tideline/ent/predicate"
 	"tideline/ent/schema"
-	"tideline/feed/ids"
 	"tideline/feed/internal/rows"
 	"tideline/feed/job"
 	"tideline/queue"
@@ -29,10 +29,9 @@ func (f *Feed) TellDependents(ctx context.Context, base, after int64, most int) 
 		if err != nil {
 			return err
 		}
-		now, err := f.cfg.IDs.Next() // see Post.changed_at
-		if err != nil {
-			return err
-		}
+		// A process that only works has no ids of its own. Its clock may differ from theirs, because
+		// streams look for changes up to two minutes back.
+		now := time.Now().UnixMilli()
 		for _, p := range list {
 			change := job.Post{Post: p.ID, Author: p.AuthorID, From: p.Visibility, To: p.Visibility, Edited: true, Base: true}
 			if gone && p.RepostOf == base {
@@ -40,7 +39,7 @@ func (f *Feed) TellDependents(ctx context.Context, base, after int64, most int) 
 					return fmt.Errorf("delete repost: %w", err)
 				}
 				change.To, change.Edited, change.Base = "", false, false
-			} else if err := tx.Post.UpdateOneID(p.ID).SetChangedAt(max(ids.TimeOf(now).UnixMilli(), p.ChangedAt+1)).Exec(ctx); err != nil {
+			} else if err := tx.Post.UpdateOneID(p.ID).SetChangedAt(max(now, p.ChangedAt+1)).Exec(ctx); err != nil {
 				return fmt.Errorf("mark as changed: %w", err)
 			}
 			if err := f.cfg.Queue.Enqueue(ctx, tx, queue.Large, job.PostChanged, change); err != nil {

@@ -64,7 +64,13 @@ func mentionsIn(ctx context.Context, tx *ent.Tx, p *ent.Post, known map[string]i
 func blocks(ctx context.Context, tx *ent.Tx, author int64, users map[string]int64) (map[int64]bool, error) {
 	var either []predicate.Block
 	for _, id := range users {
+		if id == author {
+			continue
+		}
 		either = append(either, block.And(block.BlockerID(author), block.BlockedID(id)), block.And(block.BlockerID(id), block.BlockedID(author)))
+	}
+	if len(either) == 0 {
+		return nil, nil
 	}
 	list, err := tx.Block.Query().Where(block.Or(either...)).All(ctx)
 	if err != nil {
@@ -74,6 +80,7 @@ func blocks(ctx context.Context, tx *ent.Tx, author int64, users map[string]int6
 	for _, b := range list {
 		found[b.BlockerID], found[b.BlockedID] = true, true
 	}
+	delete(found, author)
 	return found, nil
 }
 

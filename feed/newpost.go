@@ -127,9 +127,9 @@ func counted(p *ent.Post) (list []count) {
 	return list
 }
 
-// uncount removes a deleted post from the counters of other posts.
-func (f *Feed) uncount(ctx context.Context, tx *ent.Tx, p *ent.Post) error {
-	for _, c := range counted(p) {
+// uncount removes a post from counters of other posts.
+func (f *Feed) uncount(ctx context.Context, tx *ent.Tx, counts []count) error {
+	for _, c := range counts {
 		exists, err := f.holdPost(ctx, tx, c.post)
 		if err != nil {
 			return err

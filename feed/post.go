@@ -277,7 +277,7 @@ func (f *Feed) deletePost(ctx context.Context, v session.Viewer, id int64) error
 		if err := f.baseChanged(ctx, tx, p); err != nil {
 			return err
 		}
-		if err := f.uncount(ctx, tx, p); err != nil {
+		if err := f.uncount(ctx, tx, counted(p)); err != nil {
 			return err
 		}
 		return f.enqueuePost(ctx, tx, job.PostChanged, author, job.Post{Post: id, Author: v.ID, From: p.Visibility})
