@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"tideline/ent"
@@ -16,6 +17,7 @@ import (
 	"tideline/ent/user"
 	"tideline/feed/internal/rows"
 	"tideline/feed/internal/text"
+	"tideline/feed/job"
 	"tideline/feed/refusal"
 	"tideline/feed/session"
 	"tideline/feed/visibility"
@@ -102,6 +104,15 @@ type Profile struct {
 	HomeReplies       *schema.HomeReplies
 }
 
+// setHomeReplies enqueues the job that tells the user's devices to read again, if the setting changes.
+func (a *Accounts) setHomeReplies(ctx context.Context, tx *ent.Tx, id int64, to schema.HomeReplies) error {
+	same, err := tx.User.Query().Where(user.ID(id), user.HomeRepliesEQ(to)).Exist(ctx)
+	if err != nil || same {
+		return rows.Wrap("read home replies", err)
+	}
+	return a.cfg.Queue.Enqueue(ctx, tx, queue.Relations, job.WordsChanged, job.Words{User: id, Change: rand.Int64()})
+}
+
 // UpdateProfile changes the viewer's profile. Errors: Unauthenticated, BadInput.
 //
 // Cost: a lock, one update and one look-up by primary key, one more update for the data, and
@@ -120,6 +131,12 @@ func (a *Accounts) UpdateProfile(ctx context.Context, v session.Viewer, p Profil
 			return err
 		}
 		change := tx.User.Update().Where(user.ID(v.ID))
+		if p.HomeReplies != nil {
+			if err := a.setHomeReplies(ctx, tx, v.ID, *p.HomeReplies); err != nil {
+				return err
+			}
+			change.SetHomeReplies(*p.HomeReplies)
+		}
 		if p.Name != nil {
 			name, err := NameField.CleanLine(*p.Name)
 			if err != nil {
@@ -148,7 +165,7 @@ func (a *Accounts) UpdateProfile(ctx context.Context, v session.Viewer, p Profil
 			}
 			change.SetLinks(links)
 		}
-		change.SetNillableDefaultVisibility(p.DefaultVisibility).SetNillableApprovesFollowers(p.ApprovesFollowers).SetNillableHomeReplies(p.HomeReplies)
+		change.SetNillableDefaultVisibility(p.DefaultVisibility).SetNillableApprovesFollowers(p.ApprovesFollowers)
 		var err error
 		if err = change.Exec(ctx); err == nil {
 			u, err = tx.User.Query().Where(user.ID(v.ID), rows.WithFollows).Only(ctx)

@@ -1,7 +1,7 @@
-// Package counts sends viewers the like counts of the posts on their screens when they change.
+// Package counts sends viewers the counts of likes, replies, reposts and quotes of the posts on their screens when they change.
 //
 // It is level-triggered. Every two seconds one statement reads the counts of all watched
-// posts, and each viewer who was sent another count is sent the new one. So it needs no
+// posts, and each viewer who was sent other counts is sent the new ones. So it needs no
 // messages and no writes. After an error, the next read makes up for it.
 package counts
 
@@ -64,8 +64,8 @@ type watched struct {
 	id      int64
 	place   int // index in Counts.order
 	watches map[*Watch]struct{}
-	count   int // at the last read
-	// differs says that a watch may have been sent a count other than count.
+	counts  visibility.PostCounts // at the last read
+	// differs says that a watch may have been sent counts other than these.
 	differs bool
 
 	verdict batch.Shared[*verdict]
@@ -105,7 +105,7 @@ func (c *Counts) Watch(ctx context.Context, v session.Viewer, ids []int64, wake 
 	if v.ID == 0 {
 		return nil, refusal.ErrSignIn
 	}
-	w := &Watch{counts: c, viewer: v, wake: wake, ids: distinct(ids), sent: map[int64]int{}, pending: map[int64]bool{}}
+	w := &Watch{counts: c, viewer: v, wake: wake, ids: distinct(ids), sent: map[int64]visibility.PostCounts{}, pending: map[int64]bool{}}
 	c.mu.Lock()
 	c.watches[w] = struct{}{}
 	c.mu.Unlock()
@@ -158,7 +158,7 @@ func (c *Counts) compare(ctx context.Context) error {
 	if len(turn) == 0 {
 		return nil
 	}
-	counts, err := c.posts.Unchecked.LikeCounts(ctx, idsOf(turn))
+	counts, err := c.posts.Unchecked.Counts(ctx, idsOf(turn))
 	if err != nil {
 		return err
 	}
@@ -167,10 +167,10 @@ func (c *Counts) compare(ctx context.Context) error {
 	for _, p := range turn {
 		p.verdict.Forget() // its counts may be older than these
 		n, found := counts[p.id]
-		if !found || n == p.count && !p.differs {
+		if !found || n == p.counts && !p.differs {
 			continue
 		}
-		p.count, p.differs = n, false
+		p.counts, p.differs = n, false
 		for w := range p.watches {
 			if sent, ok := w.sent[p.id]; !ok || sent != n {
 				w.pending[p.id], told[w] = true, true

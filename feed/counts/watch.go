@@ -24,9 +24,9 @@ type Watch struct {
 	version int64
 
 	// Guarded by counts.mu.
-	begun   bool           // the first event was confirmed
-	sent    map[int64]int  // the counts that the client has
-	pending map[int64]bool // the posts whose count may differ from sent
+	begun   bool                            // the first event was confirmed
+	sent    map[int64]visibility.PostCounts // the counts that the client has
+	pending map[int64]bool                  // the posts whose count may differ from sent
 	ended   bool
 	err     error
 }
@@ -123,7 +123,7 @@ func (w *Watch) unsent(posts []*ent.Post) []*ent.Post {
 	defer c.mu.Unlock()
 	return slices.DeleteFunc(posts, func(p *ent.Post) bool {
 		n, ok := w.sent[p.ID]
-		return ok && n == p.LikeCount
+		return ok && n == visibility.CountsOf(p)
 	})
 }
 
@@ -136,7 +136,7 @@ func (w *Watch) settle(posts []*watched, again bool) {
 	for _, p := range posts {
 		delete(w.pending, p.id)
 		sent, ok := w.sent[p.id]
-		p.differs = p.differs || again || ok && sent != p.count
+		p.differs = p.differs || again || ok && sent != p.counts
 	}
 }
 
@@ -169,10 +169,10 @@ func (w *Watch) Confirm(ctx context.Context, event []*ent.Post, _ bool) bool {
 		}
 	}
 	for _, post := range event {
-		w.sent[post.ID] = post.LikeCount
+		w.sent[post.ID] = visibility.CountsOf(post)
 		delete(w.pending, post.ID)
 		p := c.watched[post.ID]
-		p.differs = p.differs || p.count != post.LikeCount
+		p.differs = p.differs || p.counts != visibility.CountsOf(post)
 	}
 	return true
 }

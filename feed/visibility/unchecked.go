@@ -144,26 +144,38 @@ func (r Unchecked) ChangedSince(ctx context.Context, viewer int64, since time.Ti
 	return list, rows.Wrap("find changed posts", err)
 }
 
-// LikeCounts returns the number of likes of each of the posts that exist.
+// PostCounts are the public numbers of a post.
+type PostCounts struct{ Likes, Replies, Reposts, Quotes int }
+
+// CountsOf returns the counts of a post that was read.
+func CountsOf(p *ent.Post) PostCounts {
+	return PostCounts{p.LikeCount, p.ReplyCount, p.RepostCount, p.QuoteCount}
+}
+
+// Counts returns the counts of each of the posts that exist.
 //
 // Cost: one query by primary key.
-func (r Unchecked) LikeCounts(ctx context.Context, ids []int64) (map[int64]int, error) {
-	found, err := r.db.QueryContext(ctx, "SELECT p.id, "+rows.Likes.Of(r.dialect, "p")+" FROM posts p WHERE p.id "+rows.In(r.dialect, "$1", "bigint")+
+func (r Unchecked) Counts(ctx context.Context, ids []int64) (map[int64]PostCounts, error) {
+	columns := ""
+	for _, c := range rows.PostCounters {
+		columns += ", " + c.Of(r.dialect, "p")
+	}
+	found, err := r.db.QueryContext(ctx, "SELECT p.id"+columns+" FROM posts p WHERE p.id "+rows.In(r.dialect, "$1", "bigint")+
 		" AND p.visibility <> '"+string(schema.Deleted)+"'", rows.List(r.dialect, ids))
 	if err != nil {
-		return nil, fmt.Errorf("read likes: %w", err)
+		return nil, fmt.Errorf("read counts: %w", err)
 	}
 	defer found.Close()
-	counts := make(map[int64]int, len(ids))
+	counts := make(map[int64]PostCounts, len(ids))
 	for found.Next() {
 		var id int64
-		var n int
-		if err := found.Scan(&id, &n); err != nil {
-			return nil, fmt.Errorf("read likes: %w", err)
+		var n PostCounts
+		if err := found.Scan(&id, &n.Likes, &n.Replies, &n.Reposts, &n.Quotes); err != nil {
+			return nil, fmt.Errorf("read counts: %w", err)
 		}
 		counts[id] = n
 	}
-	return counts, rows.Wrap("read likes", found.Err())
+	return counts, rows.Wrap("read counts", found.Err())
 }
 
 // NextBase returns the id of the author's next post, after the one with the id after, on which replies
