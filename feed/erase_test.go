@@ -22,8 +22,9 @@ func TestPostWithManyLikesIsGoneBeforeItsLikes(t *testing.T) {
 		older := w.Post(ann, "PUBLIC")
 		made, err := w.Feed.CreatePost(w.Ctx, ann, feed.Draft{Text: "liked by all", IdempotencyKey: "once"})
 		require.NoError(w, err)
-		_, err = w.Feed.UpdatePost(w.Ctx, ann, made.ID, feed.Edit{Text: new("liked by all, and edited")})
+		_, err = w.Feed.UpdatePost(w.Ctx, ann, made.ID, feed.Edit{Text: new("liked by all, and edited for @bob")})
 		require.NoError(w, err)
+		require.Equal(w, 1, w.Stores.DB.PostMention.Query().CountX(w.Ctx))
 		for _, v := range []session.Viewer{ann, bob} {
 			_, err := w.Feed.LikePost(w.Ctx, v, made.ID)
 			require.NoError(w, err)
@@ -36,6 +37,7 @@ func TestPostWithManyLikesIsGoneBeforeItsLikes(t *testing.T) {
 		require.Equal(w, schema.Deleted, row.Visibility)
 		require.Empty(w, row.Text)
 		require.Zero(w, w.Stores.DB.PostVersion.Query().CountX(w.Ctx))
+		require.Zero(w, w.Stores.DB.PostMention.Query().CountX(w.Ctx))
 
 		refused := func(code refusal.Code, err error) {
 			w.Helper()

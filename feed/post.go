@@ -12,6 +12,7 @@ import (
 	"tideline/ent/externalpost"
 	"tideline/ent/idempotencykey"
 	"tideline/ent/post"
+	"tideline/ent/postmention"
 	"tideline/ent/posttag"
 	"tideline/ent/postversion"
 	"tideline/ent/schema"
@@ -306,6 +307,9 @@ func (f *Feed) erase(ctx context.Context, tx *ent.Tx, p *ent.Post) error {
 		return err
 	}
 	if _, err := tx.PostTag.Delete().Where(posttag.PostID(p.ID)).Exec(ctx); err != nil {
+		return err
+	}
+	if _, err := tx.PostMention.Delete().Where(postmention.PostID(p.ID)).Exec(ctx); err != nil {
 		return err
 	}
 	if _, err := tx.ExecContext(ctx, "UPDATE posts SET visibility = $1, text = '' WHERE id = $2", string(schema.Deleted), p.ID); err != nil {

@@ -21,14 +21,17 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tideline/ent"
+	"tideline/ent/delivery"
 	"tideline/ent/follow"
 	"tideline/ent/hiddenuser"
 	entjob "tideline/ent/job"
+	entpost "tideline/ent/post"
 	"tideline/ent/report"
 	"tideline/ent/schema"
 	"tideline/feed"
 	"tideline/feed/account"
 	"tideline/feed/feedtest"
+	"tideline/feed/internal/rows"
 	"tideline/feed/job"
 	"tideline/feed/login"
 	"tideline/feed/moderation"
@@ -153,7 +156,10 @@ func texts(ids ...int64) []string {
 type circle struct {
 	gone, follower, followee, friend session.Viewer
 	posts                            []int64
-	liked                            int64 // the friend's post that the user likes
+	liked                            int64 // the friend's post that the user likes, answers, reposts, quotes and that mentions the user
+	answered                         int64 // the user's post that the friend answers and quotes, and that the follower reposts
+	reply                            int64 // the friend's reply to it
+	repost                           int64 // the follower's repost of it
 }
 
 func newCircle(w *feedtest.World) circle {
@@ -188,6 +194,7 @@ func newCircle(w *feedtest.World) circle {
 		_, err := w.Feed.LikePost(w.Ctx, like.by, like.post)
 		require.NoError(w, err)
 	}
+	c.talk(w)
 	_, err = w.Feed.Mute(w.Ctx, c.friend, c.gone.ID)
 	require.NoError(w, err)
 	_, err = w.Feed.Mute(w.Ctx, c.gone, c.friend.ID)
@@ -212,6 +219,45 @@ func newCircle(w *feedtest.World) circle {
 	return c
 }
 
+// talk lets the user and others reply to, repost, quote and mention each other.
+func (c *circle) talk(w *feedtest.World) {
+	w.Helper()
+	make := func(by session.Viewer, d feed.Draft) int64 {
+		w.Helper()
+		p, err := w.Feed.CreatePost(w.Ctx, by, d)
+		require.NoError(w, err)
+		return p.ID
+	}
+	repost := func(by session.Viewer, of int64) int64 {
+		w.Helper()
+		p, err := w.Feed.Repost(w.Ctx, by, of, nil)
+		require.NoError(w, err)
+		return p.ID
+	}
+	c.answered = make(c.gone, feed.Draft{Text: "who is @friend?"})
+	c.reply = make(c.friend, feed.Draft{Text: "me", ReplyTo: c.answered})
+	make(c.friend, feed.Draft{Text: "it is me", QuoteOf: c.answered})
+	c.repost = repost(c.follower, c.answered)
+	w.Stores.DB.PostMention.Create().SetPostID(c.liked).SetUserID(c.gone.ID).SetStart(0).SetEnd(2).ExecX(w.Ctx)
+
+	quote := make(c.gone, feed.Draft{Text: "withdrawn", QuoteOf: c.liked})
+	c.posts = append(c.posts, quote, repost(c.gone, c.liked), make(c.gone, feed.Draft{Text: "look", QuoteOf: c.liked}),
+		make(c.gone, feed.Draft{Text: "one", ReplyTo: c.liked}), make(c.gone, feed.Draft{Text: "two", ReplyTo: c.liked}),
+		make(c.gone, feed.Draft{Text: "three", ReplyTo: c.reply}))
+	_, err := w.Feed.WithdrawQuote(w.Ctx, c.friend, quote)
+	require.NoError(w, err)
+	make(c.followee, feed.Draft{Text: "four", ReplyTo: c.liked})
+
+	c.requireCounts(w, 3, 1, 1)
+}
+
+// requireCounts requires the counters of the friend's post.
+func (c circle) requireCounts(w *feedtest.World, replies, reposts, quotes int) {
+	w.Helper()
+	p := w.Stores.DB.Post.Query().Where(entpost.ID(c.liked)).Modify(rows.WithCounts).OnlyX(w.Ctx)
+	require.Equal(w, []int{replies, reposts, quotes}, []int{p.ReplyCount, p.RepostCount, p.QuoteCount})
+}
+
 // requireGone requires that nothing is left of the deleted user.
 func (c circle) requireGone(w *feedtest.World) {
 	w.Helper()
@@ -225,6 +271,12 @@ func (c circle) requireGone(w *feedtest.World) {
 	require.Equal(w, 1, liked.LikeCount)
 	require.Equal(w, 1, w.Stores.DB.Like.Query().CountX(w.Ctx))
 	require.Zero(w, w.Stores.DB.PostVersion.Query().CountX(w.Ctx))
+	c.requireCounts(w, 1, 0, 0)
+	reply := w.Stores.DB.Post.Query().Where(entpost.ID(c.reply)).Modify(rows.WithCounts).OnlyX(w.Ctx)
+	require.Equal(w, []int64{c.answered, c.answered, 0, 0}, []int64{reply.ParentID, reply.RootID, reply.ParentAuthorID, int64(reply.ReplyCount)}, "it is still a reply, which only its author sees")
+	require.False(w, w.Stores.DB.Post.Query().Where(entpost.IDIn(c.answered, c.repost)).ExistX(w.Ctx))
+	require.Zero(w, w.Stores.DB.PostMention.Query().CountX(w.Ctx))
+	require.Zero(w, w.Stores.DB.Delivery.Query().Where(delivery.IDIn(c.answered, c.repost)).CountX(w.Ctx))
 }
 
 func TestNothingIsLeftOfADeletedUser(t *testing.T) {
@@ -430,7 +482,7 @@ func TestErasureGoesOnWhereAWorkerDied(t *testing.T) {
 		stop()
 		_, _, err := w.Accounts.Delete(w.Ctx, c.gone.ID, 0)
 		require.NoError(w, err)
-		w.Stores.DB.Job.Delete().Where(entjob.Kind(job.AuthorStale)).ExecX(w.Ctx)
+		w.Stores.DB.Job.Delete().Where(entjob.KindIn(job.AuthorStale, job.BaseChanged)).ExecX(w.Ctx)
 		own := w.Stores.DB.Job.Query().OnlyIDX(w.Ctx)
 		died := errors.New("the worker died")
 		for attempts := 1; ; attempts++ {
@@ -462,6 +514,38 @@ func TestErasureGoesOnWhereAWorkerDied(t *testing.T) {
 	})
 }
 
+// A post whose row waits for the deletion of its likes has left the counters of other posts already.
+func TestErasureCountsADeletedReplyOnce(t *testing.T) {
+	t.Parallel()
+	eachLater(t, func(w *feedtest.World, _ func(time.Duration)) {
+		gone, friend := w.User("soongone"), w.User("friend")
+		asked := w.Post(friend, "PUBLIC")
+		var replies []int64
+		for range 3 {
+			p, err := w.Feed.CreatePost(w.Ctx, gone, feed.Draft{Text: "@friend!", ReplyTo: asked, QuoteOf: asked})
+			require.NoError(w, err)
+			replies = append(replies, p.ID)
+		}
+		p, err := w.Feed.CreatePost(w.Ctx, friend, feed.Draft{Text: "one more", ReplyTo: asked})
+		require.NoError(w, err)
+		w.Stores.DB.Post.UpdateOneID(replies[0]).SetLikeCount(1_000_000).ExecX(w.Ctx)
+		require.NoError(w, w.Feed.DeletePost(w.Ctx, gone, replies[0]))
+		require.Equal(w, schema.Deleted, w.Stores.DB.Post.GetX(w.Ctx, replies[0]).Visibility)
+		circle{liked: asked}.requireCounts(w, 3, 0, 2)
+
+		_, _, err = w.Accounts.Delete(w.Ctx, gone.ID, 0)
+		require.NoError(w, err)
+		own := w.Stores.DB.Job.Query().Where(entjob.Kind(job.UserDeleted)).OnlyIDX(w.Ctx)
+		w.Stores.DB.Job.Delete().Where(entjob.IDNEQ(own)).ExecX(w.Ctx)
+		e, err := account.BeginErasure(w.Ctx, w.Stores.DB, gone.ID, w.Now)
+		require.NoError(w, err)
+		e.Pace = func(context.Context) error { return nil }
+		require.NoError(w, e.Run(w.Ctx, own))
+		circle{liked: asked}.requireCounts(w, 1, 0, 0)
+		require.Equal(w, []int64{asked, p.ID}, w.Stores.DB.Post.Query().Order(entpost.ByID()).IDsX(w.Ctx))
+	})
+}
+
 func streams(w *feedtest.World) []string {
 	keys, err := w.Stores.Redis.Keys(w.Ctx, "*").Result()
 	require.NoError(w, err)
@@ -488,7 +572,7 @@ func TestErasureWaitsForJobsAboutTheUser(t *testing.T) {
 		}
 		require.ErrorIs(w, run(), account.ErrStillInUse)
 		require.True(w, w.Stores.DB.Post.Query().ExistX(w.Ctx))
-		w.Stores.DB.Job.Delete().Where(entjob.Kind(job.AuthorStale)).ExecX(w.Ctx)
+		w.Stores.DB.Job.Delete().Where(entjob.KindIn(job.AuthorStale, job.BaseChanged)).ExecX(w.Ctx)
 		require.ErrorIs(w, run(), account.ErrStillInUse)
 		w.Stores.DB.Job.Update().Where(entjob.Kind(job.PostCreated)).SetDead(true).ExecX(w.Ctx)
 		require.NoError(w, run(), "post %d", post)
@@ -528,7 +612,7 @@ func TestTokenOfADeletedUserMakesNobody(t *testing.T) {
 		for _, v := range []session.Viewer{gone, other} {
 			_, _, err := w.Accounts.Delete(w.Ctx, v.ID, 0)
 			require.NoError(t, err)
-			w.Stores.DB.Job.Delete().Where(entjob.Kind(job.AuthorStale)).ExecX(w.Ctx)
+			w.Stores.DB.Job.Delete().Where(entjob.KindIn(job.AuthorStale, job.BaseChanged)).ExecX(w.Ctx)
 			own := w.Stores.DB.Job.Query().Where(entjob.Kind(job.UserDeleted)).OnlyIDX(w.Ctx)
 			e, err := account.BeginErasure(w.Ctx, w.Stores.DB, v.ID, w.Now)
 			require.NoError(t, err)
@@ -588,7 +672,7 @@ func TestExportAccount(t *testing.T) {
 		sessions := counts["session"]
 		delete(counts, "session")
 		require.Positive(w, sessions)
-		require.Equal(w, map[string]int{"user": 1, "post": 1505, "like": 1, "follow": 2, "follower": 2, "report": 1, "request": 1, "version": 2, "block": 1, "mute": 1}, counts,
+		require.Equal(w, map[string]int{"user": 1, "post": 1512, "like": 1, "follow": 2, "follower": 2, "report": 1, "request": 1, "version": 2, "block": 1, "mute": 1}, counts,
 			slices.Collect(maps.Keys(counts)))
 		require.Contains(w, file.String(), `"data":{"mine":1}`)
 		require.Contains(w, file.String(), `"links":["https://gone.example"]`)

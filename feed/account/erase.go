@@ -22,6 +22,7 @@ import (
 	"tideline/ent/like"
 	"tideline/ent/mute"
 	"tideline/ent/post"
+	"tideline/ent/postmention"
 	"tideline/ent/postversion"
 	"tideline/ent/predicate"
 	"tideline/ent/readmarker"
@@ -233,11 +234,11 @@ func (e *Erasure) likes(ctx context.Context) (int, error) {
 
 // unlike deletes likes of different posts and returns the posts of the likes that still existed.
 func (e *Erasure) unlike(ctx context.Context, tx *ent.Tx, likes []*ent.Like) (posts []int64, err error) {
-	ids := make([]string, len(likes))
+	ids := make([]int64, len(likes))
 	for i, l := range likes {
-		ids[i] = strconv.FormatInt(l.ID, 10)
+		ids[i] = l.ID
 	}
-	gone, err := tx.QueryContext(ctx, "DELETE FROM likes WHERE id IN ("+strings.Join(ids, ",")+") RETURNING post_id")
+	gone, err := tx.QueryContext(ctx, "DELETE FROM likes WHERE id IN ("+list(ids)+") RETURNING post_id")
 	if err != nil {
 		return nil, err
 	}
@@ -257,18 +258,36 @@ func lockPosts(ctx context.Context, tx *ent.Tx, posts []int64) error {
 	return rows.Wrap("lock posts", err)
 }
 
+// posts deletes a page of the user's posts. The counters of other users' posts that count them are
+// corrected in the same transaction.
 func (e *Erasure) posts(ctx context.Context) (int, error) {
-	posts, err := e.db.Post.Query().Where(post.AuthorID(e.user)).Limit(erasePage).IDs(ctx)
-	if err != nil || len(posts) == 0 {
+	page, err := e.db.Post.Query().Where(post.AuthorID(e.user)).Limit(erasePage).
+		Select(post.FieldID, post.FieldParentID, post.FieldRepostOf, post.FieldQuoteOf).All(ctx)
+	if err != nil || len(page) == 0 {
 		return 0, rows.Wrap("find posts", err)
 	}
+	posts := rows.PostIDs(page)
 	if err := erasePostLikes(ctx, e.db, posts, e.Pace); err != nil {
 		return 0, err
 	}
 	if err := erasePostVersions(ctx, e.db, posts, e.Pace); err != nil {
 		return 0, err
 	}
+	// Whoever replies to a post or reposts it holds its row, and checks then whether its author is
+	// hidden. So once the rows have been locked, no reply or repost can be added.
+	if err := rows.InTx(ctx, e.db, func(tx *ent.Tx) error { return lockPosts(ctx, tx, slices.Clone(posts)) }); err != nil {
+		return 0, err
+	}
+	if err := e.reposts(ctx, posts); err != nil {
+		return 0, err
+	}
+	if err := e.replies(ctx, posts); err != nil {
+		return 0, err
+	}
 	return len(posts), rows.InTx(ctx, e.db, func(tx *ent.Tx) error {
+		if err := e.uncount(ctx, tx, page); err != nil {
+			return err
+		}
 		if _, err := tx.Delivery.Delete().Where(rows.Among(delivery.FieldID, posts)).Exec(ctx); err != nil {
 			return fmt.Errorf("delete receipts: %w", err)
 		}
@@ -278,6 +297,114 @@ func (e *Erasure) posts(ctx context.Context) (int, error) {
 		_, err := tx.Post.Delete().Where(rows.Among(post.FieldID, posts)).Exec(ctx)
 		return rows.Wrap("delete posts", err)
 	})
+}
+
+// reposts deletes the reposts of the posts, which nobody sees any longer.
+func (e *Erasure) reposts(ctx context.Context, posts []int64) error {
+	return eraseAll(ctx, "delete reposts", e.Pace, e.db.Post.Query().Where(rows.Among(post.FieldRepostOf, posts)).Limit(erasePage).IDs,
+		func(ids []int64) (n int, err error) {
+			return n, rows.InTx(ctx, e.db, func(tx *ent.Tx) error {
+				if err := lockPosts(ctx, tx, ids); err != nil {
+					return err
+				}
+				if _, err := tx.Delivery.Delete().Where(rows.Among(delivery.FieldID, ids)).Exec(ctx); err != nil {
+					return err
+				}
+				n, err = tx.Post.Delete().Where(rows.Among(post.FieldID, ids)).Exec(ctx)
+				return err
+			})
+		})
+}
+
+// replies removes the user's id from the replies of others to the posts. The replies stay.
+func (e *Erasure) replies(ctx context.Context, posts []int64) error {
+	answered, err := e.db.Post.Query().Where(rows.Among(post.FieldID, posts), func(s *sql.Selector) {
+		r := sql.Table(post.Table).As("r")
+		s.Where(sql.Exists(sql.Select(r.C(post.FieldID)).From(r).Where(sql.ColumnsEQ(r.C(post.FieldParentID), s.C(post.FieldID)))))
+	}).IDs(ctx)
+	if err != nil {
+		return fmt.Errorf("find posts with replies: %w", err)
+	}
+	for _, parent := range answered {
+		for after := int64(0); ; {
+			ids, err := e.db.Post.Query().Where(post.ParentID(parent), post.IDGT(after)).Order(ent.Asc(post.FieldID)).Limit(erasePage).IDs(ctx)
+			if err != nil {
+				return fmt.Errorf("find replies: %w", err)
+			}
+			if len(ids) == 0 {
+				break
+			}
+			after = ids[len(ids)-1]
+			err = rows.InTx(ctx, e.db, func(tx *ent.Tx) error {
+				if err := lockPosts(ctx, tx, ids); err != nil {
+					return err
+				}
+				_, err := tx.ExecContext(ctx, "UPDATE posts SET parent_author_id = NULL WHERE id IN ("+list(ids)+")")
+				return rows.Wrap("forget whose post a reply answers", err)
+			})
+			if err != nil {
+				return err
+			}
+			if err := e.Pace(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// uncount removes posts from the counters of other users' posts, and locks both. A post in state
+// Deleted was removed when it was deleted, and a quote when it was withdrawn.
+func (e *Erasure) uncount(ctx context.Context, tx *ent.Tx, page []*ent.Post) error {
+	all := rows.PostIDs(page)
+	for _, p := range page {
+		all = append(all, p.ParentID, p.RepostOf, p.QuoteOf)
+	}
+	slices.Sort(all)
+	locked, err := tx.Post.Query().Where(rows.Among(post.FieldID, slices.Compact(all)), rows.ForUpdate).Order(ent.Asc(post.FieldID)).
+		Select(post.FieldID, post.FieldAuthorID, post.FieldVisibility, post.FieldParentID, post.FieldRepostOf, post.FieldQuoteOf, post.FieldQuoteWithdrawn).All(ctx)
+	if err != nil {
+		return fmt.Errorf("lock posts: %w", err)
+	}
+	others := map[int64]bool{}
+	for _, p := range locked {
+		others[p.ID] = p.AuthorID != e.user
+	}
+	counts := map[rows.Counter]map[int64]int{rows.Replies: {}, rows.Reposts: {}, rows.Quotes: {}}
+	for _, p := range locked {
+		if p.AuthorID != e.user || p.Visibility == schema.Deleted {
+			continue
+		}
+		counts[rows.Replies][p.ParentID]++
+		counts[rows.Reposts][p.RepostOf]++
+		if !p.QuoteWithdrawn {
+			counts[rows.Quotes][p.QuoteOf]++
+		}
+	}
+	for counter, byPost := range counts {
+		same := map[int][]int64{} // posts by the number that they lose
+		for id, n := range byPost {
+			if others[id] {
+				same[n] = append(same[n], id)
+			}
+		}
+		for n, ids := range same {
+			query := fmt.Sprintf("UPDATE posts SET %[1]s = %[1]s - %[2]d WHERE id IN (%[3]s)", counter.Column, n, list(ids))
+			if _, err := tx.ExecContext(ctx, query); err != nil {
+				return fmt.Errorf("count replies, reposts and quotes: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+// list returns ids for an IN of SQL.
+func list(ids []int64) string {
+	texts := make([]string, len(ids))
+	for i, id := range ids {
+		texts[i] = strconv.FormatInt(id, 10)
+	}
+	return strings.Join(texts, ",")
 }
 
 // ErasePost deletes the likes of a deleted post, in pages, and then the post. It calls pace
@@ -402,6 +529,12 @@ func (e *Erasure) others(ctx context.Context) (int, error) {
 			e.db.Mute.Query().Where(mute.Or(mute.MuterID(e.user), mute.MutedID(e.user))).Limit(eraseMany).IDs,
 			func(ids []int64) (int, error) {
 				return e.db.Mute.Delete().Where(rows.Among(mute.FieldID, ids)).Exec(ctx)
+			},
+		},
+		"mentions": {
+			e.db.PostMention.Query().Where(postmention.UserID(e.user)).Limit(eraseMany).IDs,
+			func(ids []int64) (int, error) {
+				return e.db.PostMention.Delete().Where(rows.Among(postmention.FieldID, ids)).Exec(ctx)
 			},
 		},
 		"reports": {

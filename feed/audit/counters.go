@@ -23,7 +23,8 @@ import (
 // concurrent use.
 //
 // It leaves out rows that nobody is shown and that have no counters: users who are being deleted,
-// with their posts, and deleted posts whose likes are not deleted yet.
+// with their posts, and deleted posts whose likes are not deleted yet. Replies, reposts and quotes by
+// users who are being deleted still count, until their rows are deleted.
 type Counters struct{ db *ent.Client }
 
 // NewCounters returns the Counters of the database.
@@ -61,13 +62,14 @@ func (c *Counters) Count(ctx context.Context) (int, error) {
 // repair, it locks each user with a wrong counter and recounts. Wrong then has the counters that
 // were still wrong, and have been corrected.
 //
-// Cost: one statement without locks, which counts the follows and posts of the n users by index. A
+// Cost: one statement without locks, which counts the follows of the n users by index, and reads
+// their posts. A
 // repair is a short transaction for each user.
 func (c *Counters) Users(ctx context.Context, after int64, n int, repair bool) (Recounted, error) {
 	return c.page(ctx, users, after, n, repair)
 }
 
-// Posts is Users for posts: it counts their likes, and compares their tags with their texts.
+// Posts is Users for posts: it counts their likes, replies, reposts and quotes, and compares their tags with their texts.
 //
 // Cost: as Users. The tags cost one statement more, and their repair a short transaction that locks
 // the mistagged posts.
@@ -101,10 +103,10 @@ var users = counted{
 	counters: []counter{
 		{column: user.FieldFollowerCount, has: rows.Followers.Anywhere("t"), should: "SELECT count(*) FROM follows WHERE followee_id = t.id"},
 		{column: user.FieldFollowingCount, has: rows.Following.Anywhere("t"), should: "SELECT count(*) FROM follows WHERE follower_id = t.id"},
-		{column: user.FieldPostCount, should: postsWhere("count(*)", "<>", schema.Deleted)},
-		{column: user.FieldPublicPostCount, should: postsWhere("count(*)", "=", schema.Public)},
-		{column: user.FieldFollowersPostCount, should: postsWhere("count(*)", "=", schema.Followers)},
-		{column: user.FieldMutualsPostCount, should: postsWhere("count(*)", "=", schema.Mutuals)},
+		{column: user.FieldPostCount, should: rootsWhere("<>", schema.Deleted)},
+		{column: user.FieldPublicPostCount, should: rootsWhere("=", schema.Public)},
+		{column: user.FieldFollowersPostCount, should: rootsWhere("=", schema.Followers)},
+		{column: user.FieldMutualsPostCount, should: rootsWhere("=", schema.Mutuals)},
 		{column: user.FieldLastPostID, should: postsWhere("coalesce(max(id), 0)", "<>", schema.Deleted), atLeast: true},
 	},
 	lock: func(ctx context.Context, tx *ent.Tx, id int64) error {
@@ -117,9 +119,24 @@ func postsWhere(what, compared string, v schema.Visibility) string {
 	return fmt.Sprintf("SELECT %s FROM posts WHERE author_id = t.id AND visibility %s '%s'", what, compared, v)
 }
 
+// rootsWhere counts as visibility.Counted does: neither replies nor reposts.
+func rootsWhere(compared string, v schema.Visibility) string {
+	return postsWhere("count(*)", compared, v) + " AND parent_id IS NULL AND repost_of IS NULL"
+}
+
+// naming counts the posts that name the post t in a column.
+func naming(column string) string {
+	return fmt.Sprintf("SELECT count(*) FROM posts WHERE %s = t.id AND visibility <> '%s'", column, schema.Deleted)
+}
+
 var posts = counted{
 	table: "posts", where: "t.visibility <> '" + string(schema.Deleted) + "' AND " + unlessDeleting + "t.author_id)",
-	counters: []counter{{column: post.FieldLikeCount, has: rows.Likes.Anywhere("t"), should: "SELECT count(*) FROM likes WHERE post_id = t.id"}},
+	counters: []counter{
+		{column: post.FieldLikeCount, has: rows.Likes.Anywhere("t"), should: "SELECT count(*) FROM likes WHERE post_id = t.id"},
+		{column: post.FieldReplyCount, has: rows.Replies.Anywhere("t"), should: naming(post.FieldParentID)},
+		{column: post.FieldRepostCount, has: rows.Reposts.Anywhere("t"), should: naming(post.FieldRepostOf)},
+		{column: post.FieldQuoteCount, has: rows.Quotes.Anywhere("t"), should: naming(post.FieldQuoteOf) + " AND NOT quote_withdrawn"},
+	},
 	lock: func(ctx context.Context, tx *ent.Tx, id int64) error {
 		_, err := tx.Post.Query().Where(post.ID(id), rows.ForUpdate).OnlyID(ctx)
 		return err

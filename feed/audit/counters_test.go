@@ -60,8 +60,33 @@ func TestCounters(t *testing.T) {
 		}
 		newest, err := w.Stores.DB.User.Get(w.Ctx, bob.ID)
 		require.NoError(w, err)
+		// The counters of users count neither the replies nor the reposts.
+		answered := newest.LastPostID
+		var quotes []int64
+		for i, v := range []session.Viewer{ann, bob, cat} {
+			for range 3 {
+				_, err := w.Feed.CreatePost(w.Ctx, v, feed.Draft{Text: "a reply", ReplyTo: answered})
+				require.NoError(w, err)
+			}
+			if i == 0 {
+				continue
+			}
+			_, err = w.Feed.Repost(w.Ctx, v, answered, nil)
+			require.NoError(w, err)
+			p, err := w.Feed.CreatePost(w.Ctx, cat, feed.Draft{Text: "a quote", QuoteOf: answered})
+			require.NoError(w, err)
+			quotes = append(quotes, p.ID)
+		}
+		_, err = w.Feed.WithdrawQuote(w.Ctx, bob, quotes[0])
+		require.NoError(w, err)
+		gone, err := w.Feed.CreatePost(w.Ctx, cat, feed.Draft{Text: "its likes are being deleted", ReplyTo: answered, QuoteOf: answered})
+		require.NoError(w, err)
+		w.Stores.DB.Post.UpdateOneID(gone.ID).SetLikeCount(1_000_000).ExecX(w.Ctx)
+		require.NoError(w, w.Feed.DeletePost(w.Ctx, cat, gone.ID))
+		require.NoError(w, err)
 		total, err := audit.NewCounters(w.Stores.DB).Count(w.Ctx)
 		require.NoError(w, err)
+		total-- // the post whose likes are being deleted
 		all := func() []audit.Counter {
 			w.Helper()
 			wrong, compared := recount(w, 2, false)
@@ -69,6 +94,7 @@ func TestCounters(t *testing.T) {
 			return wrong
 		}
 		require.Empty(w, all())
+		last = w.Stores.DB.User.GetX(w.Ctx, ann.ID).LastPostID
 
 		for _, c := range []struct {
 			table string
@@ -81,8 +107,11 @@ func TestCounters(t *testing.T) {
 			{"users", audit.Counter{ID: ann.ID, Column: "followers_post_count", Has: 0, Should: 2}},
 			{"users", audit.Counter{ID: ann.ID, Column: "mutuals_post_count", Has: 77, Should: 1}},
 			{"users", audit.Counter{ID: ann.ID, Column: "last_post_id", Has: last - 1, Should: last}},
-			{"users", audit.Counter{ID: cat.ID, Column: "post_count", Has: 1, Should: 0}},
-			{"posts", audit.Counter{ID: newest.LastPostID, Column: "like_count", Has: 5, Should: 1}},
+			{"users", audit.Counter{ID: cat.ID, Column: "post_count", Has: 1, Should: 2}},
+			{"posts", audit.Counter{ID: answered, Column: "like_count", Has: 5, Should: 1}},
+			{"posts", audit.Counter{ID: answered, Column: "reply_count", Has: 10, Should: 9}},
+			{"posts", audit.Counter{ID: answered, Column: "repost_count", Has: 0, Should: 2}},
+			{"posts", audit.Counter{ID: answered, Column: "quote_count", Has: 2, Should: 1}},
 		} {
 			_, err := w.Stores.SQL.ExecContext(w.Ctx, fmt.Sprintf("UPDATE %s SET %s = $1 WHERE id = $2", c.table, c.wrong.Column), c.wrong.Has, c.wrong.ID)
 			require.NoError(w, err)
