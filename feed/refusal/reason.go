@@ -97,7 +97,7 @@ var (
 	HandleTaken     = reason(Conflict, "HANDLE_TAKEN", "Another user has the handle.")
 	PasswordChanged = reason(Conflict, "PASSWORD_CHANGED", "The password was changed at the same time.")
 	BeingDeleted    = reason(Conflict, "BEING_DELETED", "The account is being deleted.")
-	SuspendedKept   = reason(Conflict, "SUSPENDED_KEPT", "A suspended account is deleted without a grace period alone.")
+	SuspendedKept   = reason(Conflict, "SUSPENDED_KEPT", "A suspended account can only be deleted without a grace period.")
 	EditedSince     = reason(Conflict, "EDITED_SINCE", "The post was edited after `ifUnchangedSince`: read what it says now.")
 	KeyUsed         = reason(Conflict, "KEY_USED", "The idempotency key has made a post with another text or other data, or one that has been deleted.")
 	TooManyReports  = reason(Conflict, "TOO_MANY_REPORTS", "So many reports of the user are open that moderators must decide some first.")
