@@ -86,9 +86,9 @@ var (
 	NotAURL         = reason(BadInput, "NOT_A_URL", "The address is not one of http or https.")
 	NotATag         = reason(BadInput, "NOT_A_TAG", "The text is no tag, with its sign or without.")
 	HostNotAllowed  = reason(BadInput, "HOST_NOT_ALLOWED", "This server shows no pictures of that host.")
-	RepeatedRow     = reason(BadInput, "REPEATED_ROW", "Another row before has the same external id.")
+	RepeatedRow     = reason(BadInput, "REPEATED_ROW", "An earlier row has the same external id.")
 	NotATime        = reason(BadInput, "NOT_A_TIME", "The time is not one of RFC 3339 with a zone, such as 2024-12-31T23:59:59Z.")
-	TooOld          = reason(BadInput, "TOO_OLD", "No post is so old.")
+	TooOld          = reason(BadInput, "TOO_OLD", "The post is older than the oldest possible id.")
 	InTheFuture     = reason(BadInput, "IN_THE_FUTURE", "The time is in the future.")
 )
 
@@ -104,8 +104,8 @@ var (
 	ReportClaimed   = reason(Conflict, "REPORT_CLAIMED", "Another moderator looks at the report.")
 	ReportDecided   = reason(Conflict, "REPORT_DECIDED", "The report is decided already.")
 	TooManyKeys     = reason(Conflict, "TOO_MANY_KEYS", "There are so many API keys that some must be revoked first.")
-	OtherContent    = reason(Conflict, "OTHER_CONTENT", "The external id has another content already.")
-	MomentFull      = reason(Conflict, "MOMENT_FULL", "No more posts fit into the moment.")
+	OtherContent    = reason(Conflict, "OTHER_CONTENT", "The external id already names a post with other content.")
+	MomentFull      = reason(Conflict, "MOMENT_FULL", "So many posts have this time that no id is free for another.")
 )
 
 // The server lacks something now.
