@@ -26,7 +26,8 @@ const sqliteConns = 8
 // sqliteOptions apply to every connection. The options of the URL come after them.
 //
 //   - busy_timeout is how long opening a connection waits for another process, in milliseconds.
-//     Afterwards sqliteConnector sets it to 0, and statements wait as long as their context allows.
+//     Then sqliteConnector sets it to 0, and statements retry until their context ends, for at most
+//     sqlitePatience.
 //   - journal_mode(WAL): readers and the writer do not wait for each other.
 //   - foreign_keys: SQLite enforces foreign keys only if a connection asks for it.
 //   - _txlock=immediate: a transaction locks the file when it begins. Otherwise a transaction that
