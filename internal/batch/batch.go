@@ -45,14 +45,14 @@ type request[T any] struct {
 // as usual, although their items may not have been processed. So work must record in each item that it
 // has been processed.
 func (b *Batcher[T]) Do(item T, maxItems int, work func([]T)) {
-	own := &request[T]{item, make(chan bool, 1)}
+	req := &request[T]{item, make(chan bool, 1)}
 	b.mu.Lock()
 	if b.leader == nil {
-		b.leader = own
+		b.leader = req
 	} else {
-		b.waiting = append(b.waiting, own)
+		b.waiting = append(b.waiting, req)
 		b.mu.Unlock()
-		if b.wait(own) {
+		if b.wait(req) {
 			return
 		}
 		b.mu.Lock()
@@ -68,7 +68,7 @@ func (b *Batcher[T]) Do(item T, maxItems int, work func([]T)) {
 		}
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		if b.leader != own {
+		if b.leader != req {
 			return // a second batch began meanwhile, and the waiting items wait for that one
 		}
 		if b.leader = nil; len(b.waiting) > 0 {
