@@ -13,17 +13,17 @@ import (
 
 // Backup copies the database of a running Tideline.
 type Backup struct {
-	File string `arg:"" help:"A new file, which becomes the database as it is at one moment."`
+	File string `arg:"" help:"Path of a new file, which will hold the database as it is at one moment."`
 }
 
-const pgDump = `PostgreSQL has its own tools, which know the database and its users:
-  pg_dump --format=custom --file=%s %s    # as it is at one moment, while Tideline runs
+const pgDump = `Use the tools of PostgreSQL:
+  pg_dump --format=custom --file=%s %s    # copies the database as it is at one moment, while Tideline runs
   pg_restore --clean --if-exists --no-owner --dbname=%[2]s %[1]s
-Redis needs no backup: empty it after a restore, and feeds are built again as they are read.
+Redis needs no backup. Empty it after a restore: feeds are built again when they are read.
 `
 
-// Run writes the backup. For PostgreSQL it prints which tools to use and fails, so that
-// nobody mistakes that for a backup.
+// Run writes the backup. For PostgreSQL it only prints which tools to use. It then fails, so that a
+// script does not take that for a backup.
 func (b Backup) Run(ctx context.Context, c server.Config, console server.Console) error {
 	return with(ctx, c, console, server.SQLAnySchema, func(opened *backend.Backend) error {
 		err := opened.Stores.Backup(ctx, b.File)
@@ -37,7 +37,7 @@ func (b Backup) Run(ctx context.Context, c server.Config, console server.Console
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(console.Out, "%s has the database: %d bytes.\n", b.File, info.Size())
+		fmt.Fprintf(console.Out, "%s has a copy of the database: %d bytes.\n", b.File, info.Size())
 		return nil
 	})
 }
@@ -52,5 +52,5 @@ func databaseURL() string {
 	case os.Getenv(server.SecretFile(setting)) != "":
 		return `"$(cat "$` + server.SecretFile(setting) + `")"`
 	}
-	return "'the URL that --database-url has'"
+	return "'the value of --database-url'"
 }

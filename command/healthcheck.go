@@ -14,12 +14,12 @@ import (
 
 // Healthcheck checks a running process. It is for containers without a shell and curl.
 type Healthcheck struct {
-	URL     string        `arg:"" optional:"" help:"Where the process answers, such as http://127.0.0.1:8080. Default: --admin-addr, or else --addr."`
-	Ready   bool          `env:"-" help:"Ask /readyz, whether it can serve, instead of /livez."`
-	Timeout time.Duration `env:"-" default:"5s" help:"Wait for the answer this long at most."`
+	URL     string        `arg:"" optional:"" help:"Base URL of the process, such as http://127.0.0.1:8080. Defaults to the address of --admin-addr, or of --addr if the former is not set."`
+	Ready   bool          `env:"-" help:"Request /readyz instead of /livez: check that the process can serve requests."`
+	Timeout time.Duration `env:"-" default:"5s" help:"Wait at most this long for the answer."`
 }
 
-// Run prints the answer. It fails unless the process reports that it is healthy.
+// Run prints the answer of the process. It fails unless the process reports that it is healthy.
 func (h Healthcheck) Run(ctx context.Context, c server.Config, console server.Console) error {
 	if err := c.Validate(); err != nil {
 		return err
@@ -37,7 +37,7 @@ func (h Healthcheck) Run(ctx context.Context, c server.Config, console server.Co
 	if err != nil {
 		return err
 	}
-	// It calls its own machine by an address that is in no certificate.
+	// The request goes to this machine, by an address that no certificate contains.
 	client := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}}
 	response, err := client.Do(request)
 	if err != nil {
@@ -50,7 +50,7 @@ func (h Healthcheck) Run(ctx context.Context, c server.Config, console server.Co
 	}
 	fmt.Fprintln(console.Out, strings.TrimSpace(string(answer)))
 	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s answers %s", request.URL, response.Status)
+		return fmt.Errorf("%s answered %s", request.URL, response.Status)
 	}
 	return nil
 }

@@ -17,19 +17,19 @@ import (
 	"tideline/server/backend"
 )
 
-// Jobs lists jobs, and retries or discards dead ones.
+// Jobs lists jobs, and retries or discards dead jobs. A dead job has been given up and is not tried again.
 type Jobs struct {
 	List    jobsList    `cmd:"" help:"List jobs, oldest first."`
-	Retry   jobsRetry   `cmd:"" help:"Give jobs that were given up another full set of attempts."`
-	Discard jobsDiscard `cmd:"" help:"Delete jobs that were given up and cannot be done: all of those named, or none."`
+	Retry   jobsRetry   `cmd:"" help:"Run dead jobs again, with a full set of attempts."`
+	Discard jobsDiscard `cmd:"" help:"Delete dead jobs that cannot be done. This deletes all of the named jobs, or none."`
 }
 
 type jobsList struct {
-	Dead  bool   `env:"-" help:"Only jobs that were given up."`
-	Kind  string `env:"-" help:"Only jobs of this kind."`
-	After int64  `env:"-" help:"Only jobs with a higher id: the next page."`
-	Limit int    `env:"-" default:"100" help:"At most this many, 1 to 1000."`
-	JSON  bool   `env:"-" name:"json" help:"One JSON object per line."`
+	Dead  bool   `env:"-" help:"List only dead jobs, which have been given up."`
+	Kind  string `env:"-" help:"List only jobs of this kind."`
+	After int64  `env:"-" help:"List only jobs with a higher id, for the next page."`
+	Limit int    `env:"-" default:"100" help:"List at most this many jobs, 1 to 1000."`
+	JSON  bool   `env:"-" name:"json" help:"Print one JSON object per line."`
 }
 
 func (l jobsList) Run(ctx context.Context, c server.Config, console server.Console) error {
@@ -58,8 +58,8 @@ func (l jobsList) Run(ctx context.Context, c server.Config, console server.Conso
 }
 
 type jobsRetry struct {
-	IDs  []int64 `arg:"" optional:"" name:"id" help:"Ids of the jobs; one that is not there is an error, after the others are tried again. None: all that were given up."`
-	Note string  `env:"-" help:"For the audit log."`
+	IDs  []int64 `arg:"" optional:"" name:"id" help:"Ids of the jobs. Without ids, all dead jobs are retried. If an id has no job, the others are retried and the command fails."`
+	Note string  `env:"-" help:"A note for the audit log."`
 }
 
 func (r jobsRetry) Run(ctx context.Context, c server.Config, console server.Console) error {
@@ -102,8 +102,8 @@ func (r jobsRetry) Run(ctx context.Context, c server.Config, console server.Cons
 }
 
 type jobsDiscard struct {
-	IDs  []int64 `arg:"" name:"id" help:"Ids of the jobs. Each must be given up, and of a kind that something else makes up for."`
-	Note string  `env:"-" help:"For the audit log."`
+	IDs  []int64 `arg:"" name:"id" help:"Ids of dead jobs. Their kinds must be such that another job can repair the loss."`
+	Note string  `env:"-" help:"A note for the audit log."`
 }
 
 func (d jobsDiscard) Run(ctx context.Context, c server.Config, console server.Console) error {
@@ -119,7 +119,7 @@ func (d jobsDiscard) Run(ctx context.Context, c server.Config, console server.Co
 		}
 		fmt.Fprintf(console.Out, "%s discarded.\n", count(len(d.IDs), "job is", "jobs are"))
 		if len(enqueued) > 0 {
-			fmt.Fprintf(console.Out, "Nobody knows whose feeds lack something, so all are read from SQL: %s is enqueued.\n", strings.Join(enqueued, ", "))
+			fmt.Fprintf(console.Out, "The jobs do not say whose feeds lack posts, so all feeds will be read from SQL again: %s is enqueued.\n", strings.Join(enqueued, ", "))
 		}
 		return nil
 	})

@@ -13,16 +13,16 @@ import (
 // Recount compares the counters of users and posts with the rows that they count, and the
 // tags of posts with their texts.
 type Recount struct {
-	Repair bool `env:"-" help:"Set the counters and the tags that are wrong."`
+	Repair bool `env:"-" help:"Correct wrong counters and tags."`
 }
 
-// recountPage is how many rows one statement compares.
+// recountPage is the number of rows that one statement compares.
 const recountPage = 500
 
 // Run fails if counters are wrong and were not repaired.
 func (r Recount) Run(ctx context.Context, c server.Config, console server.Console) error {
 	return unlessInterrupted(ctx, with(ctx, c, console, server.SQL, func(b *backend.Backend) error {
-		checked, wrong, mistagged, err := r.all(ctx, audit.NewCounters(b.Stores.DB), console)
+		checked, wrong, mistagged, err := r.all(ctx, audit.NewRecounter(b.Stores.DB), console)
 		if err == nil || checked > 0 {
 			does := "is wrong"
 			if wrong != 1 {
@@ -44,8 +44,8 @@ func (r Recount) Run(ctx context.Context, c server.Config, console server.Consol
 }
 
 // all checks all users and posts.
-func (r Recount) all(ctx context.Context, counters *audit.Counters, console server.Console) (checked, wrong, mistagged int, err error) {
-	total, err := counters.Count(ctx)
+func (r Recount) all(ctx context.Context, recounter *audit.Recounter, console server.Console) (checked, wrong, mistagged int, err error) {
+	total, err := recounter.Count(ctx)
 	if err != nil {
 		return 0, 0, 0, err
 	}
@@ -54,11 +54,11 @@ func (r Recount) all(ctx context.Context, counters *audit.Counters, console serv
 	for _, of := range []struct {
 		what string
 		page func(ctx context.Context, after int64, n int, repair bool) (audit.Recounted, error)
-	}{{"user", counters.Users}, {"post", counters.Posts}} {
+	}{{"user", recounter.Users}, {"post", recounter.Posts}} {
 		for after := int64(0); ; {
 			page, err := of.page(ctx, after, recountPage, r.Repair)
 			for _, w := range page.Wrong {
-				p.say("%s %d: %s is %d, should be %d", of.what, w.ID, w.Column, w.Has, w.Should)
+				p.say("%s %d: %s is %d, should be %d", of.what, w.ID, w.Column, w.Stored, w.Correct)
 			}
 			checked, wrong, mistagged = checked+page.Rows, wrong+len(page.Wrong), mistagged+page.Mistagged
 			if err != nil {

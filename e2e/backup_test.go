@@ -48,7 +48,7 @@ func TestBackupUnderLoadIsRestored(t *testing.T) {
 		default:
 		}
 	}
-	require.Contains(t, out.String(), "has the database: ")
+	require.Contains(t, out.String(), "has a copy of the database: ")
 	require.Zero(t, p.stop())
 
 	place := t.TempDir()

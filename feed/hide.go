@@ -47,6 +47,7 @@ func (f *Feed) HidePost(ctx context.Context, id int64, hide bool, allow func(*en
 		}
 		return f.changeVisibility(ctx, tx, author, p, to)
 	})
+	// The commit may have succeeded even if it returned an error.
 	f.cfg.Visibility.VisibilityReduced()
 	return changed && err == nil, err
 }

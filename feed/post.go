@@ -46,10 +46,10 @@ type Draft struct {
 // is not in the audience of that post; Conflict if the idempotency key was used for a post that has another text or other data, or
 // that has been deleted.
 //
-// Cost: a transaction of two round trips, one with the author locked, and a write to the author's
-// own two feeds, for any number of followers. A reply or quote takes three to five round trips more.
-// A job fans the post out. A repeated call costs three queries, four for an edited post, and the two
-// feeds.
+// Cost, for any number of followers: a transaction of two round trips, one of them with the author
+// locked, and one round trip to Redis for the author's own two feeds. A job fans the post out. A
+// reply or quote takes three to five round trips more, and an idempotency key one more query. A repeated call costs at most four queries by index, and the
+// round trip to Redis.
 func (f *Feed) CreatePost(ctx context.Context, v session.Viewer, d Draft) (*ent.Post, error) {
 	if v.ID == 0 {
 		return nil, refusal.ErrSignIn
@@ -78,8 +78,8 @@ func (f *Feed) CreatePost(ctx context.Context, v session.Viewer, d Draft) (*ent.
 	if sqlgraph.IsUniqueConstraintError(err) {
 		// A concurrent call with the same key may have come first. Otherwise another constraint
 		// was violated, and the error is returned.
-		if first, sooner := firstPost(ctx, f.cfg.DB, v, body, data, d.IdempotencyKey); first != nil || sooner != nil {
-			p, err = first, sooner
+		if existing, findErr := firstPost(ctx, f.cfg.DB, v, body, data, d.IdempotencyKey); existing != nil || findErr != nil {
+			p, err = existing, findErr
 		}
 	}
 	if err != nil {
@@ -107,7 +107,7 @@ func firstPost(ctx context.Context, db *ent.Client, v session.Viewer, body, data
 	}
 	p, err := db.Post.Query().Where(post.ID(k.PostID), rows.WithCounts).Only(ctx)
 	if ent.IsNotFound(err) || err == nil && p.Visibility == schema.Deleted {
-		return nil, refusal.New(refusal.KeyUsed, "The post made with this idempotency key has been deleted.").In("idempotencyKey")
+		return nil, refusal.New(refusal.KeyUsed, "The post that was created with this idempotency key has been deleted.").In("idempotencyKey")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("find first post: %w", err)
@@ -117,16 +117,16 @@ func firstPost(ctx context.Context, db *ent.Client, v session.Viewer, body, data
 		return nil, err
 	}
 	p.Data = found[0]
-	said, had := p.Text, *p.Data
+	firstText, firstData := p.Text, *p.Data
 	if p.EditedAt > 0 {
-		first, err := firstVersion(ctx, db, p.ID)
-		if first == nil { // or it is no longer kept
+		version, err := firstVersion(ctx, db, p.ID)
+		if version == nil { // an error, or the version is no longer kept and cannot be compared
 			return p, err
 		}
-		said, had = first.Text, first.Data
+		firstText, firstData = version.Text, version.Data
 	}
-	if said != body || had != data {
-		return nil, refusal.New(refusal.KeyUsed, "This idempotency key has made a post with another text or other data.").In("idempotencyKey")
+	if firstText != body || firstData != data {
+		return nil, refusal.New(refusal.KeyUsed, "This idempotency key was used for a post with another text or other data.").In("idempotencyKey")
 	}
 	return p, nil
 }
@@ -184,6 +184,7 @@ func (f *Feed) SetVisibility(ctx context.Context, v session.Viewer, id int64, to
 		}
 		return f.changeVisibility(ctx, tx, author, p, to)
 	})
+	// The commit may have succeeded even if it returned an error.
 	f.cfg.Visibility.VisibilityReduced()
 	return p, err
 }
@@ -201,7 +202,8 @@ func lockPost(ctx context.Context, tx *ent.Tx, id int64) (*ent.Post, error) {
 // changeVisibility sets the visibility of a post. The post and its author must be locked.
 func (f *Feed) changeVisibility(ctx context.Context, tx *ent.Tx, author *ent.User, p *ent.Post, to schema.Visibility) error {
 	from := p.Visibility
-	// The ent builder rejects values that the API does not have.
+	// This is not a statement of ent because ent rejects the values of hidden posts, such as
+	// HIDDEN_PUBLIC, which are not values of the API.
 	if _, err := tx.ExecContext(ctx, "UPDATE posts SET visibility = $1 WHERE id = $2", string(to), p.ID); err != nil {
 		return fmt.Errorf("set visibility: %w", err)
 	}
@@ -234,14 +236,16 @@ func (f *Feed) baseChanged(ctx context.Context, tx *ent.Tx, p *ent.Post) error {
 	return f.cfg.Queue.Enqueue(ctx, tx, queue.Large, job.BaseChanged, job.Post{Post: p.ID, Author: p.AuthorID})
 }
 
-// manyLikes is the most likes that DeletePost deletes in its transaction. A job deletes more.
+// manyLikes is the largest number of likes that DeletePost deletes in its transaction. If a post has
+// more, a job deletes them.
 const manyLikes = 1000
 
 // DeletePost deletes the viewer's post and its likes. Once it has returned, no read shows the
 // post. Errors: Unauthenticated, NotFound, Forbidden.
 //
-// Cost: as SetVisibility, and one row for each like, at most a thousand. If the post has more
-// likes, its row stays without its text until a job has deleted the likes.
+// Cost: as SetVisibility, the deletion of up to a thousand likes, a query by index if the post is the
+// newest of its author, and one round trip to Redis for the author's own two feeds. If the post has
+// more likes, its row stays without its content until a job has deleted the likes.
 func (f *Feed) DeletePost(ctx context.Context, v session.Viewer, id int64) error {
 	if err := f.mayChange(ctx, v, id); err != nil {
 		return err
@@ -283,6 +287,7 @@ func (f *Feed) deletePost(ctx context.Context, v session.Viewer, id int64) error
 		}
 		return f.enqueuePost(ctx, tx, job.PostChanged, author, job.Post{Post: id, Author: v.ID, From: p.Visibility})
 	})
+	// The commit may have succeeded even if it returned an error.
 	f.cfg.Visibility.VisibilityReduced()
 	if err != nil {
 		return err
@@ -291,8 +296,8 @@ func (f *Feed) deletePost(ctx context.Context, v session.Viewer, id int64) error
 	return nil
 }
 
-// erase deletes a post. If the post has too many likes, it empties the row and enqueues a job
-// that deletes the rest.
+// erase deletes a post. If the post has more than manyLikes, erase instead deletes its content, hides
+// its row with the visibility Deleted, and enqueues a job that deletes the likes and the row.
 func (f *Feed) erase(ctx context.Context, tx *ent.Tx, p *ent.Post) error {
 	if p.LikeCount <= manyLikes {
 		return tx.Post.DeleteOne(p).Exec(ctx)
@@ -300,7 +305,7 @@ func (f *Feed) erase(ctx context.Context, tx *ent.Tx, p *ent.Post) error {
 	if _, err := tx.ExternalPost.Delete().Where(externalpost.PostID(p.ID)).Exec(ctx); err != nil {
 		return err
 	}
-	if err := rows.KeepPostData(ctx, tx, p.ID, ent.NoData); err != nil {
+	if err := rows.KeepPostData(ctx, tx, p.ID, ent.NoData); err != nil { // deletes the data
 		return err
 	}
 	if _, err := tx.PostVersion.Delete().Where(postversion.PostID(p.ID)).Exec(ctx); err != nil {
@@ -352,8 +357,8 @@ func (f *Feed) Data(ctx context.Context, v session.Viewer, posts []*ent.Post) ([
 	return f.cfg.Visibility.Data(ctx, v.ID, rows.PostIDs(posts))
 }
 
-// Deliveries returns the receipts of the posts, in their order. An entry is nil if the viewer is
-// not the author, or if the fan-out has not begun. It costs one query.
+// Deliveries returns the receipts of the fan-outs of the posts, in the order of the posts. An entry is
+// nil if the viewer is not the author, or if the fan-out has not begun. It costs one query.
 func (f *Feed) Deliveries(ctx context.Context, v session.Viewer, posts []*ent.Post) ([]*ent.Delivery, error) {
 	ids := make([]int64, len(posts)) // 0 for a post of another author
 	for i, p := range posts {
@@ -386,17 +391,17 @@ const (
 	MaxDataDepth = text.MaxDataDepth
 )
 
-// MaxKey is the maximum length of an idempotency key in bytes. keysLast is how long the server
+// MaxKey is the maximum length of an idempotency key in bytes. keyLifetime is how long the server
 // remembers a key.
 const (
-	MaxKey   = 200
-	keysLast = 24 * time.Hour
+	MaxKey      = 200
+	keyLifetime = 24 * time.Hour
 )
 
-// PurgeIdempotencyKeys deletes keys that are older than a day and returns how many it deleted.
+// PurgeIdempotencyKeys deletes keys that are older than a day and returns the number of deleted keys.
 //
 // Cost: one deletion by index, proportional to the expired keys.
 func PurgeIdempotencyKeys(ctx context.Context, db *ent.Client, now time.Time) (int, error) {
-	n, err := db.IdempotencyKey.Delete().Where(idempotencykey.CreatedAtLTE(now.Add(-keysLast))).Exec(ctx)
+	n, err := db.IdempotencyKey.Delete().Where(idempotencykey.CreatedAtLTE(now.Add(-keyLifetime))).Exec(ctx)
 	return n, rows.Wrap("purge idempotency keys", err)
 }

@@ -424,7 +424,7 @@ func blockBetween(a, b int64) predicate.Block {
 // Relations returns the viewer's relation to each of the others, in their order. An entry is nil
 // if the viewer is anonymous, and zero for the viewer's own id.
 //
-// Cost: one query of six index look-ups for each user.
+// Cost: one query with seven index look-ups for each user.
 func (f *Feed) Relations(ctx context.Context, v session.Viewer, others []int64) ([]*visibility.Relation, error) {
 	list := make([]*visibility.Relation, len(others))
 	if v.ID == 0 {

@@ -23,25 +23,29 @@ import (
 // times as much as reading from the stores. So graph compiles the selection of a document once into writers,
 // which write the page without gqlgen. gqlgen executes any other selection. It also executes a page that
 // could not be read, to find the error and its path.
+//
+// exec compiles only documents without directives (see exec.Config.Compile). So a selection is the same in every
+// execution of a document, and the compiler ignores @skip and @include.
 
 // writer writes one object, or one field of an object.
 type writer[T any] func(w *bytes.Buffer, object T)
 
-// fields maps the names of a type's fields that can be compiled to their compilers.
+// fields has the fields of a type that can be compiled. It maps their names to functions that compile them.
 type fields[T any] map[string]func(c *compiler, f graphql.CollectedField) writer[T]
 
-// shownPage and shownPost have the data that the writers need.
 type (
+	// shownPage is a page with the data that its writer needs.
 	shownPage struct {
 		*paging.Connection[ent.Post]
-		posts  []shownPost
-		unread int
+		posts  []shownPost // in the order of the page
+		unread int         // the unread count; only if compiler.unread is set
 	}
+	// shownPost is a post of a page with the data that its writer needs.
 	shownPost struct {
 		*ent.Post
 		edge   *paging.Edge[ent.Post]
-		author *ent.User
-		liked  bool
+		author *ent.User // only if the author is selected
+		liked  bool      // whether the viewer likes the post; only if that is selected
 	}
 )
 
@@ -124,13 +128,14 @@ var userFields = fields[*ent.User]{
 	"followingCount":    profile(func(u *ent.User) graphql.Marshaler { return graphql.MarshalInt(u.FollowingCount) }),
 }
 
+// leaf compiles a field without a selection of its own.
 func leaf[T any](value func(T) graphql.Marshaler) func(*compiler, graphql.CollectedField) writer[T] {
 	return func(*compiler, graphql.CollectedField) writer[T] {
 		return func(w *bytes.Buffer, object T) { value(object).MarshalGQL(w) }
 	}
 }
 
-// profile is leaf for a value of the user's profile, which is read only if it is selected.
+// profile is leaf for a value of the author's profile. Profiles are read only if such a field is selected.
 func profile(value func(*ent.User) graphql.Marshaler) func(*compiler, graphql.CollectedField) writer[*ent.User] {
 	return func(c *compiler, f graphql.CollectedField) writer[*ent.User] {
 		c.with |= visibility.Profile
@@ -160,6 +165,7 @@ func orNullTime(t *time.Time) graphql.Marshaler {
 	return model.MarshalTime(*t)
 }
 
+// list returns the writer of the list of a page's posts.
 func list(write writer[*shownPost]) writer[*shownPage] {
 	return func(w *bytes.Buffer, p *shownPage) {
 		w.WriteByte('[')
@@ -177,30 +183,34 @@ func list(write writer[*shownPost]) writer[*shownPage] {
 type compiler struct {
 	op      *graphql.OperationContext
 	avatars account.AvatarHosts
-	with    visibility.Fields
 
-	unread, data, authorData, unable bool
+	with       visibility.Fields // the fields to read with each post
+	unread     bool              // the unread count is selected
+	data       bool              // the app's own data of posts is selected
+	authorData bool              // the app's own data of authors is selected
+	failed     bool              // a field is selected that cannot be compiled
 }
 
-// compile returns the writer of the objects in a field.
-func compile[T any](c *compiler, of graphql.CollectedField, known fields[T]) writer[T] {
-	kind := of.Definition.Type.Name()
+// compile returns the writer of the objects in a field. If a selected field cannot be compiled, it sets
+// c.failed, and the writer must not be used.
+func compile[T any](c *compiler, parent graphql.CollectedField, known fields[T]) writer[T] {
+	typeName := parent.Definition.Type.Name()
 	var keys []string
 	var writers []writer[T]
-	for _, f := range graphql.CollectFields(c.op, of.Selections, []string{kind, "Node"}) {
-		make := known[f.Name]
+	for _, f := range graphql.CollectFields(c.op, parent.Selections, []string{typeName, "Node"}) {
+		compileField := known[f.Name]
 		if f.Name == "__typename" {
-			make = leaf(func(T) graphql.Marshaler { return graphql.MarshalString(kind) })
+			compileField = leaf(func(T) graphql.Marshaler { return graphql.MarshalString(typeName) })
 		}
-		if make == nil {
-			c.unable = true
+		if compileField == nil {
+			c.failed = true
 			return nil
 		}
-		keys, writers = append(keys, `"`+f.Alias+`":`), append(writers, make(c, f))
+		keys, writers = append(keys, `"`+f.Alias+`":`), append(writers, compileField(c, f))
 	}
 	return func(w *bytes.Buffer, object T) {
 		for i, write := range writers {
-			w.WriteByte("{,"[min(i, 1)])
+			w.WriteByte("{,"[min(i, 1)]) // a brace before the first field, and a comma before the others
 			w.WriteString(keys[i])
 			write(w, object)
 		}
@@ -208,15 +218,15 @@ func compile[T any](c *compiler, of graphql.CollectedField, known fields[T]) wri
 	}
 }
 
-// compilePage compiles a query of a page of the home timeline. It returns nil if
-// gqlgen must execute the query.
+// compilePage compiles a query of a page of the home timeline. It returns nil if gqlgen must execute the
+// query.
 func (a api) compilePage(op *graphql.OperationContext, root graphql.CollectedField) exec.Compiled {
 	if root.Name != "timeline" {
 		return nil
 	}
 	c := &compiler{op: op, avatars: a.Avatars}
 	write := compile(c, root, pageFields)
-	if c.unable {
+	if c.failed {
 		return nil
 	}
 	return func(ctx context.Context, w *bytes.Buffer, arguments map[string]any) error {
@@ -228,7 +238,7 @@ func (a api) compilePage(op *graphql.OperationContext, root graphql.CollectedFie
 	}
 }
 
-// showPage reads the data of the compiled selection.
+// showPage reads the page, and the data that the compiled selection needs.
 func (a api) showPage(ctx context.Context, c *compiler, arguments map[string]any) (*shownPage, error) {
 	viewer := Viewer(ctx)
 	order, _ := arguments["order"].(string)
@@ -323,6 +333,7 @@ func (a api) addData(ctx context.Context, c *compiler, shown []shownPost) error 
 	return nil
 }
 
+// given returns the argument, or nil if it is not given or null.
 func given[T any](arguments map[string]any, name string) *T {
 	if v, ok := arguments[name].(T); ok {
 		return &v

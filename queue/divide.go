@@ -10,15 +10,18 @@ import (
 	"tideline/internal/trace"
 )
 
-// partOf is the field of a part's payload that has the id of the divided job.
+// partOf is the field of a part's payload that holds the id of the divided job.
 const partOf = "partOf"
 
-// Divide makes the end of j replace it by one job per payload, with the kind, pool and creation
-// time of j. Call it from the handler. If the handler returns nil and the attempt has its claim,
-// one transaction deletes j and inserts all parts; otherwise there are no parts. The commit pushes
-// them. A payload is encoded as a JSON object and must have at least one field.
+// Divide prepares j to be replaced by parts: one job for each payload, with the kind, pool and
+// creation time of j. The handler of j calls it. If the handler then returns nil, and its attempt still
+// has the claim, the transaction that ends j deletes j and inserts all parts. After the commit, the
+// parts are pushed to Redis. Otherwise no parts are inserted.
 //
-// Cost: one insert, and one round trip to Redis per 100 jobs with the commit.
+// A payload must be encoded as a JSON object with at least one field, because Divide inserts its own
+// field before it.
+//
+// Cost: none by itself. The end of j costs one more insert, and one round trip to Redis per 100 parts.
 func Divide[P any](ctx context.Context, j *Job, payloads []P) error {
 	j.parts = make([]json.RawMessage, len(payloads))
 	for i, p := range payloads {
@@ -26,13 +29,15 @@ func Divide[P any](ctx context.Context, j *Job, payloads []P) error {
 		if err != nil {
 			return fmt.Errorf("divide job %d: %w", j.ID, err)
 		}
+		// The first byte of raw is the brace. An object without fields would leave a comma before the
+		// closing brace.
 		raw = append(fmt.Appendf(nil, `{"%s":%d,`, partOf, j.ID), raw[1:]...)
 		j.parts[i] = trace.Carry(ctx, raw)
 	}
 	return nil
 }
 
-// insertParts inserts the parts of j with tx, which deletes j.
+// insertParts inserts the parts of j in tx, which also deletes j, and pushes them after the commit.
 func (q *Queue) insertParts(ctx context.Context, tx *ent.Tx, j *Job) error {
 	at, due := j.CreatedAt.UTC(), q.now().Add(q.cfg.Lease)
 	rows, err := tx.Job.MapCreateBulk(j.parts, func(row *ent.JobCreate, i int) {
@@ -49,8 +54,8 @@ func (q *Queue) insertParts(ctx context.Context, tx *ent.Tx, j *Job) error {
 	return nil
 }
 
-// PartsLeft returns how many parts of a divided job are not done, including dead ones. j is one of
-// the parts. In the transaction that ends j, it does not count j.
+// PartsLeft returns the number of parts that still exist, including dead parts, of the divided job
+// that j is a part of. In the transaction that ends j, the number does not include j.
 //
 // Cost: one query by index, which reads the jobs of the pool with the same creation time.
 func (q *Queue) PartsLeft(ctx context.Context, tx *ent.Tx, j *Job) (left int, err error) {
@@ -58,7 +63,7 @@ func (q *Queue) PartsLeft(ctx context.Context, tx *ent.Tx, j *Job) (left int, er
 	if err := json.Unmarshal(j.Payload, &part); err != nil {
 		return 0, fmt.Errorf("count the parts of a job: %w", err)
 	}
-	// Both values of dead are named because the index begins with that column.
+	// The condition names both values of dead because the index begins with that column.
 	left, err = tx.Job.Query().Where(job.Or(job.Dead(false), job.Dead(true)), job.Pool(string(j.Pool)), job.CreatedAt(j.CreatedAt.UTC()),
 		payloadHas(partOf, part.PartOf)).Count(ctx)
 	if err != nil {

@@ -80,11 +80,12 @@ type Config struct {
 	Lease time.Duration
 	// SweepEvery is the period of the sweeper. Defaults to 1 s.
 	SweepEvery time.Duration
-	// Resweep is how long the sweeper ignores a row after it found the row due. A wiped Redis
-	// delays a job by at most this time. Defaults to 30 s.
+	// Resweep is how long the sweeper ignores a row after it found the row due and pushed its job. If
+	// Redis is wiped in that time, the job is delayed until the sweeper finds the row again. Defaults
+	// to 30 s.
 	Resweep time.Duration
 	// ClaimIdle is the time without a heartbeat after which another process takes over a running
-	// job. A process sends heartbeats three times as often. Defaults to 30 s.
+	// job. A process sends three heartbeats in this time. Defaults to 30 s.
 	ClaimIdle time.Duration
 	// StepLimit bounds one step of a handler. A step ends when the handler calls Confirm,
 	// Checkpoint or the function that GiveWay returned. If a step takes longer, the context of the
@@ -196,8 +197,10 @@ type Job struct {
 	Pool           Pool
 	Payload, State json.RawMessage // State: the last value stored by Checkpoint, or nil
 	Attempt        int             // 1 is the first
-	Again          bool            // an earlier attempt may have begun; Attempt does not count a first attempt that was killed
-	CreatedAt      time.Time
+	// Again says that an earlier attempt may have begun. It may be true for Attempt 1, because a first
+	// attempt that was killed is not counted.
+	Again     bool
+	CreatedAt time.Time
 
 	result any               // what HandleResult stores when the job ends; nil stores nothing
 	parts  []json.RawMessage // the payloads of the jobs that replace this one when it ends

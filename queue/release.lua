@@ -11,14 +11,14 @@
 
 local i = 2
 while i <= #ARGV do
-  local heir = ARGV[i + 1]
+  local successor = ARGV[i + 1]
   local last = i + 2 + ARGV[i + 2]
   local there = 0
   for entry = i + 3, last do
     redis.call('XACK', KEYS[1], ARGV[1], ARGV[entry])
     there = there + redis.call('XDEL', KEYS[1], ARGV[entry])
   end
-  if there > 0 and (heir == '' or #redis.call('XRANGE', KEYS[1], heir, heir) == 0) then
+  if there > 0 and (successor == '' or #redis.call('XRANGE', KEYS[1], successor, successor) == 0) then
     redis.call('SREM', KEYS[2], ARGV[i])
   end
   i = last + 1

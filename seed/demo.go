@@ -18,7 +18,7 @@ const (
 	DemoPassword = "tideline-demo"
 )
 
-// makeDemo generates a demo network and stores it in one transaction.
+// makeDemo generates a demo network and stores it in one transaction. It changes no existing rows.
 func makeDemo(ctx context.Context, s *storage.Stores, o Options, now time.Time) (*network, error) {
 	m := newMaker(o.Seed, now)
 	m.makePeople(o.Users)
@@ -47,35 +47,35 @@ func makeDemo(ctx context.Context, s *storage.Stores, o Options, now time.Time) 
 	return &m.network, nil
 }
 
-// avoidTaken renames people whose handle is already taken in the database. It fails if DemoHandle is taken.
+// avoidTaken renames people whose handles users of the database already have. It fails if DemoHandle is taken.
 func (m *maker) avoidTaken(ctx context.Context, s *storage.Stores) error {
 	ours := map[string]bool{}
 	for _, p := range m.people {
 		ours[p.handle] = true
 	}
-	check := m.people
-	for len(check) > 0 {
-		handles := make([]string, len(check))
-		for i, p := range check {
+	unchecked := m.people // a new handle may be taken too
+	for len(unchecked) > 0 {
+		handles := make([]string, len(unchecked))
+		for i, p := range unchecked {
 			handles[i] = p.handle
 		}
 		taken, err := handlesIn(ctx, s.SQL, s.Dialect, handles)
 		if err != nil {
 			return err
 		}
-		if _, there := taken[DemoHandle]; there {
+		if _, isTaken := taken[DemoHandle]; isTaken {
 			return fmt.Errorf("there is a user %s: this database has a demo network already. "+
-				"Nothing was changed; to make another one, use another database", DemoHandle)
+				"Nothing was changed. To create another demo network, use another database", DemoHandle)
 		}
-		check = nil
+		unchecked = nil
 		for i := range m.people {
 			p := &m.people[i]
-			if _, there := taken[p.handle]; !there {
+			if _, isTaken := taken[p.handle]; !isTaken {
 				continue
 			}
-			p.handle = free(p.handle, func(h string) bool { _, there := taken[h]; return there || ours[h] })
+			p.handle = freeHandle(p.handle, func(h string) bool { _, isTaken := taken[h]; return isTaken || ours[h] })
 			ours[p.handle] = true
-			check = append(check, *p)
+			unchecked = append(unchecked, *p)
 		}
 	}
 	return nil

@@ -120,7 +120,7 @@ func (m *maker) makePeople(n int) {
 		if i == 0 {
 			p.name, p.handle, p.approves = "Demo 🌊", DemoHandle, true
 		}
-		p.handle = free(p.handle, func(h string) bool { return handles[h] })
+		p.handle = freeHandle(p.handle, func(h string) bool { return handles[h] })
 		handles[p.handle] = true
 		p.bio = m.bio(home)
 		if p.approves && i > 0 {
@@ -130,8 +130,9 @@ func (m *maker) makePeople(n int) {
 	}
 }
 
-// free returns the handle, or the handle with the lowest numeric suffix that is not taken.
-func free(handle string, taken func(string) bool) string {
+// freeHandle returns the handle if it is not taken. Otherwise it returns the handle with the lowest number as
+// suffix, from 2 on, that is not taken.
+func freeHandle(handle string, taken func(string) bool) string {
 	for n, h := 2, handle; ; n++ {
 		if !taken(h) {
 			return h

@@ -19,6 +19,44 @@ import (
 	"tideline/internal/trace"
 )
 
+// sqliteConns is the size of the pool of connections: one for the writer, and the others for readers,
+// which run beside the writer.
+const sqliteConns = 8
+
+// sqliteOptions apply to every connection. The options of the URL come after them.
+//
+//   - busy_timeout is how long opening a connection waits for another process, in milliseconds.
+//     Then sqliteConnector sets it to 0, and statements retry until their context ends, for at most
+//     sqlitePatience.
+//   - journal_mode(WAL): readers and the writer do not wait for each other.
+//   - foreign_keys: SQLite enforces foreign keys only if a connection asks for it.
+//   - _txlock=immediate: a transaction locks the file when it begins. Otherwise a transaction that
+//     reads first and writes later would fail at once if another had written in between, whatever
+//     the timeout.
+//   - _time_format and _timezone: SQLite stores and compares times as text, so all have one format
+//     and one zone.
+const sqliteOptions = "_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)" +
+	"&_pragma=foreign_keys(1)&_txlock=immediate&_time_format=sqlite&_timezone=UTC"
+
+// The values of Config.SQLiteSync.
+const (
+	syncFull   = "full"
+	syncNormal = "normal"
+)
+
+// sqliteDSN returns the data source name of a file whose path is escaped as in a URL. sync is a value
+// of Config.SQLiteSync, which controls when a commit is answered. query has further options.
+func sqliteDSN(escapedPath, sync, query string) string {
+	dsn := "file:" + escapedPath + "?" + sqliteOptions + "&_pragma=synchronous(" + sync + ")"
+	if sync == syncFull {
+		dsn += "&_pragma=fullfsync(1)" // for macOS, where fsync leaves data in the disk cache
+	}
+	if query != "" {
+		dsn += "&" + query
+	}
+	return dsn
+}
+
 // sqlitePatience bounds how long a writer waits for its turn. After that, the transaction that
 // holds the turn counts as stuck.
 const sqlitePatience = 10 * time.Second
@@ -45,7 +83,7 @@ func (d *sqliteDriver) begin(ctx context.Context) (end func(), err error) {
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	return nil, errors.New("another transaction of this process does not end")
+	return nil, errors.New("another transaction of this process has not ended in time")
 }
 
 // Tx implements dialect.Driver.
@@ -131,9 +169,9 @@ func (r writtenRows) Close() error {
 	return r.ColumnScanner.Close()
 }
 
-// sqliteConnector opens connections whose wait for the file lock ends with the context. SQLite's
-// own wait does not know contexts. These connections retry instead, while a writer outside of the
-// turns holds the file: another process, or a statement sent directly through the pool.
+// sqliteConnector opens connections that stop waiting for the file lock when their context ends, which
+// SQLite's own wait cannot do. Instead of waiting, they retry while a writer without a turn holds the
+// file: another process, or a statement that was sent directly through the pool.
 type sqliteConnector struct{ driver.Connector }
 
 func newSQLiteConnector(dsn string) (driver.Connector, error) {

@@ -22,11 +22,11 @@ const (
 	// Timeout bounds a request of a Client without an HTTP client of its own, and the start of every
 	// subscription. It is longer than the server's own timeouts.
 	Timeout = 35 * time.Second
-	// maxRenewals is how often a refused token is renewed. A token that another call has renewed a
-	// while ago may have expired too.
+	// maxRenewals is how often one call renews a refused token. The first renewal may return a token that
+	// another call renewed a while ago, and that has expired since.
 	maxRenewals = 2
-	// maxAnswer bounds an answer or a message, in bytes.
-	maxAnswer = 64 << 20
+	// maxResponse bounds a response or a message, in bytes.
+	maxResponse = 64 << 20
 )
 
 // Client calls one API as one user. It is safe for concurrent use, and must not be copied.
@@ -34,19 +34,19 @@ type Client struct {
 	// URL is the address of the API, such as https://example.org/graphql.
 	URL string
 	// Token returns the user's current token. If refused is not empty, the server has refused that token,
-	// and Token returns a new one. It returns ErrSessionEnded if no new token can be had; any other error
-	// means that a later call may succeed. Renewals are called one at a time, other calls concurrently. If
-	// Token is nil, nobody is signed in.
+	// and Token returns a new one. It returns ErrSessionEnded if it cannot get a new token. Any other error
+	// means that a later call may succeed. Calls with a refused token are made one at a time, and calls
+	// without one concurrently. If Token is nil, nobody is signed in.
 	Token func(ctx context.Context, refused string) (string, error)
 	// HTTP makes the requests and opens the sockets. Defaults to a client with Timeout.
 	HTTP *http.Client
 
 	renewing sync.Mutex
-	renewed  string // the last renewed token
+	renewed  string // the last renewed token; guarded by renewing
 }
 
-// ErrSessionEnded means that no valid token can be had, or that the server refuses a renewed one too. The
-// refusal of the server is wrapped with it.
+// ErrSessionEnded means that Token has no valid token, or that the server also refuses renewed tokens. If
+// the server has refused a token, the error also wraps that refusal, an *Error or a *CloseError.
 var ErrSessionEnded = errors.New("the session has ended")
 
 // Fixed returns a Token function for a Client with one token. If the token is refused, the session has ended.
@@ -70,10 +70,10 @@ const (
 	codeHTTP            = "HTTP_" // followed by the status
 )
 
-// Error is the first error of an answer. docs/errors.md describes its fields.
+// Error is the first error of a response. docs/errors.md describes its fields.
 type Error struct {
-	// Code says what to do. It is "HTTP_" and the status if the answer does not come from the
-	// API, but from a proxy, for example.
+	// Code says what to do. It is "HTTP_" and the status if the response does not come from the API, but
+	// for example from a proxy.
 	Code string
 	// Reason says what was wrong. It is "" if the code says everything.
 	Reason string
@@ -83,7 +83,7 @@ type Error struct {
 	// Both may be "". Allowed is the limit, and Given the value that was sent.
 	Field, Limit   string
 	Allowed, Given float64
-	// RetryAfter is the time after which the same call is allowed. 0: unknown.
+	// RetryAfter is the time after which the same call is allowed. 0 means that it is unknown.
 	RetryAfter time.Duration
 	// RequestID identifies the error in the server's log if the code is INTERNAL.
 	RequestID string
@@ -92,8 +92,8 @@ type Error struct {
 // Error returns the code and the message.
 func (e *Error) Error() string { return e.Code + ": " + e.Message }
 
-// answered is an error of an answer in JSON.
-type answered struct {
+// responseError is an error of a response in JSON.
+type responseError struct {
 	Message    string
 	Extensions struct {
 		Code, Reason, Field, Limit, RequestID string
@@ -101,18 +101,26 @@ type answered struct {
 	}
 }
 
-func (a answered) refusal() *Error {
-	x := a.Extensions
+func (e responseError) asError() *Error {
+	x := e.Extensions
 	return &Error{
-		Code: x.Code, Reason: x.Reason, Message: a.Message, Field: x.Field, Limit: x.Limit, Allowed: x.Allowed, Given: x.Given,
+		Code: x.Code, Reason: x.Reason, Message: e.Message, Field: x.Field, Limit: x.Limit, Allowed: x.Allowed, Given: x.Given,
 		RetryAfter: time.Duration(x.RetryAfter * float64(time.Second)), RequestID: x.RequestID,
 	}
 }
 
 // Query runs a query or a mutation and decodes its data into data, which may be nil. If the token is refused,
-// it renews the token and repeats the operation. Errors: an *Error, also for an answer that has both data and
-// errors; ErrSessionEnded; an error of the context, of Token or of the network, after which a mutation may
-// have been done. data may be decoded despite an *Error.
+// it renews the token and repeats the operation. If a response has both data and errors, Query returns an
+// *Error and may also decode the data.
+//
+// Errors:
+//
+//   - An *Error, if the server returned an error, or a proxy answered.
+//   - ErrSessionEnded, or an error of Token: the operation has not been executed.
+//   - Any other error comes from the context, the network, or the encoding of the variables or the response.
+//
+// A mutation may have been executed if the error is of the last kind, or an *Error with the code INTERNAL,
+// TIMEOUT or HTTP_ and a status.
 func (c *Client) Query(ctx context.Context, query string, variables map[string]any, data any) error {
 	return c.authorized(ctx, func(token string) error { return c.post(ctx, token, query, variables, data) })
 }
@@ -147,8 +155,8 @@ func (c *Client) authorized(ctx context.Context, do func(token string) error) er
 
 // CodeOf returns the code of an *Error, or "" for any other error.
 func CodeOf(err error) string {
-	if no := (*Error)(nil); errors.As(err, &no) {
-		return no.Code
+	if e := (*Error)(nil); errors.As(err, &e) {
+		return e.Code
 	}
 	return ""
 }
@@ -205,26 +213,29 @@ func (c *Client) post(ctx context.Context, token, query string, variables map[st
 		return err
 	}
 	defer response.Body.Close()
-	raw, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
-	if err != nil {
-		return fmt.Errorf("read the answer: %w", err)
+	raw, err := io.ReadAll(io.LimitReader(response.Body, maxResponse+1))
+	switch {
+	case err != nil:
+		return fmt.Errorf("read the response: %w", err)
+	case len(raw) > maxResponse:
+		return fmt.Errorf("read the response: it is larger than %d MiB", maxResponse>>20)
 	}
 	if data == nil {
 		data = &struct{}{}
 	}
-	answer := struct {
+	decoded := struct {
 		Data   any
-		Errors []answered
+		Errors []responseError
 	}{Data: data}
-	err = json.Unmarshal(raw, &answer)
-	var unlike *json.UnmarshalTypeError
+	err = json.Unmarshal(raw, &decoded)
+	var otherType *json.UnmarshalTypeError
 	switch {
-	case len(answer.Errors) > 0:
-		return withRetryAfter(answer.Errors[0].refusal(), response.Header)
-	case errors.As(err, &unlike) && response.StatusCode == http.StatusOK:
-		return fmt.Errorf("read the answer: %w", err)
+	case len(decoded.Errors) > 0:
+		return withRetryAfter(decoded.Errors[0].asError(), response.Header)
+	case errors.As(err, &otherType) && response.StatusCode == http.StatusOK: // data has other types than the response
+		return fmt.Errorf("read the response: %w", err)
 	case err != nil || response.StatusCode != http.StatusOK:
-		return notOfTheAPI(response)
+		return notFromAPI(response)
 	}
 	return nil
 }
@@ -235,10 +246,12 @@ type operation struct {
 	Variables map[string]any `json:"variables,omitempty"`
 }
 
-func notOfTheAPI(response *http.Response) *Error {
-	return withRetryAfter(&Error{Code: codeHTTP + strconv.Itoa(response.StatusCode), Message: "the answer is none of a GraphQL API"}, response.Header)
+// notFromAPI returns the error for a response that something else than the API has sent.
+func notFromAPI(response *http.Response) *Error {
+	return withRetryAfter(&Error{Code: codeHTTP + strconv.Itoa(response.StatusCode), Message: "the response is not from a GraphQL API"}, response.Header)
 }
 
+// withRetryAfter sets RetryAfter from the header Retry-After if the error does not have it.
 func withRetryAfter(e *Error, header http.Header) *Error {
 	if seconds, err := strconv.Atoi(header.Get("Retry-After")); err == nil && e.RetryAfter == 0 {
 		e.RetryAfter = time.Duration(seconds) * time.Second

@@ -42,9 +42,9 @@ func TestErrorsSayWhatIsWrong(t *testing.T) {
 			status: http.StatusOK, body: `{"errors":[{"message":"It failed.","extensions":{"code":"INTERNAL","requestId":"r1"}}]}`,
 			want: tideline.Error{Code: "INTERNAL", Message: "It failed.", RequestID: "r1"},
 		},
-		"a proxy":            {http.StatusBadGateway, "7", "<html>", tideline.Error{Code: "HTTP_502", Message: "the answer is none of a GraphQL API", RetryAfter: 7 * time.Second}},
-		"a proxy with JSON":  {http.StatusBadGateway, "", `{"message":"no"}`, tideline.Error{Code: "HTTP_502", Message: "the answer is none of a GraphQL API"}},
-		"another program":    {http.StatusOK, "", "hello", tideline.Error{Code: "HTTP_200", Message: "the answer is none of a GraphQL API"}},
+		"a proxy":            {http.StatusBadGateway, "7", "<html>", tideline.Error{Code: "HTTP_502", Message: "the response is not from a GraphQL API", RetryAfter: 7 * time.Second}},
+		"a proxy with JSON":  {http.StatusBadGateway, "", `{"message":"no"}`, tideline.Error{Code: "HTTP_502", Message: "the response is not from a GraphQL API"}},
+		"another program":    {http.StatusOK, "", "hello", tideline.Error{Code: "HTTP_200", Message: "the response is not from a GraphQL API"}},
 		"data beside errors": {http.StatusOK, "", `{"data":{"a":1},"errors":[{"message":"no","extensions":{"code":"TIMEOUT"}}]}`, tideline.Error{Code: "TIMEOUT", Message: "no"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -79,8 +79,21 @@ func TestDataIsDecoded(t *testing.T) {
 		require.Equal(t, "{ hello }", data.Echo)
 		require.NoError(t, s.client().Query(t.Context(), "{ hello }", nil, nil))
 		var other struct{ Echo int }
-		require.ErrorContains(t, s.client().Query(t.Context(), "{ hello }", nil, &other), "read the answer")
+		require.ErrorContains(t, s.client().Query(t.Context(), "{ hello }", nil, &other), "read the response")
 	})
+}
+
+// A response that is too large is not taken for a response of another program.
+func TestTooLargeResponse(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		spaces := strings.Repeat(" ", 1<<20)
+		for range 65 {
+			_, _ = io.WriteString(w, spaces)
+		}
+	}))
+	defer server.Close()
+	c := tideline.Client{URL: server.URL}
+	require.EqualError(t, c.Query(t.Context(), "{ a }", nil, nil), "read the response: it is larger than 64 MiB")
 }
 
 // Many calls find their token refused. The token is renewed once, and all calls continue with the new one.

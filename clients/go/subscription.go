@@ -84,7 +84,7 @@ func (c *Client) connect(ctx context.Context, token, query string, variables map
 	case err != nil:
 		return nil, err
 	}
-	conn.SetReadLimit(maxAnswer)
+	conn.SetReadLimit(maxResponse)
 	s := &Subscription{conn: conn}
 	if err := s.begin(beginning, token, operation{query, variables}); err != nil {
 		_ = conn.CloseNow() // the error says why
@@ -100,11 +100,11 @@ func (c *Client) connect(ctx context.Context, token, query string, variables map
 func handshakeError(response *http.Response) error {
 	defer response.Body.Close()
 	raw, err := io.ReadAll(response.Body)
-	var answer struct{ Errors []answered }
-	if err == nil && json.Unmarshal(raw, &answer) == nil && len(answer.Errors) > 0 {
-		return withRetryAfter(answer.Errors[0].refusal(), response.Header)
+	var decoded struct{ Errors []responseError }
+	if err == nil && json.Unmarshal(raw, &decoded) == nil && len(decoded.Errors) > 0 {
+		return withRetryAfter(decoded.Errors[0].asError(), response.Header)
 	}
-	return notOfTheAPI(response)
+	return notFromAPI(response)
 }
 
 // begin authenticates, and subscribes once the server has acknowledged that.
@@ -212,11 +212,11 @@ func (s *Subscription) Next(ctx context.Context) ([]byte, error) {
 		case "complete":
 			return nil, io.EOF
 		case "error":
-			var errs []answered
+			var errs []responseError
 			if err := json.Unmarshal(m.Payload, &errs); err != nil || len(errs) == 0 {
 				return nil, fmt.Errorf("the subscription was refused: %s", m.Payload)
 			}
-			return nil, errs[0].refusal()
+			return nil, errs[0].asError()
 		}
 	}
 }

@@ -292,13 +292,13 @@ func next[P any](ctx context.Context, s *Subscription) (Event[P], error) {
 	}
 	var answer struct {
 		Data   struct{ TimelineEvents *told[P] }
-		Errors []answered
+		Errors []responseError
 	}
 	if err := json.Unmarshal(result, &answer); err != nil {
 		return Event[P]{}, fmt.Errorf("read an event: %w", err)
 	}
 	if len(answer.Errors) > 0 {
-		return Event[P]{}, answer.Errors[0].refusal()
+		return Event[P]{}, answer.Errors[0].asError()
 	}
 	as := answer.Data.TimelineEvents
 	if as == nil {

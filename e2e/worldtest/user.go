@@ -27,7 +27,7 @@ type List struct {
 	}
 }
 
-// Timeline reads the user's whole timeline and returns the post ids in order.
+// Timeline reads the user's whole timeline and returns the post ids, newest first.
 func (u User) Timeline(ctx context.Context, p *Process) (ids []string, err error) {
 	err = walk(func(after *string) (List, error) {
 		var data struct{ Timeline List }
@@ -40,7 +40,7 @@ func (u User) Timeline(ctx context.Context, p *Process) (ids []string, err error
 	return ids, err
 }
 
-// Posts reads the author's whole profile as the user and returns the post ids in order.
+// Posts reads the author's whole profile as the user and returns the post ids, newest first.
 func (u User) Posts(ctx context.Context, p *Process, author User) (ids []string, err error) {
 	err = walk(func(after *string) (List, error) {
 		l, err := u.profile(ctx, p, author, after)
@@ -89,8 +89,9 @@ func (l List) ids() (ids []string) {
 	return ids
 }
 
-// Difference compares the posts that a reader has with the wanted posts. It describes
-// the missing posts and the extra or duplicate ones, and returns "" if there are none.
+// Difference compares the posts that a reader has with the wanted posts, in any order. It describes the
+// missing posts, and the extra and duplicate ones, and returns "" if there are none. The text begins with
+// who, the name of the reader.
 func Difference(who string, want, have []string) string {
 	count := map[string]int{}
 	for _, id := range want {

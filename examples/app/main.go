@@ -102,7 +102,7 @@ func (a app) handler() http.Handler {
 
 const cookie = "example-app"
 
-// signIn signs in the user with the given name. A real app asks for a password here.
+// signIn signs in the user with the given name. Demo only: a real app asks for a password here.
 func (a app) signIn(w http.ResponseWriter, r *http.Request) {
 	var form struct{ Name string }
 	if err := json.NewDecoder(r.Body).Decode(&form); err != nil {
@@ -144,7 +144,7 @@ func (a app) token(w http.ResponseWriter, r *http.Request) {
 func (a app) deleteAccount(w http.ResponseWriter, r *http.Request) {
 	u, err := a.users.signedIn(r.Context(), sessionOf(r))
 	if err == nil {
-		err = a.users.leave(r.Context(), u.id)
+		err = a.users.markForDeletion(r.Context(), u.id)
 	}
 	if err != nil {
 		refuseFor(w, err)
@@ -159,7 +159,7 @@ func (a app) deleteAccount(w http.ResponseWriter, r *http.Request) {
 // finishDeletions deletes the users who asked for it: first at Tideline, all in one call,
 // then in the app's table. It may be repeated.
 func (a app) finishDeletions(ctx context.Context) error {
-	ids, err := a.users.leaving(ctx)
+	ids, err := a.users.markedForDeletion(ctx)
 	if err != nil || len(ids) == 0 {
 		return err
 	}
@@ -184,9 +184,9 @@ func refuseFor(w http.ResponseWriter, err error) {
 	switch {
 	case errors.Is(err, errSignedOut):
 		refuse(w, http.StatusUnauthorized, "You are signed out.")
-	case errors.Is(err, errName):
+	case errors.Is(err, errBadName):
 		refuse(w, http.StatusBadRequest, "A name has 1 to 30 characters.")
-	case errors.Is(err, errLeaving):
+	case errors.Is(err, errBeingDeleted):
 		refuse(w, http.StatusConflict, "This account is being deleted.")
 	default:
 		fmt.Fprintln(os.Stderr, "example app:", err)

@@ -57,7 +57,7 @@ func TestDeletionWaitsForTideline(t *testing.T) {
 	require.Equal(t, http.StatusUnauthorized, status)
 	status, _ = post("/sign-in", `{"name": "ada lovelace"}`)
 	require.Equal(t, http.StatusConflict, status)
-	ids, err := table.leaving(t.Context())
+	ids, err := table.markedForDeletion(t.Context())
 	require.NoError(t, err)
 	require.Len(t, ids, 1)
 
@@ -89,14 +89,14 @@ func TestRefusedDeletionHoldsUpNoOther(t *testing.T) {
 		require.NoError(t, err)
 		u, err := table.signedIn(t.Context(), session)
 		require.NoError(t, err)
-		require.NoError(t, table.leave(t.Context(), u.id))
+		require.NoError(t, table.markForDeletion(t.Context(), u.id))
 	}
-	before, err := table.leaving(t.Context())
+	before, err := table.markedForDeletion(t.Context())
 	require.NoError(t, err)
 	require.Len(t, before, 2)
 	a := app{table, tideline{url: server.URL}}
 	require.ErrorContains(t, a.finishDeletions(t.Context()), before[0]+": no")
-	after, err := table.leaving(t.Context())
+	after, err := table.markedForDeletion(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, before[:1], after)
 }

@@ -14,23 +14,23 @@ import (
 )
 
 var (
-	errSignedOut = errors.New("signed out")
-	errName      = errors.New("no name")
-	errLeaving   = errors.New("the account is being deleted")
+	errSignedOut    = errors.New("signed out")
+	errBadName      = errors.New("a name must have 1 to 30 characters")
+	errBeingDeleted = errors.New("the account is being deleted")
 )
 
 // users stores the app's users and their sessions in SQLite.
 type users struct{ db *sql.DB }
 
-// user is a row of the table. Tideline calls its id the external id. The id is random and
-// never used again for another user.
+// user is a row of the table users. Tideline calls its id the external id. The id is random, and no
+// other user ever gets it.
 type user struct{ id, name string }
 
 const tables = `
 CREATE TABLE IF NOT EXISTS users (
 	id      TEXT PRIMARY KEY,
 	name    TEXT NOT NULL UNIQUE COLLATE NOCASE,
-	leaving INTEGER NOT NULL DEFAULT 0 -- wants the account to be deleted
+	leaving INTEGER NOT NULL DEFAULT 0 -- the account is marked for deletion
 );
 CREATE TABLE IF NOT EXISTS sessions (
 	secret_hash BLOB PRIMARY KEY,
@@ -50,29 +50,29 @@ func openUsers(ctx context.Context, file string) (*users, error) {
 	return &users{db}, nil
 }
 
-// signIn returns a new session for the user with this name, and creates the user if needed.
-// Errors: errName, errLeaving.
+// signIn returns a new session for the user with this name, and creates the user if needed. Demo only:
+// there is no password. Errors: errBadName, errBeingDeleted.
 func (u *users) signIn(ctx context.Context, name string) (session string, err error) {
 	name = strings.Join(strings.Fields(name), " ")
 	if n := utf8.RuneCountInString(name); n < 1 || n > 30 || !utf8.ValidString(name) {
-		return "", errName
+		return "", errBadName
 	}
 	var id string
-	var leaving bool
+	var beingDeleted bool
 	err = u.db.QueryRowContext(ctx, `INSERT INTO users (id, name) VALUES (?, ?)
-		ON CONFLICT (name) DO UPDATE SET name = users.name RETURNING id, leaving`, rand.Text(), name).Scan(&id, &leaving)
+		ON CONFLICT (name) DO UPDATE SET name = users.name RETURNING id, leaving`, rand.Text(), name).Scan(&id, &beingDeleted)
 	if err != nil {
 		return "", err
 	}
-	if leaving {
-		return "", errLeaving
+	if beingDeleted {
+		return "", errBeingDeleted
 	}
 	session = rand.Text()
 	_, err = u.db.ExecContext(ctx, `INSERT INTO sessions (secret_hash, user_id) VALUES (?, ?)`, hashOf(session), id)
 	return session, err
 }
 
-// signedIn returns the user of a session. Errors: errSignedOut.
+// signedIn returns the user of a session. Error: errSignedOut.
 func (u *users) signedIn(ctx context.Context, session string) (found user, err error) {
 	err = u.db.QueryRowContext(ctx, `SELECT users.id, users.name FROM sessions JOIN users ON users.id = user_id
 		WHERE secret_hash = ? AND NOT leaving`, hashOf(session)).Scan(&found.id, &found.name)
@@ -87,8 +87,8 @@ func (u *users) signOut(ctx context.Context, session string) error {
 	return err
 }
 
-// leave ends all sessions of a user and marks the account for deletion.
-func (u *users) leave(ctx context.Context, id string) error {
+// markForDeletion marks the account of a user for deletion, and ends all sessions of the user.
+func (u *users) markForDeletion(ctx context.Context, id string) error {
 	tx, err := u.db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
@@ -102,8 +102,8 @@ func (u *users) leave(ctx context.Context, id string) error {
 	return tx.Commit()
 }
 
-// leaving returns the ids of up to 100 users marked for deletion.
-func (u *users) leaving(ctx context.Context) (ids []string, err error) {
+// markedForDeletion returns the ids of up to 100 users whose accounts are marked for deletion.
+func (u *users) markedForDeletion(ctx context.Context) (ids []string, err error) {
 	rows, err := u.db.QueryContext(ctx, `SELECT id FROM users WHERE leaving LIMIT 100`)
 	if err != nil {
 		return nil, err

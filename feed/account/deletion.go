@@ -38,7 +38,7 @@ func (a *Accounts) Delete(ctx context.Context, id int64, grace time.Duration) (u
 		}
 		suspended := row != nil && row.State == hiddenuser.StateSUSPENDED
 		if suspended && grace > 0 {
-			return refusal.New(refusal.SuspendedKept, "The account is suspended: it can be deleted without a grace period alone.")
+			return refusal.New(refusal.SuspendedKept, "The account is suspended: it can only be deleted without a grace period.")
 		}
 		if row != nil && !suspended && (row.State != hiddenuser.StateLEAVING || grace > 0) {
 			if row.State == hiddenuser.StateLEAVING {
@@ -58,7 +58,7 @@ func (a *Accounts) Delete(ctx context.Context, id int64, grace time.Duration) (u
 			if err := tx.HiddenUser.Create().SetID(id).SetState(state).SetDueAt(due).Exec(ctx); err != nil {
 				return fmt.Errorf("hide user: %w", err)
 			}
-			if err := a.stale(ctx, tx, id); err != nil {
+			if err := a.enqueueAuthorStale(ctx, tx, id); err != nil {
 				return err
 			}
 		}
@@ -70,6 +70,7 @@ func (a *Accounts) Delete(ctx context.Context, id int64, grace time.Duration) (u
 		_, err = a.cfg.Sessions.EndAll(ctx, tx, id, 0)
 		return err
 	})
+	// The commit may have succeeded even if it returned an error.
 	a.cfg.Visibility.VisibilityReduced()
 	if err != nil {
 		return nil, false, err
@@ -89,10 +90,10 @@ func lockUser(ctx context.Context, tx *ent.Tx, id int64) error {
 	return rows.Wrap("lock user", err)
 }
 
-// stale enqueues the job that marks the inboxes of the user's followers as missing and tells the
+// enqueueAuthorStale enqueues the job that marks the inboxes of the user's followers as missing and tells the
 // followers to read again, and the job that tells of replies and reposts that depend on the user's
 // posts.
-func (a *Accounts) stale(ctx context.Context, tx *ent.Tx, id int64) error {
+func (a *Accounts) enqueueAuthorStale(ctx context.Context, tx *ent.Tx, id int64) error {
 	if err := a.cfg.Queue.Enqueue(ctx, tx, queue.Large, job.BaseChanged, job.Post{Author: id}); err != nil {
 		return err
 	}
@@ -147,7 +148,7 @@ func (a *Accounts) RestoreIn(ctx context.Context, tx *ent.Tx, u *ent.User) (rest
 		return false, fmt.Errorf("restore user: %w", err)
 	}
 	u.Hidden = false
-	return true, a.stale(ctx, tx, u.ID)
+	return true, a.enqueueAuthorStale(ctx, tx, u.ID)
 }
 
 // Restore cancels the deletion of a user, as login.Login.LogIn does, and reports whether the user

@@ -12,21 +12,23 @@ import (
 	"tideline/feed/refusal"
 )
 
-// never is HiddenUser.due_at of a suspended user who is not in a grace period.
+// never is HiddenUser.due_at of a suspended user whose account is not going to be deleted.
 var never = time.Date(9999, time.December, 31, 0, 0, 0, 0, time.UTC)
 
 var errSuspended error = refusal.New(refusal.Suspended, "This account is suspended.")
 
-// Suspend hides a user from everybody until Unsuspend, and ends all sessions, as SignOut does. It
-// stops the grace period of a deletion. Suspending a suspended user changes nothing. Otherwise
-// Suspend first calls allow, in the transaction, with the user's locked row. Errors: NotFound,
-// also for a user whose deletion has begun, and any error of allow.
+// Suspend hides a user from everybody until Unsuspend, and ends all sessions, as SignOut does. If the
+// user is in the grace period of a deletion, the end of the period stays, but the deletion does not
+// begin while the user is suspended. Suspending a suspended user changes nothing. Otherwise Suspend
+// first calls allow, in the transaction, with the user's locked row. Errors: NotFound, also for a
+// user whose deletion has begun, and any error of allow.
 //
-// Cost: a short transaction, a job, and one message to each process.
+// Cost: a short transaction, which deletes the user's sessions; one message to each process; and a
+// job, unless the user was hidden before.
 func (a *Accounts) Suspend(ctx context.Context, id int64, allow func(*ent.Tx, *ent.User) error) (changed bool, err error) {
 	err = rows.InTx(ctx, a.cfg.DB, func(tx *ent.Tx) error {
 		changed = false
-		u, row, err := lockHidden(ctx, tx, id)
+		u, row, err := lockForSuspension(ctx, tx, id)
 		if err != nil || row != nil && row.State == hiddenuser.StateSUSPENDED {
 			return err
 		}
@@ -40,7 +42,7 @@ func (a *Accounts) Suspend(ctx context.Context, id int64, allow func(*ent.Tx, *e
 		if row != nil {
 			err = tx.HiddenUser.UpdateOneID(id).SetState(hiddenuser.StateSUSPENDED).Exec(ctx)
 		} else if err = tx.HiddenUser.Create().SetID(id).SetState(hiddenuser.StateSUSPENDED).SetDueAt(never).Exec(ctx); err == nil {
-			err = a.stale(ctx, tx, id)
+			err = a.enqueueAuthorStale(ctx, tx, id)
 		}
 		if err != nil {
 			return fmt.Errorf("suspend user: %w", err)
@@ -48,6 +50,7 @@ func (a *Accounts) Suspend(ctx context.Context, id int64, allow func(*ent.Tx, *e
 		_, err = a.cfg.Sessions.EndAll(ctx, tx, id, 0)
 		return err
 	})
+	// The commit may have succeeded even if it returned an error.
 	a.cfg.Visibility.VisibilityReduced()
 	if err != nil {
 		return false, err
@@ -59,15 +62,16 @@ func (a *Accounts) Suspend(ctx context.Context, id int64, allow func(*ent.Tx, *e
 }
 
 // Unsuspend ends a suspension and shows the user again. A user who was in the grace period of a
-// deletion returns to it, with the same end. If the user is not suspended, nothing changes.
-// Otherwise Unsuspend first calls allow, as Suspend does. Errors: NotFound, also for a user whose
-// deletion has begun, and any error of allow.
+// deletion stays hidden and returns to that period, with the same end. If the end has passed, the
+// deletion begins soon. If the user is not suspended, nothing changes. Otherwise Unsuspend first calls
+// allow, as Suspend does. Errors: NotFound, also for a user whose deletion has begun, and any error
+// of allow.
 //
-// Cost: a short transaction, and a job.
+// Cost: a short transaction; and a job, if the user is shown again.
 func (a *Accounts) Unsuspend(ctx context.Context, id int64, allow func(*ent.Tx, *ent.User) error) (changed bool, err error) {
 	err = rows.InTx(ctx, a.cfg.DB, func(tx *ent.Tx) error {
 		changed = false
-		u, row, err := lockHidden(ctx, tx, id)
+		u, row, err := lockForSuspension(ctx, tx, id)
 		if err != nil || row == nil || row.State != hiddenuser.StateSUSPENDED {
 			return err
 		}
@@ -84,14 +88,14 @@ func (a *Accounts) Unsuspend(ctx context.Context, id int64, allow func(*ent.Tx, 
 		if err := tx.User.UpdateOneID(id).SetHidden(false).Exec(ctx); err != nil {
 			return fmt.Errorf("unsuspend user: %w", err)
 		}
-		return a.stale(ctx, tx, id)
+		return a.enqueueAuthorStale(ctx, tx, id)
 	})
 	return changed && err == nil, err
 }
 
-// lockHidden locks the row of a user and reads the user's row of HiddenUser, nil if there is
-// none. Error: NotFound, also if the deletion of the user has begun.
-func lockHidden(ctx context.Context, tx *ent.Tx, id int64) (*ent.User, *ent.HiddenUser, error) {
+// lockForSuspension locks the row of a user and returns it with the user's row of HiddenUser, which is
+// nil if the user is not hidden. Error: NotFound, also if the deletion of the user has begun.
+func lockForSuspension(ctx context.Context, tx *ent.Tx, id int64) (*ent.User, *ent.HiddenUser, error) {
 	u, err := tx.User.Query().Where(user.ID(id), rows.ForUpdate).Only(ctx)
 	if ent.IsNotFound(err) {
 		return nil, nil, refusal.ErrNoSuchUser
@@ -124,8 +128,8 @@ func SuspendNew(ctx context.Context, tx *ent.Tx, ids []int64) error {
 	return rows.Wrap("suspend new users", tx.HiddenUser.CreateBulk(create...).Exec(ctx))
 }
 
-// Leaves reports whether a hidden user is going to be deleted, even if a suspension delays the
-// deletion.
+// Leaves reports whether the account of a hidden user is deleted, is being deleted, or is going to be
+// deleted, even if a suspension delays the deletion.
 func Leaves(row *ent.HiddenUser) bool {
 	return row.State != hiddenuser.StateSUSPENDED || !row.DueAt.Equal(never)
 }

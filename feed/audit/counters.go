@@ -16,40 +16,42 @@ import (
 	"tideline/feed/internal/rows"
 )
 
-// Counters compares the counters of users and posts with the rows that they count, and repairs
+// Recounter compares the counters of users and posts with the rows that they count, and repairs
 // wrong ones. A counter and its rows change in one transaction, so values that one statement reads
-// must agree, however many others write meanwhile. It also compares posts' tags with their texts,
-// because a version without tags wrote and edited posts without them. Counters is safe for
-// concurrent use.
+// must agree, however many transactions write at the same time. A Recounter also compares the stored
+// tags of posts with their texts, because an earlier version of Tideline wrote and edited posts
+// without storing tags. It is safe for concurrent use.
 //
-// It leaves out rows that nobody is shown and that have no counters: users who are being deleted,
-// with their posts, and deleted posts whose likes are not deleted yet. Replies, reposts and quotes by
-// users who are being deleted still count, until their rows are deleted.
-type Counters struct{ db *ent.Client }
+// Some rows are shown to nobody, and their counters are no longer kept: users who are being deleted,
+// the posts of these users, and deleted posts whose likes are not deleted yet. A Recounter leaves out
+// their counters, but counts their replies, reposts and quotes until the rows are deleted. It compares
+// the tags of all posts.
+type Recounter struct{ db *ent.Client }
 
-// NewCounters returns the Counters of the database.
-func NewCounters(db *ent.Client) *Counters { return &Counters{db} }
+// NewRecounter returns the Recounter of the database.
+func NewRecounter(db *ent.Client) *Recounter { return &Recounter{db} }
 
-// Counter is a wrong counter.
-type Counter struct {
-	ID          int64  // of the user or the post
-	Column      string // for example follower_count
-	Has, Should int64
+// WrongCounter is a counter whose stored value differs from the number of rows.
+type WrongCounter struct {
+	ID              int64  // of the user or the post
+	Column          string // for example follower_count
+	Stored, Correct int64
 }
 
 // Recounted is the result of comparing a page of rows.
 type Recounted struct {
-	Wrong []Counter
-	Rows  int   // number of rows compared; 0 after the last page
+	Wrong []WrongCounter
+	Rows  int   // number of rows whose counters were compared; 0 after the last page
 	Last  int64 // the largest of their ids
-	// Mistagged is how many posts have, or before a repair had, other tags than their texts.
+	// Mistagged is the number of posts whose stored tags differ from the tags of their texts. With
+	// repair, it is the number of posts whose tags were corrected.
 	Mistagged int
 }
 
 // Count returns the number of users and posts.
 //
-// Cost: it counts all of them, so it is for operators and not for requests.
-func (c *Counters) Count(ctx context.Context) (int, error) {
+// Cost: it counts all rows, so it is for operators and not for requests.
+func (c *Recounter) Count(ctx context.Context) (int, error) {
 	users, err := c.db.User.Query().Count(ctx)
 	if err != nil {
 		return 0, fmt.Errorf("count users: %w", err)
@@ -59,55 +61,59 @@ func (c *Counters) Count(ctx context.Context) (int, error) {
 }
 
 // Users compares the counters of up to n users with ids above after, in the order of ids. With
-// repair, it locks each user with a wrong counter and recounts. Wrong then has the counters that
-// were still wrong, and have been corrected.
+// repair, it locks each user with a wrong counter, compares again, and corrects. Wrong then has only
+// the counters that were still wrong under the lock; they are now correct.
 //
-// Cost: one statement without locks, which counts the follows of the n users by index, and reads
-// their posts. A
-// repair is a short transaction for each user.
-func (c *Counters) Users(ctx context.Context, after int64, n int, repair bool) (Recounted, error) {
-	return c.page(ctx, users, after, n, repair)
+// Cost: one statement without locks, which counts the follows of the n users by index and reads their posts. A
+// repair is a short transaction for each user with a wrong counter.
+func (c *Recounter) Users(ctx context.Context, after int64, n int, repair bool) (Recounted, error) {
+	return c.page(ctx, userCounters, after, n, repair)
 }
 
-// Posts is Users for posts: it counts their likes, replies, reposts and quotes, and compares their tags with their texts.
+// Posts does for posts what Users does for users: it counts likes, replies, reposts and quotes. It
+// also compares the stored tags of the posts with the tags of their texts.
 //
-// Cost: as Users. The tags cost one statement more, and their repair a short transaction that locks
-// the mistagged posts.
-func (c *Counters) Posts(ctx context.Context, after int64, n int, repair bool) (Recounted, error) {
-	page, err := c.page(ctx, posts, after, n, repair)
+// Cost: as Users. The tags cost one more statement, and their repair one short transaction that locks
+// all mistagged posts of the page.
+func (c *Recounter) Posts(ctx context.Context, after int64, n int, repair bool) (Recounted, error) {
+	page, err := c.page(ctx, postCounters, after, n, repair)
 	if err == nil && page.Rows > 0 {
-		page.Mistagged, err = c.tags(ctx, after, page.Last, repair)
+		page.Mistagged, err = c.compareTags(ctx, after, page.Last, repair)
 	}
 	return page, err
 }
 
-// counted describes a table with counters. Its SQL alias is t.
-type counted struct {
-	table, where string
-	counters     []counter
-	lock         func(ctx context.Context, tx *ent.Tx, id int64) error
+// countedTable describes a table with counters. Statements name the table t.
+type countedTable struct {
+	name     string
+	where    string // the condition of the rows whose counters are kept
+	counters []counterColumn
+	lock     func(ctx context.Context, tx *ent.Tx, id int64) error
 }
 
-// counter is a column, with the sub-select of its correct value.
-type counter struct {
-	column, should string
-	has            string // expression of the present value; "" for the column itself
-	// atLeast means that a larger value does no harm.
-	atLeast bool
+// counterColumn is a column with a counter.
+type counterColumn struct {
+	name    string
+	stored  string // expression of the stored value; "" means the column itself
+	correct string // the SELECT of the correct value
+	// upperBound means that the column may also have a larger value than the correct one.
+	upperBound bool
 }
 
+// unlessDeleting is the beginning of a condition that excludes users whose deletion has begun. The
+// expression of the user's id and a closing parenthesis follow.
 const unlessDeleting = "NOT EXISTS (SELECT 1 FROM hidden_users h WHERE h.state = 'DELETING' AND h.id = "
 
-var users = counted{
-	table: "users", where: unlessDeleting + "t.id)",
-	counters: []counter{
-		{column: user.FieldFollowerCount, has: rows.Followers.Anywhere("t"), should: "SELECT count(*) FROM follows WHERE followee_id = t.id"},
-		{column: user.FieldFollowingCount, has: rows.Following.Anywhere("t"), should: "SELECT count(*) FROM follows WHERE follower_id = t.id"},
-		{column: user.FieldPostCount, should: rootsWhere("<>", schema.Deleted)},
-		{column: user.FieldPublicPostCount, should: rootsWhere("=", schema.Public)},
-		{column: user.FieldFollowersPostCount, should: rootsWhere("=", schema.Followers)},
-		{column: user.FieldMutualsPostCount, should: rootsWhere("=", schema.Mutuals)},
-		{column: user.FieldLastPostID, should: postsWhere("coalesce(max(id), 0)", "<>", schema.Deleted), atLeast: true},
+var userCounters = countedTable{
+	name: "users", where: unlessDeleting + "t.id)",
+	counters: []counterColumn{
+		{name: user.FieldFollowerCount, stored: rows.Followers.Anywhere("t"), correct: "SELECT count(*) FROM follows WHERE followee_id = t.id"},
+		{name: user.FieldFollowingCount, stored: rows.Following.Anywhere("t"), correct: "SELECT count(*) FROM follows WHERE follower_id = t.id"},
+		{name: user.FieldPostCount, correct: rootsWhere("<>", schema.Deleted)},
+		{name: user.FieldPublicPostCount, correct: rootsWhere("=", schema.Public)},
+		{name: user.FieldFollowersPostCount, correct: rootsWhere("=", schema.Followers)},
+		{name: user.FieldMutualsPostCount, correct: rootsWhere("=", schema.Mutuals)},
+		{name: user.FieldLastPostID, correct: postsWhere("coalesce(max(id), 0)", "<>", schema.Deleted), upperBound: true},
 	},
 	lock: func(ctx context.Context, tx *ent.Tx, id int64) error {
 		_, err := tx.User.Query().Where(user.ID(id), rows.ForUpdate).OnlyID(ctx)
@@ -115,13 +121,15 @@ var users = counted{
 	},
 }
 
-func postsWhere(what, compared string, v schema.Visibility) string {
-	return fmt.Sprintf("SELECT %s FROM posts WHERE author_id = t.id AND visibility %s '%s'", what, compared, v)
+// postsWhere returns a SELECT of a result from the user's posts whose visibility compares to v as the
+// operator says.
+func postsWhere(result, operator string, v schema.Visibility) string {
+	return fmt.Sprintf("SELECT %s FROM posts WHERE author_id = t.id AND visibility %s '%s'", result, operator, v)
 }
 
 // rootsWhere counts as visibility.Counted does: neither replies nor reposts.
-func rootsWhere(compared string, v schema.Visibility) string {
-	return postsWhere("count(*)", compared, v) + " AND parent_id IS NULL AND repost_of IS NULL"
+func rootsWhere(operator string, v schema.Visibility) string {
+	return postsWhere("count(*)", operator, v) + " AND parent_id IS NULL AND repost_of IS NULL"
 }
 
 // naming counts the posts that name the post t in a column.
@@ -129,13 +137,13 @@ func naming(column string) string {
 	return fmt.Sprintf("SELECT count(*) FROM posts WHERE %s = t.id AND visibility <> '%s'", column, schema.Deleted)
 }
 
-var posts = counted{
-	table: "posts", where: "t.visibility <> '" + string(schema.Deleted) + "' AND " + unlessDeleting + "t.author_id)",
-	counters: []counter{
-		{column: post.FieldLikeCount, has: rows.Likes.Anywhere("t"), should: "SELECT count(*) FROM likes WHERE post_id = t.id"},
-		{column: post.FieldReplyCount, has: rows.Replies.Anywhere("t"), should: naming(post.FieldParentID)},
-		{column: post.FieldRepostCount, has: rows.Reposts.Anywhere("t"), should: naming(post.FieldRepostOf)},
-		{column: post.FieldQuoteCount, has: rows.Quotes.Anywhere("t"), should: naming(post.FieldQuoteOf) + " AND NOT quote_withdrawn"},
+var postCounters = countedTable{
+	name: "posts", where: "t.visibility <> '" + string(schema.Deleted) + "' AND " + unlessDeleting + "t.author_id)",
+	counters: []counterColumn{
+		{name: post.FieldLikeCount, stored: rows.Likes.Anywhere("t"), correct: "SELECT count(*) FROM likes WHERE post_id = t.id"},
+		{name: post.FieldReplyCount, stored: rows.Replies.Anywhere("t"), correct: naming(post.FieldParentID)},
+		{name: post.FieldRepostCount, stored: rows.Reposts.Anywhere("t"), correct: naming(post.FieldRepostOf)},
+		{name: post.FieldQuoteCount, stored: rows.Quotes.Anywhere("t"), correct: naming(post.FieldQuoteOf) + " AND NOT quote_withdrawn"},
 	},
 	lock: func(ctx context.Context, tx *ent.Tx, id int64) error {
 		_, err := tx.Post.Query().Where(post.ID(id), rows.ForUpdate).OnlyID(ctx)
@@ -143,15 +151,16 @@ var posts = counted{
 	},
 }
 
-func (c *Counters) page(ctx context.Context, of counted, after int64, n int, repair bool) (Recounted, error) {
-	found, err := of.compare(ctx, c.db.QueryContext, "t.id > $1", "ORDER BY t.id LIMIT $2", after, n)
+// page compares a page of a table, and repairs it if repair is set.
+func (c *Recounter) page(ctx context.Context, table countedTable, after int64, n int, repair bool) (Recounted, error) {
+	found, err := table.compare(ctx, c.db.QueryContext, "t.id > $1", "ORDER BY t.id LIMIT $2", after, n)
 	if err != nil || !repair {
 		return found, err
 	}
-	suspects := found.Wrong
+	suspects := found.Wrong // grouped by id
 	found.Wrong = nil
-	for _, s := range slices.CompactFunc(suspects, func(a, b Counter) bool { return a.ID == b.ID }) {
-		repaired, err := c.repair(ctx, of, s.ID)
+	for _, s := range slices.CompactFunc(suspects, func(a, b WrongCounter) bool { return a.ID == b.ID }) {
+		repaired, err := c.repair(ctx, table, s.ID)
 		if err != nil {
 			return found, err
 		}
@@ -160,15 +169,17 @@ func (c *Counters) page(ctx context.Context, of counted, after int64, n int, rep
 	return found, nil
 }
 
-// compare runs one statement, which sees the table and the rows that it counts at one moment.
-func (of counted) compare(ctx context.Context, query func(context.Context, string, ...any) (*sql.Rows, error), which, order string, args ...any) (r Recounted, err error) {
+// compare compares the counters of the selected rows. It runs one statement, so that it sees the
+// counters and the rows that they count at one moment. The condition where may use args, and orderBy
+// is empty or an ORDER BY clause, which may have a LIMIT.
+func (table countedTable) compare(ctx context.Context, query func(context.Context, string, ...any) (*sql.Rows, error), where, orderBy string, args ...any) (r Recounted, err error) {
 	columns := []string{"t.id"}
-	for _, counter := range of.counters {
-		columns = append(columns, cmp.Or(counter.has, "t."+counter.column), "("+counter.should+")")
+	for _, counter := range table.counters {
+		columns = append(columns, cmp.Or(counter.stored, "t."+counter.name), "("+counter.correct+")")
 	}
-	found, err := query(ctx, "SELECT "+strings.Join(columns, ", ")+" FROM "+of.table+" t WHERE "+which+" AND "+of.where+" "+order, args...)
+	found, err := query(ctx, "SELECT "+strings.Join(columns, ", ")+" FROM "+table.name+" t WHERE "+where+" AND "+table.where+" "+orderBy, args...)
 	if err != nil {
-		return r, fmt.Errorf("count what %s have: %w", of.table, err)
+		return r, fmt.Errorf("compare counters of %s: %w", table.name, err)
 	}
 	defer found.Close()
 	row, fields := make([]int64, len(columns)), make([]any, len(columns))
@@ -180,43 +191,45 @@ func (of counted) compare(ctx context.Context, query func(context.Context, strin
 			return r, err
 		}
 		r.Rows, r.Last = r.Rows+1, row[0]
-		for i, counter := range of.counters {
-			has, should := row[2*i+1], row[2*i+2]
-			if has < should || has > should && !counter.atLeast {
-				r.Wrong = append(r.Wrong, Counter{row[0], counter.column, has, should})
+		for i, counter := range table.counters {
+			stored, correct := row[2*i+1], row[2*i+2]
+			if stored < correct || stored > correct && !counter.upperBound {
+				r.Wrong = append(r.Wrong, WrongCounter{row[0], counter.name, stored, correct})
 			}
 		}
 	}
-	return r, rows.Wrap("count what "+of.table+" have", errors.Join(found.Err(), found.Close()))
+	return r, rows.Wrap("compare counters of "+table.name, errors.Join(found.Err(), found.Close()))
 }
 
-// repair corrects the wrong counters of a row. The counters' columns change only under the row's
-// lock. The counting statement must begin after the lock is held, to see everything that was
-// committed until then. Each column is changed by its error, so that deltas that are appended
-// meanwhile are not lost.
-func (c *Counters) repair(ctx context.Context, of counted, id int64) ([]Counter, error) {
-	var wrong []Counter
+// repair corrects the wrong counters of a row, and returns them. It locks the row first, because the
+// columns of the counters change only under that lock. The counting statement begins once the lock
+// is held, to see everything that was committed until then.
+//
+// Some counters also have deltas in a table of their own, which other transactions add without the
+// lock. So repair adds the difference to the column instead of setting the column.
+func (c *Recounter) repair(ctx context.Context, table countedTable, id int64) ([]WrongCounter, error) {
+	var wrong []WrongCounter
 	err := rows.InTx(ctx, c.db, func(tx *ent.Tx) error {
-		if err := of.lock(ctx, tx, id); err != nil {
+		if err := table.lock(ctx, tx, id); err != nil {
 			if ent.IsNotFound(err) {
 				return nil
 			}
 			return fmt.Errorf("lock: %w", err)
 		}
-		found, err := of.compare(ctx, tx.QueryContext, "t.id = $1", "", id)
+		found, err := table.compare(ctx, tx.QueryContext, "t.id = $1", "", id)
 		if err != nil {
 			return err
 		}
 		wrong = found.Wrong
 		for _, w := range wrong {
-			if _, err := tx.ExecContext(ctx, fmt.Sprintf("UPDATE %[1]s SET %[2]s = %[2]s + $1 WHERE id = $2", of.table, w.Column), w.Should-w.Has, id); err != nil {
+			if _, err := tx.ExecContext(ctx, fmt.Sprintf("UPDATE %[1]s SET %[2]s = %[2]s + $1 WHERE id = $2", table.name, w.Column), w.Correct-w.Stored, id); err != nil {
 				return fmt.Errorf("set %s: %w", w.Column, err)
 			}
 		}
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("repair the counters of %s %d: %w", of.table, id, err)
+		return nil, fmt.Errorf("repair the counters of %s %d: %w", table.name, id, err)
 	}
 	return wrong, nil
 }

@@ -18,12 +18,12 @@ import (
 )
 
 // recount returns the wrong counters of all users and posts, in pages of n rows.
-func recount(w *feedtest.World, n int, repair bool) (wrong []audit.Counter, compared int) {
+func recount(w *feedtest.World, n int, repair bool) (wrong []audit.WrongCounter, compared int) {
 	w.Helper()
-	counters := audit.NewCounters(w.Stores.DB)
+	recounter := audit.NewRecounter(w.Stores.DB)
 	for _, page := range []func(after int64) (audit.Recounted, error){
-		func(after int64) (audit.Recounted, error) { return counters.Users(w.Ctx, after, n, repair) },
-		func(after int64) (audit.Recounted, error) { return counters.Posts(w.Ctx, after, n, repair) },
+		func(after int64) (audit.Recounted, error) { return recounter.Users(w.Ctx, after, n, repair) },
+		func(after int64) (audit.Recounted, error) { return recounter.Posts(w.Ctx, after, n, repair) },
 	} {
 		for after := int64(0); ; {
 			r, err := page(after)
@@ -84,10 +84,10 @@ func TestCounters(t *testing.T) {
 		w.Stores.DB.Post.UpdateOneID(gone.ID).SetLikeCount(1_000_000).ExecX(w.Ctx)
 		require.NoError(w, w.Feed.DeletePost(w.Ctx, cat, gone.ID))
 		require.NoError(w, err)
-		total, err := audit.NewCounters(w.Stores.DB).Count(w.Ctx)
+		total, err := audit.NewRecounter(w.Stores.DB).Count(w.Ctx)
 		require.NoError(w, err)
 		total-- // the post whose likes are being deleted
-		all := func() []audit.Counter {
+		all := func() []audit.WrongCounter {
 			w.Helper()
 			wrong, compared := recount(w, 2, false)
 			require.Equal(w, total, compared)
@@ -98,26 +98,26 @@ func TestCounters(t *testing.T) {
 
 		for _, c := range []struct {
 			table string
-			wrong audit.Counter
+			wrong audit.WrongCounter
 		}{
-			{"users", audit.Counter{ID: ann.ID, Column: "follower_count", Has: 1, Should: 2}},
-			{"users", audit.Counter{ID: ann.ID, Column: "following_count", Has: -1, Should: 1}},
-			{"users", audit.Counter{ID: ann.ID, Column: "post_count", Has: 6, Should: 7}},
-			{"users", audit.Counter{ID: ann.ID, Column: "public_post_count", Has: 3, Should: 2}},
-			{"users", audit.Counter{ID: ann.ID, Column: "followers_post_count", Has: 0, Should: 2}},
-			{"users", audit.Counter{ID: ann.ID, Column: "mutuals_post_count", Has: 77, Should: 1}},
-			{"users", audit.Counter{ID: ann.ID, Column: "last_post_id", Has: last - 1, Should: last}},
-			{"users", audit.Counter{ID: cat.ID, Column: "post_count", Has: 1, Should: 2}},
-			{"posts", audit.Counter{ID: answered, Column: "like_count", Has: 5, Should: 1}},
-			{"posts", audit.Counter{ID: answered, Column: "reply_count", Has: 10, Should: 9}},
-			{"posts", audit.Counter{ID: answered, Column: "repost_count", Has: 0, Should: 2}},
-			{"posts", audit.Counter{ID: answered, Column: "quote_count", Has: 2, Should: 1}},
+			{"users", audit.WrongCounter{ID: ann.ID, Column: "follower_count", Stored: 1, Correct: 2}},
+			{"users", audit.WrongCounter{ID: ann.ID, Column: "following_count", Stored: -1, Correct: 1}},
+			{"users", audit.WrongCounter{ID: ann.ID, Column: "post_count", Stored: 6, Correct: 7}},
+			{"users", audit.WrongCounter{ID: ann.ID, Column: "public_post_count", Stored: 3, Correct: 2}},
+			{"users", audit.WrongCounter{ID: ann.ID, Column: "followers_post_count", Stored: 0, Correct: 2}},
+			{"users", audit.WrongCounter{ID: ann.ID, Column: "mutuals_post_count", Stored: 77, Correct: 1}},
+			{"users", audit.WrongCounter{ID: ann.ID, Column: "last_post_id", Stored: last - 1, Correct: last}},
+			{"users", audit.WrongCounter{ID: cat.ID, Column: "post_count", Stored: 1, Correct: 2}},
+			{"posts", audit.WrongCounter{ID: answered, Column: "like_count", Stored: 5, Correct: 1}},
+			{"posts", audit.WrongCounter{ID: answered, Column: "reply_count", Stored: 10, Correct: 9}},
+			{"posts", audit.WrongCounter{ID: answered, Column: "repost_count", Stored: 0, Correct: 2}},
+			{"posts", audit.WrongCounter{ID: answered, Column: "quote_count", Stored: 2, Correct: 1}},
 		} {
-			_, err := w.Stores.SQL.ExecContext(w.Ctx, fmt.Sprintf("UPDATE %s SET %s = $1 WHERE id = $2", c.table, c.wrong.Column), c.wrong.Has, c.wrong.ID)
+			_, err := w.Stores.SQL.ExecContext(w.Ctx, fmt.Sprintf("UPDATE %s SET %s = $1 WHERE id = $2", c.table, c.wrong.Column), c.wrong.Stored, c.wrong.ID)
 			require.NoError(w, err)
-			require.Equal(w, []audit.Counter{c.wrong}, all())
+			require.Equal(w, []audit.WrongCounter{c.wrong}, all())
 			repaired, _ := recount(w, 2, true)
-			require.Equal(w, []audit.Counter{c.wrong}, repaired)
+			require.Equal(w, []audit.WrongCounter{c.wrong}, repaired)
 			require.Empty(w, all(), c.wrong.Column)
 		}
 		require.NoError(w, w.Stores.DB.User.UpdateOneID(ann.ID).SetLastPostID(last+1).Exec(w.Ctx))
@@ -151,7 +151,7 @@ func TestCountersOfWhatIsBeingDeleted(t *testing.T) {
 		states := w.Stores.DB.HiddenUser
 		require.NoError(w, states.Create().SetID(ann.ID).SetState(hiddenuser.StateSUSPENDED).SetDueAt(time.Now()).Exec(w.Ctx))
 		wrong, _ := recount(w, 10, false)
-		require.Equal(w, []audit.Counter{{ID: ann.ID, Column: "post_count", Has: 7, Should: 1}, {ID: liked, Column: "like_count", Has: 7}}, wrong,
+		require.Equal(w, []audit.WrongCounter{{ID: ann.ID, Column: "post_count", Stored: 7, Correct: 1}, {ID: liked, Column: "like_count", Stored: 7}}, wrong,
 			"who may come back is counted")
 		require.NoError(w, states.UpdateOneID(ann.ID).SetState(hiddenuser.StateDELETING).Exec(w.Ctx))
 		wrong, compared := recount(w, 10, true)

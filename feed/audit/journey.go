@@ -15,7 +15,7 @@ type Journey struct {
 	Post, Author int64
 	Created      time.Time
 	Visibility   string
-	// Receipt is the receipt of the fan-out, or nil before the fan-out has begun.
+	// Receipt is the receipt of the post's fan-out. It is nil before the fan-out has begun.
 	Receipt *ent.Delivery
 }
 

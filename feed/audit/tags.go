@@ -13,9 +13,10 @@ import (
 	"tideline/feed/tag"
 )
 
-// tags compares the stored tags of posts with their texts, for posts with ids above after and up to
-// last. It returns how many posts differ; with repair, how many differed and were corrected.
-func (c *Counters) tags(ctx context.Context, after, last int64, repair bool) (int, error) {
+// compareTags compares the stored tags of posts with the tags of their texts, for posts with ids above
+// after and up to last. It returns the number of posts that differ. With repair, it corrects the
+// tags and returns the number of posts that it corrected.
+func (c *Recounter) compareTags(ctx context.Context, after, last int64, repair bool) (int, error) {
 	found, err := c.db.QueryContext(ctx, "SELECT p.id, p.text, coalesce((SELECT string_agg(t.tag, ' ') FROM post_tags t WHERE t.post_id = p.id), '')"+
 		" FROM posts p WHERE p.id > $1 AND p.id <= $2", after, last)
 	if err != nil {
@@ -29,10 +30,10 @@ func (c *Counters) tags(ctx context.Context, after, last int64, repair bool) (in
 		if err := found.Scan(&id, &text, &tags); err != nil {
 			return 0, fmt.Errorf("read tags: %w", err)
 		}
-		has, should := strings.Fields(tags), tag.In(text)
-		slices.Sort(has)
-		slices.Sort(should)
-		if !slices.Equal(has, should) {
+		stored, correct := strings.Fields(tags), tag.In(text)
+		slices.Sort(stored)
+		slices.Sort(correct)
+		if !slices.Equal(stored, correct) {
 			mistagged = append(mistagged, id)
 		}
 	}
@@ -44,7 +45,8 @@ func (c *Counters) tags(ctx context.Context, after, last int64, repair bool) (in
 		return n, nil
 	}
 	err = rows.InTx(ctx, c.db, func(tx *ent.Tx) error {
-		// Texts and tags change only under the lock, so they are read again.
+		// Other transactions may have changed texts and tags since the comparison, but not under this
+		// lock. So the texts are read with the lock, and Keep reads the tags.
 		locked, err := tx.Post.Query().Where(rows.Among(post.FieldID, mistagged), rows.ForUpdate).Order(ent.Asc(post.FieldID)).All(ctx)
 		if err != nil {
 			return fmt.Errorf("lock posts: %w", err)

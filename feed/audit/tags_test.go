@@ -35,7 +35,7 @@ func TestTagsOfEarlierPosts(t *testing.T) {
 			w.Helper()
 			n := 0
 			for after := int64(0); ; {
-				page, err := audit.NewCounters(w.Stores.DB).Posts(w.Ctx, after, 2, repair)
+				page, err := audit.NewRecounter(w.Stores.DB).Posts(w.Ctx, after, 2, repair)
 				require.NoError(w, err)
 				if page.Rows == 0 {
 					return n

@@ -71,7 +71,7 @@ type Result struct {
 	// User and Post are the id of the user, or of the post, that the row describes, unless it was
 	// refused.
 	User, Post int64
-	suspend    bool // the user exists and is to be suspended
+	suspend    bool // the user exists, is not hidden, and must be suspended after the transaction
 	// Err is the refusal of a refused row.
 	Err error
 }
@@ -145,12 +145,12 @@ func New(cfg Config) (*Bulk, error) {
 	return &Bulk{cfg}, nil
 }
 
-// attempts is how often a transaction is tried that meets a row which another transaction writes at
-// the same time, or that ends in a deadlock.
+// attempts is how often a transaction is tried if another transaction writes one of its rows at the
+// same time, or if it ends in a deadlock.
 const attempts = 5
 
-// take calls write for the rows in transactions of perTx rows. It repeats a transaction if another
-// one was faster.
+// take calls write for the rows, in transactions of at most perTx rows. It repeats a transaction that
+// fails because of a concurrent one.
 func take[T any](ctx context.Context, b *Bulk, list []T, write func(ctx context.Context, tx *ent.Tx, list []T, results []*Result) error) ([]*Result, error) {
 	if len(list) > MaxRows {
 		return nil, refusal.New(refusal.TooMany, "At most %d rows at a time, not %d.", MaxRows, len(list)).Beyond("rows", MaxRows, len(list))
@@ -205,11 +205,12 @@ type knownUser struct {
 	state hiddenuser.State
 }
 
-// presentUsersOf is usersOf without hidden users, except users in one of the states. What a row
-// adds to a suspended user stays hidden with the user, and appears after the suspension.
-func (b *Bulk) presentUsersOf(ctx context.Context, tx *ent.Tx, issuer string, externalIDs []string, states ...hiddenuser.State) (map[string]*knownUser, error) {
+// acceptedUsersOf returns the users that rows may name: visible users, and hidden users in one of the
+// given states. Rows about a suspended user are accepted because they stay hidden like the user, and
+// appear after the suspension.
+func (b *Bulk) acceptedUsersOf(ctx context.Context, tx *ent.Tx, issuer string, externalIDs []string, hiddenStates ...hiddenuser.State) (map[string]*knownUser, error) {
 	found, err := b.usersOf(ctx, tx, issuer, externalIDs)
-	maps.DeleteFunc(found, func(_ string, u *knownUser) bool { return u.state != "" && !slices.Contains(states, u.state) })
+	maps.DeleteFunc(found, func(_ string, u *knownUser) bool { return u.state != "" && !slices.Contains(hiddenStates, u.state) })
 	return found, err
 }
 
@@ -257,7 +258,8 @@ func (b *Bulk) named(ctx context.Context, tx *ent.Tx, selectFrom, table, join, i
 	return found.Err()
 }
 
-// lock locks the users in the order of ids, as every transaction does.
+// lock locks the users in the order of ids, as every transaction does, so that two transactions cannot
+// deadlock.
 func lock(ctx context.Context, tx *ent.Tx, users []int64) error {
 	_, err := tx.User.Query().Where(rows.Among(user.FieldID, users)).Order(user.ByID()).Modify(rows.ForUpdate).Select(user.FieldID).Ints(ctx)
 	return rows.Wrap("lock users", err)
@@ -286,7 +288,7 @@ func exec(ctx context.Context, tx *ent.Tx, statement string, list any, others ..
 	return err
 }
 
-// relate inserts pairs into a table of relations, in their order, which lists of followers keep.
+// relate inserts pairs into a table of relations, in the given order. Lists of followers show it.
 func (b *Bulk) relate(ctx context.Context, tx *ent.Tx, table, from, to string, pairs []pair) error {
 	now := "$2"
 	if b.cfg.Dialect == dialect.Postgres {

@@ -15,17 +15,25 @@ import (
 // Like says that a user likes a post. Both are external ids.
 type Like struct{ User, Post string }
 
+// likeCount is the number of likes that a statement adds to a post.
+type likeCount struct {
+	Post  int64 `json:"a"`
+	Added int   `json:"b"`
+}
+
 // Likes creates likes, whether or not the user may see the post now, because the sender knows about
 // the like. Error: BadInput, for more than MaxRows.
 //
-// Cost: seven statements a thousand rows. The posts are locked as by other likes.
+// Cost: seven statements a thousand rows. The posts are locked until the transaction ends. On
+// PostgreSQL, users who like or unlike one of them do not wait, because rows.Counter.Add then appends
+// a delta.
 func (b *Bulk) Likes(ctx context.Context, issuer string, list []Like) ([]*Result, error) {
 	return take(ctx, b, list, func(ctx context.Context, tx *ent.Tx, list []Like, results []*Result) error {
 		var userIDs, externalIDs []string
 		for _, row := range list {
 			userIDs, externalIDs = append(userIDs, row.User), append(externalIDs, row.Post)
 		}
-		users, err := b.presentUsersOf(ctx, tx, issuer, userIDs, hiddenuser.StateSUSPENDED)
+		users, err := b.acceptedUsersOf(ctx, tx, issuer, userIDs, hiddenuser.StateSUSPENDED)
 		if err != nil {
 			return err
 		}
@@ -53,7 +61,7 @@ func (b *Bulk) Likes(ctx context.Context, issuer string, list []Like) ([]*Result
 		if err != nil {
 			return err
 		}
-		var fresh []pair
+		var newLikes []pair
 		for i, p := range pairs {
 			if results[i] != nil {
 				continue
@@ -61,45 +69,45 @@ func (b *Bulk) Likes(ctx context.Context, issuer string, list []Like) ([]*Result
 			results[i] = &Result{Status: Unchanged}
 			if !likes[p] {
 				results[i].Status, likes[p] = Created, true
-				fresh = append(fresh, p)
+				newLikes = append(newLikes, p)
 			}
 		}
-		if len(fresh) == 0 {
+		if len(newLikes) == 0 {
 			return nil
 		}
-		added, err := b.like(ctx, tx, fresh)
+		counts, err := b.insertLikes(ctx, tx, newLikes)
 		if err != nil {
 			return fmt.Errorf("create likes: %w", err)
-		}
-		var counts []pair
-		for id, n := range added {
-			counts = append(counts, pair{id, n})
 		}
 		err = exec(ctx, tx, "UPDATE posts SET like_count = like_count + r.b FROM "+b.table("a bigint", "b bigint")+" WHERE posts.id = r.a", counts)
 		return rows.Wrap("count likes", err)
 	})
 }
 
-// like inserts likes, and returns how many likes are new, by post. Users add likes without a lock,
-// so some may already exist.
-func (b *Bulk) like(ctx context.Context, tx *ent.Tx, likes []pair) (map[int64]int64, error) {
-	data, err := json.Marshal(likes)
+// insertLikes inserts likes, and returns the number of inserted likes of each post. Users insert likes
+// before they lock the post, if at all, so some may exist by now.
+func (b *Bulk) insertLikes(ctx context.Context, tx *ent.Tx, likes []pair) ([]likeCount, error) {
+	list, err := json.Marshal(likes)
 	if err != nil {
 		return nil, err
 	}
-	made, err := tx.QueryContext(ctx, "INSERT INTO likes (user_id, post_id) SELECT r.a, r.b FROM "+b.table("a bigint", "b bigint")+
-		" WHERE TRUE ON CONFLICT DO NOTHING RETURNING post_id", string(data))
+	inserted, err := tx.QueryContext(ctx, "INSERT INTO likes (user_id, post_id) SELECT r.a, r.b FROM "+b.table("a bigint", "b bigint")+
+		" WHERE TRUE ON CONFLICT DO NOTHING RETURNING post_id", string(list))
 	if err != nil {
 		return nil, err
 	}
-	defer made.Close()
-	added := map[int64]int64{}
-	for made.Next() {
+	defer inserted.Close()
+	byPost := map[int64]int{}
+	for inserted.Next() {
 		var post int64
-		if err := made.Scan(&post); err != nil {
+		if err := inserted.Scan(&post); err != nil {
 			return nil, err
 		}
-		added[post]++
+		byPost[post]++
 	}
-	return added, made.Err()
+	var counts []likeCount
+	for post, n := range byPost {
+		counts = append(counts, likeCount{post, n})
+	}
+	return counts, inserted.Err()
 }

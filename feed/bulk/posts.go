@@ -39,17 +39,17 @@ type Post struct {
 }
 
 // backdated is the age from which a post takes its place among old posts. Ordinary posts of that
-// age have been delivered, and no process makes ids for that time any longer.
+// age have been delivered, and no process makes ids for that time any more.
 const backdated = 15 * time.Minute
 
 // Posts writes posts that do not exist yet. A post that is older than a quarter of an hour gets an
-// id of its time: it takes its place in every timeline, and nobody is notified. A younger one is a
-// new post, with notifications. Posts refuses an existing post with another author, text,
-// visibility or data. Error: BadInput, for more than MaxRows.
+// id of its time: it takes its place in every timeline, and nobody is notified. A younger post gets
+// the next id, like a post that is written now, and followers are notified. Posts refuses a row whose
+// post exists with another author, text, visibility or data. Error: BadInput, for more than MaxRows.
 //
-// Cost: ten statements a thousand rows, and a job; one job more for each young post. For a time
-// with thousands of posts one more statement for each step of the id clock that has one. Inboxes of
-// the followers that Redis holds are dropped.
+// Cost: ten statements a thousand rows, and a job; one more job for each young post. If the id that an
+// old post should get is taken, one more statement for each step of the id clock with such posts. The
+// job drops the inboxes of the authors' followers.
 func (b *Bulk) Posts(ctx context.Context, issuer string, list []Post) ([]*Result, error) {
 	return take(ctx, b, list, func(ctx context.Context, tx *ent.Tx, list []Post, results []*Result) error {
 		return b.posts(ctx, tx, issuer, list, results)
@@ -63,7 +63,7 @@ func (b *Bulk) posts(ctx context.Context, tx *ent.Tx, issuer string, list []Post
 	for i := range list {
 		err := list[i].clean(b.cfg.MaxText, now)
 		if err == nil && seen[list[i].ExternalID] {
-			err = refusal.New(refusal.RepeatedRow, "Another row before has the same external id.").In("externalId")
+			err = refusal.New(refusal.RepeatedRow, "An earlier row has the same external id.").In("externalId")
 		}
 		if err != nil {
 			results[i] = refused(err)
@@ -72,7 +72,7 @@ func (b *Bulk) posts(ctx context.Context, tx *ent.Tx, issuer string, list []Post
 		seen[list[i].ExternalID] = true
 		externalIDs, authorIDs = append(externalIDs, list[i].ExternalID), append(authorIDs, list[i].Author)
 	}
-	authors, err := b.presentUsersOf(ctx, tx, issuer, authorIDs, hiddenuser.StateSUSPENDED)
+	authors, err := b.acceptedUsersOf(ctx, tx, issuer, authorIDs, hiddenuser.StateSUSPENDED)
 	if err != nil {
 		return err
 	}
@@ -80,8 +80,8 @@ func (b *Bulk) posts(ctx context.Context, tx *ent.Tx, issuer string, list []Post
 	if err != nil {
 		return err
 	}
-	var fresh []*ent.Post
-	var at []int // positions in list
+	var newPosts []*ent.Post
+	var positions []int // of the new posts in list
 	for i, row := range list {
 		if results[i] != nil {
 			continue
@@ -95,39 +95,39 @@ func (b *Bulk) posts(ctx context.Context, tx *ent.Tx, issuer string, list []Post
 			if row.Hidden {
 				p.Visibility = p.Visibility.Hidden()
 			}
-			fresh = append(fresh, p)
-			at = append(at, i)
+			newPosts = append(newPosts, p)
+			positions = append(positions, i)
 		case p.AuthorID != author.ID || p.Text != row.Text || row.Visibility != nil && *row.Visibility != p.Visibility.Shown(), or(row.Data, *p.Data) != *p.Data:
-			results[i] = refused(refusal.New(refusal.OtherContent, "The post is there with another author, text, visibility or data."))
+			results[i] = refused(refusal.New(refusal.OtherContent, "The post already exists with another author, text, visibility or data."))
 		default:
 			results[i] = &Result{Status: Unchanged, Post: p.ID}
 		}
 	}
-	if len(fresh) == 0 {
+	if len(newPosts) == 0 {
 		return nil
 	}
 	var users []int64
-	for _, p := range fresh {
+	for _, p := range newPosts {
 		users = append(users, p.AuthorID)
 	}
 	users = sorted(users)
 	if err := lock(ctx, tx, users); err != nil {
 		return err
 	}
-	young, err := b.number(ctx, tx, issuer, list, at, fresh, now)
+	young, err := b.assignIDs(ctx, tx, issuer, list, positions, newPosts, now)
 	if err != nil {
 		return err
 	}
-	if fresh, at = placed(fresh, at, results); len(fresh) == 0 {
+	if newPosts, positions = refuseWithoutID(newPosts, positions, results); len(newPosts) == 0 {
 		return nil
 	}
-	if err := b.insert(ctx, tx, issuer, list, at, fresh); err != nil {
+	if err := b.insert(ctx, tx, issuer, list, positions, newPosts); err != nil {
 		return err
 	}
-	for n, p := range fresh {
-		results[at[n]] = &Result{Status: Created, Post: p.ID}
+	for n, p := range newPosts {
+		results[positions[n]] = &Result{Status: Created, Post: p.ID}
 	}
-	counts := visibility.CountNewPosts(fresh)
+	counts := visibility.CountNewPosts(newPosts)
 	if err := exec(ctx, tx, "UPDATE users SET "+visibility.AddCounts+" FROM "+b.table(visibility.CountColumns...)+" WHERE users.id = r.author", counts); err != nil {
 		return fmt.Errorf("count posts: %w", err)
 	}
@@ -136,12 +136,16 @@ func (b *Bulk) posts(ctx context.Context, tx *ent.Tx, issuer string, list []Post
 			return err
 		}
 	}
-	old := job.Authors{}
+	// This includes authors who have only young posts here. Their feeds are also dropped, and the next
+	// reads take them from SQL.
+	authored := job.Authors{}
 	for _, c := range counts {
-		old.Authors, old.Newest = append(old.Authors, c.Author), append(old.Newest, c.Last)
+		authored.Authors, authored.Newest = append(authored.Authors, c.Author), append(authored.Newest, c.Last)
 	}
-	b.onCommit(tx, func(ctx context.Context) error { return b.cfg.Timelines.Own.Forget(ctx, old.Authors, old.Newest) })
-	return b.cfg.Queue.Enqueue(ctx, tx, queue.Large, job.PostsBackdated, old)
+	b.onCommit(tx, func(ctx context.Context) error {
+		return b.cfg.Timelines.Own.Forget(ctx, authored.Authors, authored.Newest)
+	})
+	return b.cfg.Queue.Enqueue(ctx, tx, queue.Large, job.PostsBackdated, authored)
 }
 
 // newPost is a row of the inserts of a post and its external id.
@@ -159,12 +163,14 @@ type newTag struct {
 	Tag  string `json:"b"`
 }
 
-func (b *Bulk) insert(ctx context.Context, tx *ent.Tx, issuer string, list []Post, at []int, fresh []*ent.Post) error {
-	create := make([]newPost, len(fresh))
-	for n, p := range fresh {
-		create[n] = newPost{p.ID, p.AuthorID, p.Text, p.Visibility, hex.EncodeToString([]byte(list[at[n]].ExternalID))}
+// insert inserts the new posts with their external ids, tags and data. positions are the positions of
+// the posts in list.
+func (b *Bulk) insert(ctx context.Context, tx *ent.Tx, issuer string, list []Post, positions []int, newPosts []*ent.Post) error {
+	create := make([]newPost, len(newPosts))
+	for n, p := range newPosts {
+		create[n] = newPost{p.ID, p.AuthorID, p.Text, p.Visibility, hex.EncodeToString([]byte(list[positions[n]].ExternalID))}
 	}
-	// Every transaction inserts in the same order, so that no two wait for each other.
+	// Every transaction inserts in the same order, so that two transactions cannot deadlock.
 	slices.SortFunc(create, func(a, b newPost) int { return strings.Compare(a.ExternalID, b.ExternalID) })
 	from := b.table("a bigint", "b bigint", "c text", "d text", "e text")
 	err := exec(ctx, tx, "INSERT INTO posts (id, author_id, text, visibility) SELECT r.a, r.b, r.c, r.d FROM "+from, create)
@@ -176,7 +182,7 @@ func (b *Bulk) insert(ctx context.Context, tx *ent.Tx, issuer string, list []Pos
 		return fmt.Errorf("name posts: %w", err)
 	}
 	var tags []newTag
-	for _, p := range fresh {
+	for _, p := range newPosts {
 		for _, tag := range tag.In(p.Text) {
 			tags = append(tags, newTag{p.ID, tag})
 		}
@@ -187,7 +193,7 @@ func (b *Bulk) insert(ctx context.Context, tx *ent.Tx, issuer string, list []Pos
 		}
 	}
 	var kept []data
-	for _, p := range fresh {
+	for _, p := range newPosts {
 		if *p.Data != ent.NoData {
 			kept = append(kept, data{p.ID, *p.Data})
 		}
@@ -204,7 +210,7 @@ func (p *Post) clean(maxText int, now time.Time) (err error) {
 		return err
 	}
 	if p.CreatedAt != nil && p.CreatedAt.Before(ids.Earliest) {
-		return refusal.New(refusal.TooOld, "No post is older than %s: ids begin there.", ids.Earliest.Format(time.DateOnly)).In("createdAt")
+		return refusal.New(refusal.TooOld, "A post cannot be older than %s, when ids begin.", ids.Earliest.Format(time.DateOnly)).In("createdAt")
 	}
 	if p.Data, err = cleanData(p.Data); err != nil {
 		return err
@@ -228,19 +234,23 @@ func (b *Bulk) postsOf(ctx context.Context, tx *ent.Tx, issuer string, externalI
 	return byName, rows.Wrap("find posts", err)
 }
 
-// spread is the number of steps of the id clock behind a full step over which further posts are
-// spread: 4 seconds, or 82 before 2026. So one moment has ids for 16 million posts.
+// spread is the number of steps of the id clock after a full step over which further posts of that
+// step are spread: 4 seconds, or 82 seconds before 2026. So there are ids for up to 16 million posts
+// of one moment. Each post tries only one of these steps, so the last posts before that bound may be
+// refused.
 const spread = 4096
 
-// number gives the posts their ids, and returns the young posts. An old post takes a free id of its
-// step of the id clock, or of one of the next steps if that one is full, as happens with an archive
-// that stores only days. The first id that it tries depends on the external id, so that posts of
-// one moment do not all try the same one. A post keeps the id 0 if none is free.
-func (b *Bulk) number(ctx context.Context, tx *ent.Tx, issuer string, list []Post, at []int, fresh []*ent.Post, now time.Time) (young []*ent.Post, err error) {
-	var left []*ent.Post
+// assignIDs gives the new posts their ids, and returns the young posts. An old post takes a free id
+// of its step of the id clock. If that step is full, as happens with an archive that stores only
+// days, it takes a free id of one of the next steps. If that step is also full, its id stays 0.
+//
+// A hash of the external id chooses both the first id that is tried in a step and the second step, so
+// that posts of one moment do not all try the same.
+func (b *Bulk) assignIDs(ctx context.Context, tx *ent.Tx, issuer string, list []Post, positions []int, newPosts []*ent.Post, now time.Time) (young []*ent.Post, err error) {
+	var old []*ent.Post
 	hashes := map[*ent.Post]int64{}
-	for n, p := range fresh {
-		row := list[at[n]]
+	for n, p := range newPosts {
+		row := list[positions[n]]
 		if row.CreatedAt == nil || row.CreatedAt.After(now.Add(-backdated)) {
 			if p.ID, err = b.cfg.IDs.Next(); err != nil {
 				return nil, err
@@ -252,85 +262,85 @@ func (b *Bulk) number(ctx context.Context, tx *ent.Tx, issuer string, list []Pos
 		_, _ = hash.Write([]byte(issuer + "\x00" + row.ExternalID))
 		hashes[p] = int64(hash.Sum64() >> 1)
 		p.ID = max(ids.At(*row.CreatedAt)+hashes[p]%ids.PerStep, 1)
-		left = append(left, p)
+		old = append(old, p)
 	}
-	used := map[int64]bool{}
-	wanted := map[*ent.Post]int64{}
-	for _, p := range left {
-		wanted[p] = p.ID
+	taken := map[int64]bool{}
+	firstTries := map[*ent.Post]int64{}
+	for _, p := range old {
+		firstTries[p] = p.ID
 	}
-	full, err := place(ctx, tx, left, used)
+	unplaced, err := takeFreeIDs(ctx, tx, old, taken)
 	if err != nil {
 		return nil, err
 	}
-	for _, p := range full {
-		p.ID = wanted[p] + (1+hashes[p]/ids.PerStep%spread)*ids.PerStep
+	for _, p := range unplaced {
+		p.ID = firstTries[p] + (1+hashes[p]/ids.PerStep%spread)*ids.PerStep
 	}
-	_, err = place(ctx, tx, full, used)
+	_, err = takeFreeIDs(ctx, tx, unplaced, taken)
 	return young, err
 }
 
-// place gives each post a free id of the step of its present id, preferably that id. It adds the
-// ids to used, and returns the posts whose steps are full, with the id 0.
-func place(ctx context.Context, tx *ent.Tx, list []*ent.Post, used map[int64]bool) (full []*ent.Post, err error) {
+// takeFreeIDs gives each post a free id of the same step as its present id: the present id if it is
+// free. Ids in taken are not free; takeFreeIDs adds the ids that it gives, and ids that it finds in
+// SQL. It returns the posts whose steps are full, with the id 0.
+func takeFreeIDs(ctx context.Context, tx *ent.Tx, list []*ent.Post, taken map[int64]bool) (unplaced []*ent.Post, err error) {
 	if len(list) == 0 {
 		return nil, nil
 	}
-	taken, err := tx.Post.Query().Where(rows.Among(post.FieldID, rows.PostIDs(list))).IDs(ctx)
+	inSQL, err := tx.Post.Query().Where(rows.Among(post.FieldID, rows.PostIDs(list))).IDs(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("look for free ids: %w", err)
 	}
-	for _, id := range taken {
-		used[id] = true
+	for _, id := range inSQL {
+		taken[id] = true
 	}
 	crowded := map[int64][]*ent.Post{} // by the first id of the step
 	for _, p := range list {
-		if used[p.ID] {
+		if taken[p.ID] {
 			step := p.ID - p.ID%ids.PerStep
 			crowded[step] = append(crowded[step], p)
 		}
-		used[p.ID] = true
+		taken[p.ID] = true
 	}
 	for step, posts := range crowded {
-		taken, err := tx.Post.Query().Where(post.IDGTE(step), post.IDLT(step+ids.PerStep)).IDs(ctx)
+		inSQL, err := tx.Post.Query().Where(post.IDGTE(step), post.IDLT(step+ids.PerStep)).IDs(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("look for free ids: %w", err)
 		}
-		for _, id := range taken {
-			used[id] = true
+		for _, id := range inSQL {
+			taken[id] = true
 		}
 		for _, p := range posts {
-			if p.ID = free(used, step, p.ID); p.ID == 0 {
-				full = append(full, p)
+			if p.ID = freeID(taken, step, p.ID); p.ID == 0 {
+				unplaced = append(unplaced, p)
 				continue
 			}
-			used[p.ID] = true
+			taken[p.ID] = true
 		}
 	}
-	return full, nil
+	return unplaced, nil
 }
 
-// free returns an unused id of the step. It tries the ids from the given one to the end of the
-// step, and then from the start. It returns 0 if all are used.
-func free(used map[int64]bool, step, from int64) int64 {
+// freeID returns an id of the step that is not taken, or 0 if all are taken. It tries the ids from the
+// given one to the end of the step, and then from the start of the step.
+func freeID(taken map[int64]bool, step, from int64) int64 {
 	for n := range int64(ids.PerStep) {
-		if id := step + (from-step+n)%ids.PerStep; id > 0 && !used[id] {
+		if id := step + (from-step+n)%ids.PerStep; id > 0 && !taken[id] {
 			return id
 		}
 	}
 	return 0
 }
 
-// placed removes the posts without an id, and refuses their rows.
-func placed(fresh []*ent.Post, at []int, results []*Result) ([]*ent.Post, []int) {
-	var posts []*ent.Post
-	var rows []int
-	for n, p := range fresh {
+// refuseWithoutID refuses the rows of posts without an id. It returns the other posts, and their
+// positions in the list of rows.
+func refuseWithoutID(newPosts []*ent.Post, positions []int, results []*Result) (withID []*ent.Post, theirs []int) {
+	for n, p := range newPosts {
 		if p.ID == 0 {
-			results[at[n]] = refused(refusal.New(refusal.MomentFull, "More than %d posts are of one moment.", ids.PerStep*spread).In("createdAt"))
+			results[positions[n]] = refused(refusal.New(refusal.MomentFull, "So many posts have this time that no id is free.").In("createdAt"))
 			continue
 		}
-		posts, rows = append(posts, p), append(rows, at[n])
+		withID, theirs = append(withID, p), append(theirs, positions[n])
 	}
-	return posts, rows
+	return withID, theirs
 }

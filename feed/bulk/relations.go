@@ -16,10 +16,10 @@ type Follow struct{ Follower, Followee string }
 // Block says that one user blocks another. Both are external ids.
 type Block struct{ Blocker, Blocked string }
 
-// pair is two ids, from the user who acts to the other user. In JSON it is a row of a table.
+// pair is a relation as a row of a statement.
 type pair struct {
-	From int64 `json:"a"`
-	To   int64 `json:"b"`
+	From int64 `json:"a"` // the user who follows, blocks or likes
+	To   int64 `json:"b"` // the other user, or the liked post
 }
 
 // Follows creates follows, also of accounts that approve their followers, because the sender has
@@ -134,7 +134,7 @@ func (b *Bulk) pairs(ctx context.Context, tx *ent.Tx, issuer string, n int, row 
 		from, to := row(i)
 		externalIDs = append(externalIDs, from, to)
 	}
-	known, err := b.presentUsersOf(ctx, tx, issuer, externalIDs, states...)
+	known, err := b.acceptedUsersOf(ctx, tx, issuer, externalIDs, states...)
 	if err != nil {
 		return nil, err
 	}

@@ -1,5 +1,5 @@
-// Package clientstate records which posts of its home timeline a client has. The state is part of
-// the client's cursor: the server stores nothing for a client except the journal of the inbox.
+// Package clientstate records which posts of a home timeline a client has. The state is part of the
+// client's cursor. The server stores no state of a client, only the journal of each inbox.
 //
 // A client has missed the posts that its timeline has now and that the client did not have when
 // it got its cursor. The state stays small because there are two kinds of posts:

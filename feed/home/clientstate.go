@@ -165,7 +165,7 @@ const (
 	NoPosition Unknown = "no_position"      // the cursor carries no state: it was made without Redis, or by another version
 	NoRedis    Unknown = "redis_away"       // Redis does not answer
 	Rebuilt    Unknown = "timeline_rebuilt" // the inbox was lost or dropped, and built anew
-	Forgotten  Unknown = "journal_full"     // more posts were removed or came late than the journal keeps
+	Forgotten  Unknown = "journal_full"     // more posts were removed or came late than the journal keeps, or a relation or the muted words changed
 	OutOfOrder Unknown = "out_of_order"     // a post came below more newer posts than a cursor names
 )
 
@@ -182,18 +182,18 @@ type Missed struct {
 	Settled        clientstate.Settled
 }
 
-// MissedSince reads what the client missed, the journal first. It visits the inbox. If that is
-// unknown, it returns the reason and a zero Missed. told says that the client has been told, or
-// will be told, of every post that came at or below its bound.
+// MissedSince reads what the client missed: first the journal, then posts. It also visits the inbox.
+// If it cannot be known what the client missed, MissedSince returns the reason and a zero Missed.
+// noEventLost says that the client has received, or will receive, an event for every post that came at
+// or below its bound.
 //
-// A post that the client already has adds nothing, whatever the present verdict on it. So
-// MissedSince does not read it, and asks SQL only if the inbox has other posts. Nor does it count
-// as missed: since the client's state, as many posts may have come as an inbox holds, however
-// many the client had before.
+// MissedSince does not read posts that the client already has, whether or not the viewer may still see
+// them, and asks SQL only if the inbox has other posts. These posts do not count towards the limit of
+// Missed.Posts, so the client may have missed as many posts as an inbox holds.
 //
 // Cost: one round trip; and as a page of the posts that the client does not have, if any. Below
 // the floor of the inbox, posts are read from SQL even if the client has them.
-func (s *ClientStates) MissedSince(ctx context.Context, v session.Viewer, c *clientstate.State, told bool) (m Missed, why Unknown, err error) {
+func (s *ClientStates) MissedSince(ctx context.Context, v session.Viewer, c *clientstate.State, noEventLost bool) (m Missed, why Unknown, err error) {
 	if c.Position.Epoch == 0 {
 		return Missed{}, NoPosition, nil
 	}
@@ -222,7 +222,7 @@ func (s *ClientStates) MissedSince(ctx context.Context, v session.Viewer, c *cli
 		digest, err := s.reader.mergedDigest(ctx, v.ID, list, before.Low, before.High)
 		came = unlisted != nil || err != nil || digest != before.Merged
 	}
-	if came && !told {
+	if came && !noEventLost {
 		return Missed{}, OutOfOrder, nil
 	}
 	s.reader.settledAt(ctx, v.ID, &visit, since.Part, list, unlisted)

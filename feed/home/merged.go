@@ -21,8 +21,8 @@ import (
 )
 
 // mergedAuthors lists the authors whose outboxes readers merge. It caches the list for
-// Policy.MergedListFor. If there are more than maxMergedAuthors, each reader asks for the merged
-// followees.
+// Policy.MergedListFor. If there are maxMergedAuthors or more, each reader asks SQL for the merged
+// authors among the followees instead.
 type mergedAuthors struct {
 	db     *ent.Client
 	latest *timeline.Latest
@@ -103,10 +103,12 @@ func (m *mergedAuthors) mergeable(ctx context.Context, viewers ...int64) ([]int6
 // PUSH after it. It allows for clocks of processes that differ by some seconds.
 func (m *mergedAuthors) leftAfter() int64 { return m.now().Add(-2 * mergeAfterReturn).UnixMilli() }
 
-// MergedFollowees returns the authors whose outboxes the viewer's reads merge. listed is false if
-// no author is pushed: reads then merge the outboxes of all followees and of the viewer.
+// MergedFollowees returns the authors whose outboxes the viewer's reads merge. If no author's posts
+// are pushed, listed is false and authors is nil: reads then merge the outboxes of the viewer and of
+// all followees who are not muted.
 //
-// Cost: a query by index, and another if the list is older than Policy.MergedListFor.
+// Cost: a query by index, and another if the list is older than Policy.MergedListFor. If the list is
+// full, one more, with a look-up by key for each followee.
 func (rd *Reader) MergedFollowees(ctx context.Context, viewer int64) (authors []int64, listed bool, err error) {
 	list, err := rd.merged.mergeable(ctx, viewer)
 	if err != nil {
@@ -138,15 +140,20 @@ func (m *mergedAuthors) mayMerge(ctx context.Context, author int64) (bool, error
 	return m.db.User.Query().Where(user.ID(author), user.Or(modesMerged, user.FanOutModeSinceGT(m.leftAfter()))).Exist(ctx)
 }
 
-// sources returns the authors of the viewer's timeline: the viewer, and the followees who are not
-// muted.
+// sources returns the authors of the viewer's timeline: the viewer, and all followees except
+// muted ones.
 func (m *mergedAuthors) sources(ctx context.Context, viewer int64) ([]int64, error) {
 	authors, err := rows.IDs(ctx, m.db, visibility.SourcesOf(), viewer)
 	return authors, rows.Wrap("read followees", err)
 }
 
 // reaching returns the authors who may have a post among the first posts of the range, up to its
-// limit. Above the id after, no other author has a post.
+// limit. No other author has a post in the range above the id after.
+//
+// Authors without a post above r.After are left out. In a descending range, more are left out: the
+// Limit newest of the latest posts in the range would fill the page, so authors whose latest posts are
+// older are not needed. Authors whose latest post is above the range are all kept, because it is not
+// known where in the range they have posts.
 func (m *mergedAuthors) reaching(ctx context.Context, authors []int64, r timeline.Range) (near []int64, after int64, err error) {
 	latest, err := m.latestPosts(ctx, authors)
 	if err != nil {
@@ -154,7 +161,7 @@ func (m *mergedAuthors) reaching(ctx context.Context, authors []int64, r timelin
 	}
 	type head struct{ author, id int64 }
 	heads := make([]head, 0, len(authors))
-	above := 0 // how many have a latest post newer than the range: their posts in the range are unknown
+	above := 0 // number of authors whose latest post is above the range
 	for i, id := range latest {
 		if id > r.After {
 			heads = append(heads, head{authors[i], id})

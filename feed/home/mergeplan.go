@@ -9,31 +9,34 @@ import (
 
 // mergePlan says which outboxes one read of a home timeline merges.
 type mergePlan struct {
-	feeds []cachedFeed
-	// skipInbox says that the feeds have every post that the inbox has.
+	feeds []cachedFeed // the outboxes
+	// skipInbox is true if the outboxes are merged without the inbox, because no post is pushed to
+	// inboxes.
 	skipInbox bool
-	// chosen says that there are more outboxes, which have no post in the range.
-	chosen bool
-	// after is the id above which the feeds are complete. Below it, other outboxes may have
-	// posts.
+	// selected is true if feeds are selected from a longer list by the latest post ids of the
+	// authors. An outbox that was left out has no post in the range above after.
+	selected bool
+	// after is the lower end of the part of the range that the plan covers. At or below after, an
+	// outbox that was left out may have posts.
 	after int64
 }
 
-// maxOutboxes bounds the outboxes that a page merges.
+// maxOutboxes bounds the outboxes that plan selects if there are more than Policy.MergeAll.
 const maxOutboxes = 1000
 
-// errTooManyOutboxes says that a page needs more than maxOutboxes outboxes. SQL answers then.
+// errTooManyOutboxes is returned if more than maxOutboxes outboxes may have posts on the page. The
+// caller then reads SQL, or does without the outboxes.
 var errTooManyOutboxes = errors.New("too many outboxes reach the page")
 
-// plan chooses the outboxes that a read of a home timeline merges: the outboxes of the merged
-// followees, beside the inbox. If no author is pushed, it chooses the outboxes of all followees
-// and of the viewer, without the inbox: fan-out on read. mergeable is the list from before the
-// inbox was read, or nil.
+// plan chooses the outboxes that a read of a home timeline merges. Usually these are the outboxes of
+// the merged followees, beside the inbox. If the policy is AlwaysPull, they are the outboxes of the
+// viewer and of all followees who are not muted, without the inbox: fan-out on read. mergeable is the
+// list of Reader.merged.mergeable from before the inbox was read. If it is nil, plan reads the list.
 //
-// If there are more than Policy.MergeAll authors, plan chooses those who reach the near end of
-// the range. It sorts their latest post ids, which Redis has, and takes as many as the limit. An
-// author whose latest id is lower is left out. This costs one round trip of O(authors), and a
-// query of the authors whose latest ids Redis does not have.
+// If there are more than Policy.MergeAll authors, plan selects those whose latest post ids show that
+// they may have posts on the page, as mergedAuthors.reaching does. The plan then may cover only the
+// upper part of the range. This costs one round trip of O(authors), and a query for the authors whose
+// latest ids Redis does not have.
 func (rd *Reader) plan(ctx context.Context, viewer int64, mergeable *[]int64, r timeline.Range) (mergePlan, error) {
 	p := mergePlan{after: r.After}
 	if mergeable == nil {
@@ -51,7 +54,7 @@ func (rd *Reader) plan(ctx context.Context, viewer int64, mergeable *[]int64, r 
 	if err != nil {
 		return p, err
 	}
-	if p.chosen = len(authors) > rd.mergeAll; p.chosen {
+	if p.selected = len(authors) > rd.mergeAll; p.selected {
 		if authors, p.after, err = rd.merged.reaching(ctx, authors, r); err != nil {
 			return p, err
 		}

@@ -6,19 +6,19 @@ import (
 	"sync"
 )
 
-// maxPendingWrites bounds how many writes a process remembers. Any further write waits for its
-// job.
+// maxPendingWrites bounds how many writes a process remembers. Further writes are not remembered: they
+// appear when their jobs are done.
 const maxPendingWrites = 10_000
 
-// pendingWrites remembers changes of users to their own feeds for which Redis accepted neither
-// the change nor the drop of the feed. A user's next read through this process repeats them
-// before it trusts the feeds: the job of the change may be tried again only minutes later. The
-// zero value is empty. It holds at most 10,000 changes, and is safe for concurrent use.
+// pendingWrites remembers writes to users' own feeds that Redis did not accept, if Redis did not
+// accept a drop of the feed either. The user's next read through this process repeats the writes
+// before it reads the feeds. The job of the write would also repeat it, but maybe only minutes later.
+// The zero value is empty. It holds at most maxPendingWrites, and is safe for concurrent use.
 type pendingWrites struct {
 	mu     sync.Mutex // guards the fields below
 	byUser map[int64][]pendingWrite
-	n      int   // how many there are, of all users
-	last   int64 // the number of the newest
+	n      int   // number of writes, of all users
+	newest int64 // the number of the newest write
 }
 
 type pendingWrite struct {
@@ -26,7 +26,7 @@ type pendingWrite struct {
 	do     func(context.Context) error
 }
 
-// remember remembers a write of the user. The write must be repeatable.
+// remember remembers a write to the user's feeds. do may be called several times, also concurrently.
 func (p *pendingWrites) remember(user int64, do func(context.Context) error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -37,20 +37,21 @@ func (p *pendingWrites) remember(user int64, do func(context.Context) error) {
 		p.byUser = map[int64][]pendingWrite{}
 	}
 	p.n++
-	p.last++
-	p.byUser[user] = append(p.byUser[user], pendingWrite{p.last, do})
+	p.newest++
+	p.byUser[user] = append(p.byUser[user], pendingWrite{p.newest, do})
 }
 
-// repeat repeats the user's writes; limit bounds the time of all together. It reports whether
-// there were any. After an error the feeds may lack some writes, and all stay remembered.
-func (p *pendingWrites) repeat(ctx context.Context, user int64, limit func(context.Context) (context.Context, context.CancelFunc)) (any bool, err error) {
+// repeat repeats the user's writes, and reports whether there were any. withTimeout returns the context
+// that bounds the time of all these writes together. After an error the feeds may lack some writes,
+// and all writes stay remembered.
+func (p *pendingWrites) repeat(ctx context.Context, user int64, withTimeout func(context.Context) (context.Context, context.CancelFunc)) (repeated bool, err error) {
 	p.mu.Lock()
 	writes := slices.Clone(p.byUser[user])
 	p.mu.Unlock()
 	if len(writes) == 0 {
 		return false, nil
 	}
-	ctx, cancel := limit(ctx)
+	ctx, cancel := withTimeout(ctx)
 	defer cancel()
 	for _, w := range writes {
 		if err := w.do(ctx); err != nil {
@@ -59,7 +60,8 @@ func (p *pendingWrites) repeat(ctx context.Context, user int64, limit func(conte
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	// Another read may have repeated the same writes meanwhile, and there may be new ones.
+	// In the meantime, another read may have repeated and removed the same writes, and new writes may
+	// have been remembered.
 	left := slices.DeleteFunc(slices.Clone(p.byUser[user]), func(w pendingWrite) bool { return w.number <= writes[len(writes)-1].number })
 	p.n -= len(p.byUser[user]) - len(left)
 	if p.byUser[user] = left; len(left) == 0 {

@@ -131,5 +131,5 @@ func (rd *Reader) mergedDigest(ctx context.Context, user int64, list []int64, lo
 	for i, feed := range plan.feeds {
 		keys[i] = feed.key
 	}
-	return rd.feeds.Digest(ctx, keys, low, high, !plan.chosen)
+	return rd.feeds.Digest(ctx, keys, low, high, !plan.selected)
 }

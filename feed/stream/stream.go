@@ -424,11 +424,12 @@ func (s *Stream) settle(ctx context.Context) error {
 	return s.catchUpAs(ctx, true)
 }
 
-// catchUpAs implements catchUp and settle. told says that no event was lost.
-func (s *Stream) catchUpAs(ctx context.Context, told bool) error {
+// catchUpAs implements catchUp and settle. noEventLost says that an event has come, or will come, for
+// everything that happened to the timeline.
+func (s *Stream) catchUpAs(ctx context.Context, noEventLost bool) error {
 	s.backlog.check(s.streams)
-	m, why, err := s.streams.home.Clients.MissedSince(ctx, s.viewer, &s.client, told)
-	if err != nil || told && why == home.NoRedis {
+	m, why, err := s.streams.home.Clients.MissedSince(ctx, s.viewer, &s.client, noEventLost)
+	if err != nil || noEventLost && why == home.NoRedis {
 		return err
 	}
 	whole := why == ""
@@ -448,7 +449,7 @@ func (s *Stream) catchUpAs(ctx context.Context, told bool) error {
 		m.More = !all
 	}
 	switch {
-	case m.More && told: // their events are still to come, or the subscription lags behind
+	case m.More && noEventLost: // their events are still to come, or the subscription lags behind
 		return nil
 	case m.More:
 		return s.startOver(ctx, tooMuch, TooManyPosts)
@@ -464,7 +465,7 @@ func (s *Stream) catchUpAs(ctx context.Context, told bool) error {
 	if err != nil {
 		return err
 	}
-	if whole && !told { // otherwise the client reads the edited text itself, or was sent it
+	if whole && !noEventLost { // otherwise the client reads the page again, or was sent the edits
 		edited, all, err := s.editedItems(ctx, m.Now)
 		if err != nil {
 			return err
@@ -537,7 +538,7 @@ type Cause string
 const (
 	TooManyPosts Cause = "too_many_posts"   // the client missed more posts than a stream replays
 	TooManyEdits Cause = "too_many_edits"   // the client missed more edits than a stream replays
-	Changed      Cause = "timeline_changed" // a relation of the viewer changed, or the muted words
+	Changed      Cause = "timeline_changed" // a relation of the viewer or the muted words changed while the stream was open
 )
 
 // causes are all causes.

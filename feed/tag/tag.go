@@ -28,8 +28,8 @@ import (
 )
 
 const (
-	// MostOfPost is how many tags a post is found by: the first ones in its text.
-	MostOfPost = 30
+	// MaxPerPost is the maximum number of tags stored for a post. Later tags in the text are ignored.
+	MaxPerPost = 30
 	// MaxLength is the maximum length of a tag, in characters (Unicode code points) of its folded
 	// form. A longer word is not a tag.
 	MaxLength = 64
@@ -56,14 +56,14 @@ var (
 const maxHost = 255
 
 // In returns the tags of a text in their folded form, without duplicates, in the order of the text,
-// at most MostOfPost.
+// at most MaxPerPost.
 func In(text string) []string {
 	tags := []string{}
-	for word := range written(text) {
+	for word := range writtenTags(text) {
 		if tag, _ := normal(word); !slices.Contains(tags, tag) {
 			tags = append(tags, tag)
 		}
-		if len(tags) == MostOfPost {
+		if len(tags) == MaxPerPost {
 			break
 		}
 	}
@@ -72,7 +72,7 @@ func In(text string) []string {
 
 // Has reports whether a text has a tag, which must be in its folded form.
 func Has(text, tag string) bool {
-	for word := range written(text) {
+	for word := range writtenTags(text) {
 		if found, _ := normal(word); found == tag {
 			return true
 		}
@@ -91,13 +91,13 @@ func Parse(written string) (string, error) {
 	}
 	tag, ok := normal(word)
 	if !ok {
-		return "", refusal.New(refusal.NotATag, "A tag has letters, digits and _, one letter at least and %d characters at most.", MaxLength).In("tag")
+		return "", refusal.New(refusal.NotATag, "A tag consists of letters, digits and _, with at least one letter and at most %d characters.", MaxLength).In("tag")
 	}
 	return tag, nil
 }
 
-// written yields the tags of a text as written, without their signs.
-func written(text string) iter.Seq[string] {
+// writtenTags yields the tags of a text as written, without their signs.
+func writtenTags(text string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for _, word := range signs.All(text, apart) {
 			if _, ok := normal(word); ok && !yield(word) {

@@ -25,18 +25,18 @@ func TestTagsOfTexts(t *testing.T) {
 	require.NoError(t, json.Unmarshal(file, &cases))
 	require.NotEmpty(t, cases)
 	for _, c := range cases {
-		assert.Equal(t, c.Written, append([]string{}, slices.Collect(written(c.Text))...), c.Text)
+		assert.Equal(t, c.Written, append([]string{}, slices.Collect(writtenTags(c.Text))...), c.Text)
 		assert.Equal(t, c.Tags, In(c.Text), c.Text)
 	}
 }
 
 func TestAPostIsFoundByItsFirstTags(t *testing.T) {
 	var text strings.Builder
-	for i := range 2 * MostOfPost {
+	for i := range 2 * MaxPerPost {
 		fmt.Fprintf(&text, "#a #tag%d ", i)
 	}
 	tags := In(text.String())
-	require.Len(t, tags, MostOfPost)
+	require.Len(t, tags, MaxPerPost)
 	require.Equal(t, []string{"a", "tag0", "tag1"}, tags[:3])
 }
 
@@ -59,7 +59,7 @@ func FuzzTags(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		tags := In(text)
-		require.LessOrEqual(t, len(tags), MostOfPost)
+		require.LessOrEqual(t, len(tags), MaxPerPost)
 		for _, tag := range tags {
 			require.LessOrEqual(t, len(tag), 256)
 			again, err := Parse(tag)

@@ -246,7 +246,7 @@ func TestBadLines(t *testing.T) {
 		{`{"type":"user","id":"4","passwordHash":"$2b$31$abcdefghijklmnopqrstuuKRze7BjvIHM2j/Mlifwl1ZipE2V9mZ."}`, "costs more"},
 		{`{"type":"user","id":"` + strings.Repeat("x", 256) + `"}`, "1 to 255 bytes"},
 		{`{"type":"user","id":"5","bio":"` + strings.Repeat("x", transfer.MaxLine) + `"}`, "more than 1048576 bytes"},
-		{`{"type":"post","id":"a","author":"1","text":"x","createdAt":"1980-12-31T23:59:59Z"}`, "No post is older than 1985-12-22"},
+		{`{"type":"post","id":"a","author":"1","text":"x","createdAt":"1980-12-31T23:59:59Z"}`, "A post cannot be older than 1985-12-22"},
 		{`{"type":"post","id":"a","author":"9","text":"x"}`, "no such user"},
 		{`{"type":"post","id":"a","author":"1"}`, `field "text" is missing`},
 		{`{"type":"follow","follower":"1","followee":"9"}`, "no such user"},

@@ -2,7 +2,7 @@ package visibility
 
 import "tideline/ent/schema"
 
-// Close posts are for followers who are close friends of the author.
+// Close posts are visible to the author's close friends.
 const Close schema.Visibility = "CLOSE"
 
 // Avoided is why a post is hidden from a viewer who avoids the author.

@@ -1,12 +1,14 @@
 // Package batch does work once for several goroutines that need it at the same time.
 //
-//   - Batcher collects items while a batch is under way, and processes them together.
+//   - Batcher collects items while a batch is processed, and then processes them together.
 //   - Loader looks up many keys in one call, and PipelineBatcher sends many Redis pipelines as one. Both use a Batcher.
-//   - Shared is a value that is read once for all who ask meanwhile, and used while it holds.
-//   - Results has a value for each key that is computed once for an event or a request.
+//   - Shared keeps one value, such as a list read from SQL. Concurrent callers share one read of it, and later callers
+//     use the value as long as they accept it as new enough.
+//   - Results keeps a value for each key. The first caller that needs a value computes it, and the others share it. A
+//     Results lasts as long as one event or one request.
 //
-// Loader and PipelineBatcher keep the contexts of waiting callers, because a batch ends when the last of
-// them does.
+// Loader and PipelineBatcher keep the contexts of waiting callers, because a batch is given up only when
+// the contexts of all its callers have ended.
 package batch
 
 import (
@@ -18,10 +20,10 @@ import (
 // Batcher combines items of concurrent callers into batches. It adds no delay: items that arrive
 // while a batch is processed form the next batch. The zero Batcher is ready to use.
 type Batcher[T any] struct {
-	// MaxWait is how long an item waits for the running batch. After that, it is processed at the
-	// same time as that batch, together with the other waiting items, so a batch that hangs delays
-	// only its own items. If MaxWait is 0, there is one batch at a time. It must not change after
-	// the first call of Do.
+	// MaxWait is how long an item waits for the running batch. After that, a second batch with the
+	// waiting items runs at the same time. So a batch that hangs delays the items of others by at
+	// most MaxWait. If MaxWait is 0, there is one batch at a time. It must not change after the
+	// first call of Do.
 	MaxWait time.Duration
 
 	mu      sync.Mutex
@@ -29,29 +31,33 @@ type Batcher[T any] struct {
 	waiting []*request[T]
 }
 
-// request is an item of a caller. turn receives true when another goroutine has processed the item,
-// and false when the caller must lead the next batch.
+// request is an item of a caller. turn receives true when the batch with the item has ended in another
+// goroutine, and false when the caller must lead the next batch.
 type request[T any] struct {
 	item T
 	turn chan bool
 }
 
-// Do returns when item has been processed, in a batch of at most most items. This goroutine, or
-// another that called Do, calls work with the batch.
-func (b *Batcher[T]) Do(item T, most int, work func([]T)) {
-	mine := &request[T]{item, make(chan bool, 1)}
+// Do processes item in a batch of at most maxItems items, and returns when the batch has ended. This
+// goroutine, or another that called Do, calls work with the batch.
+//
+// If work panics, the panic reaches only the goroutine that called it. Do returns to the other callers
+// as usual, although their items may not have been processed. So work must record in each item that it
+// has been processed.
+func (b *Batcher[T]) Do(item T, maxItems int, work func([]T)) {
+	req := &request[T]{item, make(chan bool, 1)}
 	b.mu.Lock()
 	if b.leader == nil {
-		b.leader = mine
+		b.leader = req
 	} else {
-		b.waiting = append(b.waiting, mine)
+		b.waiting = append(b.waiting, req)
 		b.mu.Unlock()
-		if b.wait(mine) {
+		if b.wait(req) {
 			return
 		}
 		b.mu.Lock()
 	}
-	n := min(len(b.waiting), most-1)
+	n := min(len(b.waiting), maxItems-1)
 	others := slices.Clone(b.waiting[:n])
 	b.waiting = slices.Delete(b.waiting, 0, n)
 	b.mu.Unlock()
@@ -62,8 +68,8 @@ func (b *Batcher[T]) Do(item T, most int, work func([]T)) {
 		}
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		if b.leader != mine {
-			return // the waiting items wait for a later batch
+		if b.leader != req {
+			return // a second batch began meanwhile, and the waiting items wait for that one
 		}
 		if b.leader = nil; len(b.waiting) > 0 {
 			b.leader = b.waiting[0]
@@ -78,27 +84,27 @@ func (b *Batcher[T]) Do(item T, most int, work func([]T)) {
 	work(items)
 }
 
-// wait waits until the item has been processed, and returns true. It returns false if this
-// goroutine must lead a batch, either because it is next, or because MaxWait has passed.
-func (b *Batcher[T]) wait(mine *request[T]) (done bool) {
+// wait returns true when the batch with the item of r has ended. It returns false if this goroutine
+// must lead a batch, either because it is next, or because MaxWait has passed.
+func (b *Batcher[T]) wait(r *request[T]) (done bool) {
 	if b.MaxWait <= 0 {
-		return <-mine.turn
+		return <-r.turn
 	}
-	over := time.NewTimer(b.MaxWait)
-	defer over.Stop()
+	timer := time.NewTimer(b.MaxWait)
+	defer timer.Stop()
 	select {
-	case done = <-mine.turn:
+	case done = <-r.turn:
 		return done
-	case <-over.C:
+	case <-timer.C:
 	}
 	b.mu.Lock()
-	at := slices.Index(b.waiting, mine)
+	at := slices.Index(b.waiting, r)
 	if at < 0 { // the item is in a batch, or this goroutine leads the next one
 		b.mu.Unlock()
-		return <-mine.turn
+		return <-r.turn
 	}
 	b.waiting = slices.Delete(b.waiting, at, at+1)
-	b.leader = mine
+	b.leader = r
 	b.mu.Unlock()
 	return false
 }

@@ -56,7 +56,7 @@ func TestBatchPanics(t *testing.T) {
 	require.True(t, done)
 }
 
-// A batch that hangs delays only its own items.
+// A batch that hangs delays other items by at most MaxWait.
 func TestHungBatch(t *testing.T) {
 	t.Parallel()
 	b := Batcher[int]{MaxWait: time.Millisecond}

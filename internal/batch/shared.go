@@ -6,27 +6,29 @@ import (
 	"sync/atomic"
 )
 
-// Shared is a value that is read once for all who need it at about the same time. The zero Shared
-// is ready to use.
+// Shared keeps the value that a function returned last. Concurrent callers share one call of the
+// function. The zero Shared is ready to use.
 //
-// x/sync/singleflight is not used for it: there, a panic of find ends the process, callers that
-// come when the call has returned find nothing, and a caller cannot look without waiting.
+// It does not use x/sync/singleflight for three reasons: a panic of the function would end the
+// process, the value would be lost when the call returns, and a caller could not look at the value
+// without waiting.
 type Shared[T any] struct{ latest atomic.Pointer[result[T]] }
 
 // Get returns the latest value if holds returns true for it. Otherwise it calls find. Callers that
-// come meanwhile wait for the new value, and return it if it holds for them. The value may have been read
-// before the call of Get: a caller that must see an earlier write rejects such a value in holds.
+// come while find runs wait for its value, and return it if holds returns true for it. find may have read
+// the value before this call of Get: a caller that must see its own write rejects an older value in
+// holds.
 //
-// find runs in a goroutine of its own. Its context has the values of ctx and never ends, so that
-// a caller whose ctx ends leaves without harm to the others. find must bound its time. There is one
-// find at a time, except after Forget. An error goes only to the caller whose find returned it: one
-// of the others then calls find, so that one failed read does not fail thousands of callers. A panic
-// reaches all who waited. Neither is kept.
+// find runs in its own goroutine. Its context has the values of ctx but never ends, so that the other
+// callers get their value even if ctx ends. find must bound its time. There is one call of find at a
+// time, except after Forget. An error goes only to the caller that started the call. One of the
+// waiting callers then calls find again, so that one failed read does not fail thousands of callers. A
+// panic reaches all waiting callers. Errors and panics are not kept.
 //
 // Cost: constant if the latest value holds.
 func (s *Shared[T]) Get(ctx context.Context, holds func(T) bool, find func(context.Context) (T, error)) (T, error) {
 	for {
-		r, mine := s.join(ctx, find)
+		r, started := s.join(ctx, find)
 		if !r.ready() {
 			select {
 			case <-r.done: // releases thousands of waiting callers at once; a lock would do so one by one
@@ -36,7 +38,7 @@ func (s *Shared[T]) Get(ctx context.Context, holds func(T) bool, find func(conte
 			}
 		}
 		value, err := r.get()
-		if mine || err == nil && holds(value) {
+		if started || err == nil && holds(value) {
 			return value, err
 		}
 		s.latest.CompareAndSwap(r, nil)
@@ -56,8 +58,9 @@ func (s *Shared[T]) Latest() (value T, ok bool) {
 // Forget drops the value. A find that is under way answers only the callers that wait for it.
 func (s *Shared[T]) Forget() { s.latest.Store(nil) }
 
-// join returns the latest result, computed or not. If mine is true, this call has started it.
-func (s *Shared[T]) join(ctx context.Context, find func(context.Context) (T, error)) (r *result[T], mine bool) {
+// join returns the latest result, which may still be computed. If there is none, it starts to compute
+// one, and started is true.
+func (s *Shared[T]) join(ctx context.Context, find func(context.Context) (T, error)) (r *result[T], started bool) {
 	for {
 		if r = s.latest.Load(); r != nil {
 			return r, false
@@ -80,18 +83,18 @@ func (s *Shared[T]) join(ctx context.Context, find func(context.Context) (T, err
 	}
 }
 
-// Results has a value for each key, which is computed once. It never drops a value, so it lasts no
-// longer than an event or a request. The zero Results is ready to use.
+// Results keeps a value for each key. Each value is computed once. Results never drops a value, so it
+// is meant for one event or one request. The zero Results is ready to use.
 type Results struct{ byKey sync.Map } // of *result[any]
 
-// Once returns the result of find for the key, and calls find if no other caller did. Callers that
-// come meanwhile wait. If find panics, all callers panic. On a nil Results, Once returns nil.
+// Once returns the value of the key. The first caller calls find to compute it, and other callers wait
+// for that call. If find panics, all callers panic. On a nil Results, Once returns nil.
 func (r *Results) Once(key any, find func() any) any {
 	if r == nil {
 		return nil
 	}
-	result, mine := r.join(key, find)
-	if mine {
+	result, created := r.join(key, find)
+	if created {
 		result.compute()
 	}
 	value, _ := result.get()
@@ -104,8 +107,8 @@ func (r *Results) Once(key any, find func() any) any {
 // Cost: 0.07 µs if the value is there (BenchmarkResultsSoon). A delivery to a live
 // subscriber takes about 30 µs.
 func (r *Results) Soon(key any, find func() any) (value any, wait <-chan struct{}) {
-	result, mine := r.join(key, find)
-	if mine {
+	result, created := r.join(key, find)
+	if created {
 		go result.compute()
 	}
 	if !result.ready() {
@@ -115,8 +118,8 @@ func (r *Results) Soon(key any, find func() any) (value any, wait <-chan struct{
 	return value, nil
 }
 
-// join returns the result for the key. If mine is true, the caller has to compute it.
-func (r *Results) join(key any, find func() any) (_ *result[any], mine bool) {
+// join returns the result for the key. If created is true, the caller must compute it.
+func (r *Results) join(key any, find func() any) (_ *result[any], created bool) {
 	found, ok := r.byKey.Load(key)
 	if !ok {
 		found, ok = r.byKey.LoadOrStore(key, newResult(func() (any, error) { return find(), nil }))

@@ -17,9 +17,10 @@ import (
 )
 
 // StartPgBouncer starts a PgBouncer in transaction mode in front of the PostgreSQL of databaseURL,
-// and returns the URL of the same database through it. All clients share three connections to
-// PostgreSQL, so a client often gets another session. PgBouncer ends with the test. StartPgBouncer
-// skips the test if PgBouncer is not installed.
+// and returns the URL of the same database through it. All clients of a database share at most three
+// connections to PostgreSQL, so consecutive transactions of a client often run in different sessions.
+// PgBouncer ends with the test. If
+// PgBouncer is not installed, the test is skipped, or fails if TIDELINE_TEST_REQUIRE_REAL is 1.
 func StartPgBouncer(t testing.TB, databaseURL string) string {
 	t.Helper()
 	path, err := find("pgbouncer", "/usr/sbin", "/opt/homebrew/bin")

@@ -10,13 +10,13 @@ import (
 	"tideline/ent/userdata"
 )
 
-// KeepPostData stores data, which is in canonical form, as the app's own fields of the post.
+// KeepPostData replaces the app's own fields of the post with data, which is in canonical form.
+// ent.NoData deletes them.
 func KeepPostData(ctx context.Context, tx *ent.Tx, post int64, data string) error {
 	return keepData(ctx, tx, postdata.Table, postdata.FieldPostID, post, data)
 }
 
-// KeepUserData stores data, which is in canonical form, as the app's own fields of the user. It
-// locks the user's row, so that changes are recorded in the order of their commits.
+// KeepUserData does for a user what KeepPostData does for a post. It locks the user's row, so that changes are recorded in the order of their commits.
 func KeepUserData(ctx context.Context, tx *ent.Tx, id int64, data string) error {
 	if _, err := tx.User.Query().Where(user.ID(id), ForUpdate).OnlyID(ctx); err != nil {
 		return fmt.Errorf("lock user: %w", err)
@@ -31,7 +31,7 @@ func keepData(ctx context.Context, tx *ent.Tx, table, column string, of int64, d
 		_, err = tx.ExecContext(ctx, fmt.Sprintf("INSERT INTO %[1]s (%[2]s, data) VALUES ($1, $2)"+
 			" ON CONFLICT (%[2]s) DO UPDATE SET data = excluded.data", table, column), of, data)
 	}
-	return Wrap("keep data", err)
+	return Wrap("store data", err)
 }
 
 // PostData returns the app's own fields of posts, in the order of the ids, and ent.NoData for posts
