@@ -245,7 +245,7 @@ func (r *run) found() {
 	var rows []*ent.UserCreate
 	for i := range r.people + r.crowd {
 		id := ids.At(r.now().Add(-time.Hour)) + int64(i)
-		r.join(id)
+		r.join(id, fmt.Sprint("u", i))
 		if i < r.people {
 			r.readers = append(r.readers, i)
 		}
@@ -274,7 +274,7 @@ func (r *run) found() {
 	var posts []*ent.PostCreate
 	for i := range r.history {
 		id := ids.At(r.now().Add(-time.Hour)) + int64(i+1)<<12
-		r.record(note{id: id, visibility: schema.Public})
+		r.record(newNote(id, 0, schema.Public))
 		posts = append(posts, tx.Post.Create().SetID(id).SetAuthorID(r.users[0].id).SetText(texts[0]).SetVisibility(schema.Public))
 	}
 	for chunk := range slices.Chunk(posts, 100) {
@@ -297,8 +297,8 @@ func (r *run) found() {
 }
 
 // join adds a user to the model.
-func (r *run) join(id int64) {
-	r.users = append(r.users, person{id: id})
+func (r *run) join(id int64, handle string) {
+	r.users = append(r.users, person{id: id, handle: handle})
 	r.certain = append(r.certain, map[int]bool{})
 }
 

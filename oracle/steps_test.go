@@ -127,7 +127,7 @@ func (r *run) social(s step, a, b, p int) error {
 		if err != nil {
 			return err
 		}
-		r.join(auth.User.ID)
+		r.join(auth.User.ID, auth.User.Handle)
 		r.readers = append(r.readers, len(r.users)-1)
 	case "post":
 		vis := schema.Visibility(visibilities[s.n%len(visibilities)])
@@ -135,8 +135,10 @@ func (r *run) social(s step, a, b, p int) error {
 		if err != nil {
 			return err
 		}
-		n := r.record(note{id: made.ID, author: a, visibility: vis, word: s.b % len(texts)})
-		r.say("%s posts #%d for %s: %s", r.name(a), n, vis, texts[s.b%len(texts)])
+		post := newNote(made.ID, a, vis)
+		post.says(r.model, s.b%len(texts))
+		n := r.record(post)
+		r.say("%s posts #%d for %s: %s", r.name(a), n, vis, post.text())
 		r.certain[a][n] = true
 	case "follow":
 		want, begun := r.follow(a, b)
@@ -313,7 +315,7 @@ func (r *run) onPost(s step, a, p int) error {
 			want = forbidden
 		}
 		if want == "" {
-			r.posts[p].word = word
+			r.posts[p].says(r.model, word)
 		}
 		_, err := f.Feed.UpdatePost(r.ctx, v, post.id, feed.Edit{Text: &texts[word]})
 		return r.checkRefusal(err, want)
