@@ -35,8 +35,17 @@ func (r *run) look(s step) error {
 			v = nobody
 		}
 	}
-	if err := errors.Join(r.direct(v), r.author(v, owner)); err != nil || r.turn%2 == 0 || r.users[owner].hidden {
+	if err := errors.Join(r.direct(v), r.author(v, owner)); err != nil {
 		return err
+	}
+	if len(r.posts) > 0 {
+		p := max(len(r.posts)-1-r.turn/3%8, 0)
+		if err := errors.Join(r.threads(v, p), r.threads(v, r.rootOf(p)), r.mays(v)); err != nil {
+			return err
+		}
+	}
+	if r.turn%2 == 0 || r.users[owner].hidden {
+		return nil
 	}
 	return r.lists(owner)
 }
@@ -80,6 +89,11 @@ func (r *run) direct(v int) error {
 		}
 		if p != nil && !r.counts(p.LikeCount, r.likes, 1, i) {
 			return fmt.Errorf("#%d has %d likes, not %d", i, p.LikeCount, r.likesOf(i))
+		}
+		if p != nil {
+			if err := r.refers(p, i); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -325,8 +339,13 @@ func (r *run) settle() error {
 		if r.users[v].hidden {
 			continue
 		}
-		if err := errors.Join(r.exact(v), r.direct(v), r.lists(v)); err != nil {
+		if err := errors.Join(r.exact(v), r.direct(v), r.lists(v), r.mays(v)); err != nil {
 			return fmt.Errorf("when all work is done: %w", err)
+		}
+		for p := max(len(r.posts)-6, 0); p < len(r.posts); p++ {
+			if err := r.threads(v, p); err != nil {
+				return fmt.Errorf("when all work is done: %w", err)
+			}
 		}
 	}
 	if err := r.caughtUp(); err != nil {

@@ -326,7 +326,7 @@ func (m *model) invites(viewer, post int, audience schema.Audience) bool {
 func (m *model) mayReply(viewer, post int) string {
 	root := m.rootOf(post)
 	switch {
-	case !m.sees(viewer, post) || !m.sees(viewer, root):
+	case !m.maySpread(viewer, post):
 		return notFound
 	case !m.invites(viewer, root, m.posts[root].replyAudience):
 		return forbidden
@@ -334,12 +334,18 @@ func (m *model) mayReply(viewer, post int) string {
 	return ""
 }
 
+// maySpread reports whether the viewer may refer to the post: they see it and its root. Only the author
+// of a reply sees it without its root.
+func (m *model) maySpread(viewer, post int) bool {
+	return m.sees(viewer, post) && m.sees(viewer, m.rootOf(post))
+}
+
 // mayQuote returns the refusal, if any, of a quote of the post. The audiences of a reply are the
 // root's.
 func (m *model) mayQuote(viewer, post int) string {
 	root := m.rootOf(post)
 	switch {
-	case !m.sees(viewer, post):
+	case !m.maySpread(viewer, post):
 		return notFound
 	case m.posts[m.original(post)].author == viewer:
 		return ""
@@ -372,7 +378,7 @@ func (m *model) quote(n *note, of int) string {
 // repost returns the user's repost of the post, or none if there is none yet, and the refusal, if
 // any.
 func (m *model) repost(a, post int) (exists int, code string) {
-	if !m.sees(a, post) {
+	if !m.maySpread(a, post) {
 		return none, notFound
 	}
 	return m.repostBy(a, m.original(post)), ""
@@ -385,25 +391,25 @@ func (m *model) newRepost(id int64, a, post int, v schema.Visibility) note {
 	return n
 }
 
-// undoRepost removes the user's repost of the post, which may be the original or the repost.
-func (m *model) undoRepost(a, post int) {
-	if p := m.repostBy(a, m.original(post)); p != none {
+// undoRepost removes the user's repost of an original, also of one that the user does not see any
+// longer. It returns the refusal, if any.
+func (m *model) undoRepost(a, original int) string {
+	if p := m.repostBy(a, original); p != none {
 		m.remove(p)
+		return ""
 	}
+	if !m.sees(a, original) {
+		return notFound
+	}
+	return ""
 }
 
-// withdrawQuote withdraws a quote, and returns the refusal, if any. Only the author of the quoted
-// post may do that.
+// withdrawQuote withdraws a quote of the user's post, also one that the user may not see. It returns
+// the refusal, if any.
 func (m *model) withdrawQuote(a, post int) string {
 	p := &m.posts[post]
-	switch {
-	case p.deleted || m.users[p.author].gone || p.quoteOf == none && !m.sees(a, post):
+	if p.deleted || m.users[p.author].gone || p.quoteOf == none || m.posts[p.quoteOf].deleted || m.posts[p.quoteOf].author != a {
 		return notFound
-	case p.quoteOf == none || m.posts[p.quoteOf].author != a:
-		if !m.sees(a, post) {
-			return notFound
-		}
-		return forbidden
 	}
 	p.withdrawn = true
 	return ""

@@ -19,14 +19,15 @@ func scene(people int) *rapid.Generator[[]step] {
 			return step{do: rapid.SampledFrom(do).Draw(t, label), a: x, b: (y - x - 1 + people) % people, n: n.Draw(t, "n"), quiet: true}
 		}
 		follow, end := []string{"follow", "unmute", "accept", "unblock"}, []string{"unfollow", "mute", "block"}
-		all := slices.Concat([]string{"narrow or widen", "narrow or widen", "hide or show", "suspend or reinstate", "delete", "delete account"}, follow, end, end)
+		all := slices.Concat([]string{"narrow or widen", "narrow or widen", "hide or show", "suspend or reinstate", "delete", "delete account"}, follow, end, end,
+			[]string{"base: narrow or widen", "base: narrow or widen", "base: hide or show", "base: suspend or reinstate", "base: delete", "undo repost", "home replies"})
 		x, y := b, a
 		if rapid.Bool().Draw(t, "by the author") {
 			x, y = a, b
 		}
 		list := []step{
 			{do: rapid.SampledFrom([]string{"hold", "hold", "stall"}).Draw(t, "how"), n: rapid.SampledFrom([]int{1, 1, 0, 2, 3, 4}).Draw(t, "after")},
-			by("cause", slices.Concat([]string{"post", "post", "post", "post", "narrow or widen", "narrow or widen", "narrow or widen"}, follow, end[:2]), a, b),
+			by("cause", slices.Concat([]string{"post", "post", "post", "post", "reply", "reply", "repost", "repost", "narrow or widen", "narrow or widen", "narrow or widen", "base: narrow or widen"}, follow, end[:2]), a, b),
 			by("meanwhile", all, x, y),
 		}
 		if rapid.Bool().Draw(t, "twice") {
@@ -46,12 +47,12 @@ func rush(people int) *rapid.Generator[[]step] {
 		}
 		list := []step{{do: "pause"}}
 		for range rapid.IntRange(3, 8).Draw(t, "jobs") {
-			list = append(list, by("change", "post", "post", "post", "post", "narrow or widen", "edit", "delete", "follow"))
+			list = append(list, by("change", "post", "post", "post", "post", "reply", "repost", "narrow or widen", "base: narrow or widen", "edit", "delete", "follow"))
 		}
 		how := rapid.SampledFrom([]string{"hold", "hold", "stall", "release"}).Draw(t, "how")
 		list = append(list, step{do: how, n: rapid.IntRange(0, 4).Draw(t, "after"), quiet: true}, step{do: "resume", quiet: true})
 		for range rapid.IntRange(0, 2).Draw(t, "meanwhile") {
-			list = append(list, by("other", "narrow or widen", "delete", "hide or show", "suspend or reinstate", "unfollow", "mute", "block", "unblock", "kill", "wipe"))
+			list = append(list, by("other", "narrow or widen", "base: narrow or widen", "base: delete", "undo repost", "delete", "hide or show", "suspend or reinstate", "unfollow", "mute", "block", "unblock", "kill", "wipe"))
 		}
 		return append(list, step{do: "release", quiet: true})
 	})

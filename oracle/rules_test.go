@@ -161,7 +161,7 @@ func TestModelShowsARepostOfAReply(t *testing.T) {
 	c.blocks[[2]int{bob, cleo}] = true
 	require.False(t, c.sees(cleo, again))
 
-	c.undoRepost(dan, answer)
+	require.Empty(t, c.undoRepost(dan, answer))
 	require.Equal(t, none, c.repostBy(dan, answer))
 	require.True(t, c.tallies(0, func(n note) bool { return n.repostOf == answer }))
 }
@@ -251,7 +251,7 @@ func TestModelCountsQuotes(t *testing.T) {
 	}
 	require.True(t, count(1))
 	require.Equal(t, []int{quote}, c.quotes(cleo, quoted))
-	require.Equal(t, forbidden, c.withdrawQuote(bob, quote))
+	require.Equal(t, notFound, c.withdrawQuote(bob, quote))
 	require.Empty(t, c.withdrawQuote(ada, quote))
 	require.True(t, count(0))
 	c.shown(quote, ada, bob, cleo, dan, eve)
