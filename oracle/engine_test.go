@@ -79,6 +79,7 @@ func newEngine(t *testing.T, s *storage.Stores) *engine {
 		e.pulls[i] = e.open(pulling)
 	}
 	e.back = feedtest.New(t, s, o)
+	e.back.Run(e.back.IDs.Run) // jobs take the time of a change from the clock of ids
 	e.tl, e.queue = e.back.Timelines, e.back.Queue
 	for _, above := range thresholds {
 		o.Policy.PullAbove = above
@@ -102,11 +103,11 @@ func newEngine(t *testing.T, s *storage.Stores) *engine {
 // now returns the virtual time of all processes, which also determines ids.
 func (e *engine) now() time.Time { return time.Now().Add(time.Duration(e.ahead.Load())) }
 
-// advance moves the virtual clock. The serving processes renew their id leases, as they do four
-// times a minute.
+// advance moves the virtual clock. All processes renew their id leases, as they do four times a
+// minute.
 func (e *engine) advance(d time.Duration) error {
 	e.ahead.Add(int64(d))
-	for _, w := range slices.Concat(e.fronts[:], e.pulls[:]) {
+	for _, w := range slices.Concat(e.fronts[:], e.pulls[:], []*feedtest.World{e.back}) {
 		if err := w.IDs.Renew(e.ctx); err != nil {
 			return err
 		}
