@@ -213,11 +213,6 @@ func (r *run) refers(got *ent.Post, p int) error {
 	return nil
 }
 
-// conversations returns the reads of the serving process of this step.
-func (r *run) conversations() *conversation.Conversations {
-	return conversation.New(r.front().Stores.DB, r.front().Visibility, 100)
-}
-
 // threads compares the lists of replies, reposts and quotes of a post.
 func (r *run) threads(v, p int) error {
 	if !r.sees(v, p) || r.posts[p].repostOf != none {
@@ -227,7 +222,7 @@ func (r *run) threads(v, p int) error {
 	if err != nil {
 		return fmt.Errorf("%s asks for #%d: %w", r.name(v), p, err)
 	}
-	c, viewer := r.conversations(), r.viewer(v)
+	c, viewer := r.front().Conversations, r.viewer(v)
 	type read = func(page paging.Page) (*paging.Connection[ent.Post], error)
 	replies := func(order conversation.Order) read {
 		return func(page paging.Page) (*paging.Connection[ent.Post], error) {
@@ -325,7 +320,7 @@ func (r *run) mays(v int) error {
 	if i := slices.Index(posts, nil); i >= 0 {
 		return fmt.Errorf("%s does not see #%d", r.name(v), numbers[i])
 	}
-	c := r.conversations()
+	c := r.front().Conversations
 	may, err := c.Audiences(r.ctx, r.viewer(v), posts)
 	if err != nil {
 		return err

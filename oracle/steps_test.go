@@ -320,7 +320,7 @@ func (r *run) onPost(s step, a, p int) error {
 		if want == "" && post.repostOf != none {
 			want = badInput
 		}
-		if want == "" {
+		if want == "" && word != post.word {
 			r.posts[p].says(r.model, word)
 		}
 		_, err := f.Feed.UpdatePost(r.ctx, v, post.id, feed.Edit{Text: &texts[word]})
