@@ -79,6 +79,44 @@ func lapse(people int) *rapid.Generator[[]step] {
 	})
 }
 
+// thread generates steps in which a reply, a repost or a quote reaches a reader, who may be connected,
+// and something changes on which it depends.
+func thread(people int) *rapid.Generator[[]step] {
+	return rapid.Custom(func(t *rapid.T) []step {
+		who, n, quiet := rapid.IntRange(0, people-1), rapid.IntRange(0, 1000), rapid.Bool()
+		author, reader := who.Draw(t, "author"), who.Draw(t, "reader")
+		by := (author + rapid.IntRange(1, people-1).Draw(t, "by")) % people
+		wide := rapid.SampledFrom([]int{0, 0, 0, 1, 2}) // visibilities
+		of := func(do string, a, b int) step {
+			return step{do: do, a: a, b: (b - a - 1 + 2*people) % people, n: n.Draw(t, "n"), quiet: quiet.Draw(t, "quiet")}
+		}
+		list := []step{
+			of("follow", reader, by),
+			{do: "post", a: author, b: n.Draw(t, "text"), n: wide.Draw(t, "for"), quiet: quiet.Draw(t, "quiet")},
+		}
+		for range rapid.IntRange(1, 3).Draw(t, "answers") {
+			do := rapid.SampledFrom([]string{"reply", "reply", "repost", "repost", "quote"}).Draw(t, "answer")
+			list = append(list, step{do: do, a: by, b: n.Draw(t, "text"), n: wide.Draw(t, "for"), quiet: quiet.Draw(t, "quiet")})
+		}
+		if rapid.Bool().Draw(t, "online") {
+			list = append(list, step{do: "subscribe", a: reader}, step{do: "events", a: reader})
+		}
+		for range rapid.IntRange(1, 4).Draw(t, "changes") {
+			do := rapid.SampledFrom([]string{
+				"base: narrow or widen", "base: hide or show", "base: delete", "base: edit", "base: edit", "base: suspend or reinstate",
+				"follow", "unfollow", "mute", "unmute", "block", "unblock", "follow", "unfollow", "mute", "unmute",
+				"mute word", "unmute word", "home replies", "home replies", "undo repost", "delete", "withdraw quote", "set audience", "cut", "subscribe",
+			}).Draw(t, "change")
+			other := rapid.SampledFrom([]int{author, by}).Draw(t, "other")
+			if other == reader {
+				other = (reader + 1) % people
+			}
+			list = append(list, of(do, reader, other))
+		}
+		return append(list, step{do: rapid.SampledFrom([]string{"settle", "subscribe"}).Draw(t, "then"), a: reader, quiet: true})
+	})
+}
+
 // absence generates steps in which a process is cut off from Redis while its clients are connected,
 // something happens, and time passes.
 func absence(people int) *rapid.Generator[[]step] {
@@ -126,7 +164,7 @@ var plans = rapid.Custom(func(t *rapid.T) plan {
 		pulling: rapid.SampledFrom([]bool{false, false, true}).Draw(t, "pulling"),
 	}
 	// Slices of slices, because rapid mostly generates short slices.
-	part := rapid.OneOf(scene(p.people), scene(p.people), rush(p.people), lapse(p.people), decline, absence(p.people), journey(p.people), rapid.SliceOfN(steps, 1, 10), rapid.SliceOfN(steps, 1, 10))
+	part := rapid.OneOf(scene(p.people), scene(p.people), rush(p.people), lapse(p.people), thread(p.people), thread(p.people), decline, absence(p.people), journey(p.people), rapid.SliceOfN(steps, 1, 10), rapid.SliceOfN(steps, 1, 10))
 	p.steps = slices.Concat(rapid.SliceOfN(part, 1, max(mostSteps/10, 1)).Draw(t, "steps")...)
 	return p
 })

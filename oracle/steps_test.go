@@ -351,14 +351,15 @@ func (r *run) onPost(s step, a, p int) error {
 		if s.do == "unlike" {
 			call = f.Feed.UnlikePost
 		}
+		liked := r.original(p) // a repost stands for it
 		if !r.sees(a, p) {
 			want = notFound
-		} else if delete(r.likes, [2]int{a, p}); s.do == "like" {
-			r.likes[[2]int{a, p}] = true
+		} else if delete(r.likes, [2]int{a, liked}); s.do == "like" {
+			r.likes[[2]int{a, liked}] = true
 		}
 		got, err := call(r.ctx, v, post.id)
-		if err == nil && !r.counts(got.LikeCount, r.likes, 1, p) {
-			return fmt.Errorf("#%d has %d likes, not %d", p, got.LikeCount, r.likesOf(p))
+		if err == nil && (got.ID != r.posts[liked].id || !r.counts(got.LikeCount, r.likes, 1, liked)) {
+			return fmt.Errorf("#%d has %d likes, not %d", r.numbers[got.ID], got.LikeCount, r.likesOf(liked))
 		}
 		return r.checkRefusal(err, want)
 	}
