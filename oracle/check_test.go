@@ -35,8 +35,17 @@ func (r *run) look(s step) error {
 			v = nobody
 		}
 	}
-	if err := errors.Join(r.direct(v), r.author(v, owner)); err != nil || r.turn%2 == 0 || r.users[owner].hidden {
+	if err := errors.Join(r.direct(v), r.author(v, owner)); err != nil {
 		return err
+	}
+	if len(r.posts) > 0 {
+		p := max(len(r.posts)-1-r.turn/3%8, 0)
+		if err := errors.Join(r.threads(v, p), r.threads(v, r.rootOf(p)), r.mays(v)); err != nil {
+			return err
+		}
+	}
+	if r.turn%2 == 0 || r.users[owner].hidden {
+		return nil
 	}
 	return r.lists(owner)
 }
@@ -81,6 +90,11 @@ func (r *run) direct(v int) error {
 		if p != nil && !r.counts(p.LikeCount, r.likes, 1, i) {
 			return fmt.Errorf("#%d has %d likes, not %d", i, p.LikeCount, r.likesOf(i))
 		}
+		if p != nil {
+			if err := r.refers(p, i); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }
@@ -93,15 +107,21 @@ func (r *run) author(v, author int) error {
 	if err != nil {
 		return fmt.Errorf("%s's profile, read by %s: %w", r.name(author), r.name(v), err)
 	}
-	if want := r.profile(v, author); !slices.Equal(got, want) {
+	want, plain := r.profile(v, author), 0
+	for _, p := range want {
+		if r.posts[p].plain() {
+			plain++
+		}
+	}
+	if !slices.Equal(got, want) {
 		return fmt.Errorf("%s's profile shows %s %v, not %v", r.name(author), r.name(v), got, want)
-	} else if n, err := r.postCount(v, author); err != nil || n != len(want) {
-		return errors.Join(err, fmt.Errorf("%s's profile tells %s of %d posts, not %d", r.name(author), r.name(v), n, len(want)))
+	} else if n, err := r.postCount(v, author); err != nil || n != plain {
+		return errors.Join(err, fmt.Errorf("%s's profile tells %s of %d posts, not %d", r.name(author), r.name(v), n, plain))
 	}
 	return nil
 }
 
-// postCount returns how many posts of the author the viewer may see.
+// postCount returns how many posts of the author the viewer may see, without replies and reposts.
 func (r *run) postCount(v, author int) (int, error) {
 	id := []int64{r.users[author].id}
 	found, err := r.front().Directory.Users(r.ctx, id)
@@ -128,7 +148,7 @@ func (r *run) lists(u int) error {
 	if err != nil {
 		return err
 	}
-	posts := len(r.which(func(p int) bool { return r.posts[p].author == u && !r.posts[p].deleted }))
+	posts := len(r.which(func(p int) bool { return r.posts[p].author == u && r.posts[p].plain() && !r.posts[p].deleted }))
 	got := [3]int{found[0].FollowerCount, found[0].FollowingCount, found[0].PostCount}
 	if want := [3]int{r.follows.count(1, u), r.follows.count(0, u), posts}; !r.counts(got[0], r.follows, 1, u) ||
 		!r.counts(got[1], r.follows, 0, u) || got[2] != posts {
@@ -319,8 +339,13 @@ func (r *run) settle() error {
 		if r.users[v].hidden {
 			continue
 		}
-		if err := errors.Join(r.exact(v), r.direct(v), r.lists(v)); err != nil {
+		if err := errors.Join(r.exact(v), r.direct(v), r.lists(v), r.mays(v)); err != nil {
 			return fmt.Errorf("when all work is done: %w", err)
+		}
+		for p := max(len(r.posts)-6, 0); p < len(r.posts); p++ {
+			if err := r.threads(v, p); err != nil {
+				return fmt.Errorf("when all work is done: %w", err)
+			}
 		}
 	}
 	if err := r.caughtUp(); err != nil {

@@ -253,7 +253,7 @@ func (r *run) caughtUp() error {
 			if err := r.take(c, 1000); err != nil {
 				return err
 			}
-			if len(c.held) == len(want) && !slices.ContainsFunc(want, func(p int) bool { return !c.held[p] || c.said[p] != texts[r.posts[p].word] }) {
+			if len(c.held) == len(want) && !slices.ContainsFunc(want, func(p int) bool { return !c.held[p] || c.said[p] != r.posts[p].text() }) {
 				break
 			}
 			if time.Since(begun) > soon {

@@ -79,6 +79,7 @@ func newEngine(t *testing.T, s *storage.Stores) *engine {
 		e.pulls[i] = e.open(pulling)
 	}
 	e.back = feedtest.New(t, s, o)
+	e.back.Run(e.back.IDs.Run) // jobs take the time of a change from the clock of ids
 	e.tl, e.queue = e.back.Timelines, e.back.Queue
 	for _, above := range thresholds {
 		o.Policy.PullAbove = above
@@ -102,11 +103,11 @@ func newEngine(t *testing.T, s *storage.Stores) *engine {
 // now returns the virtual time of all processes, which also determines ids.
 func (e *engine) now() time.Time { return time.Now().Add(time.Duration(e.ahead.Load())) }
 
-// advance moves the virtual clock. The serving processes renew their id leases, as they do four
-// times a minute.
+// advance moves the virtual clock. All processes renew their id leases, as they do four times a
+// minute.
 func (e *engine) advance(d time.Duration) error {
 	e.ahead.Add(int64(d))
-	for _, w := range slices.Concat(e.fronts[:], e.pulls[:]) {
+	for _, w := range slices.Concat(e.fronts[:], e.pulls[:], []*feedtest.World{e.back}) {
 		if err := w.IDs.Renew(e.ctx); err != nil {
 			return err
 		}
@@ -245,7 +246,7 @@ func (r *run) found() {
 	var rows []*ent.UserCreate
 	for i := range r.people + r.crowd {
 		id := ids.At(r.now().Add(-time.Hour)) + int64(i)
-		r.join(id)
+		r.join(id, fmt.Sprint("u", i))
 		if i < r.people {
 			r.readers = append(r.readers, i)
 		}
@@ -274,7 +275,7 @@ func (r *run) found() {
 	var posts []*ent.PostCreate
 	for i := range r.history {
 		id := ids.At(r.now().Add(-time.Hour)) + int64(i+1)<<12
-		r.record(note{id: id, visibility: schema.Public})
+		r.record(newNote(id, 0, schema.Public))
 		posts = append(posts, tx.Post.Create().SetID(id).SetAuthorID(r.users[0].id).SetText(texts[0]).SetVisibility(schema.Public))
 	}
 	for chunk := range slices.Chunk(posts, 100) {
@@ -297,8 +298,8 @@ func (r *run) found() {
 }
 
 // join adds a user to the model.
-func (r *run) join(id int64) {
-	r.users = append(r.users, person{id: id})
+func (r *run) join(id int64, handle string) {
+	r.users = append(r.users, person{id: id, handle: handle})
 	r.certain = append(r.certain, map[int]bool{})
 }
 

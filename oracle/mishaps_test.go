@@ -151,6 +151,8 @@ func (r *run) repeat(s step, a, p int) error {
 	switch {
 	case s.n%4 == 1:
 		kind, payload = job.AuthorReturns, job.Author{Author: r.users[a].id}
+	case s.n%16 == 15 && p >= 0:
+		kind, payload = job.BaseChanged, job.Post{Post: r.posts[p].id, Author: r.users[r.posts[p].author].id}
 	case s.n%4 > 1 && p >= 0:
 		kind = []string{job.PostCreated, job.PostChanged}[s.n%2]
 		payload = job.Post{Post: r.posts[p].id, Author: r.users[r.posts[p].author].id}

@@ -19,14 +19,15 @@ func scene(people int) *rapid.Generator[[]step] {
 			return step{do: rapid.SampledFrom(do).Draw(t, label), a: x, b: (y - x - 1 + people) % people, n: n.Draw(t, "n"), quiet: true}
 		}
 		follow, end := []string{"follow", "unmute", "accept", "unblock"}, []string{"unfollow", "mute", "block"}
-		all := slices.Concat([]string{"narrow or widen", "narrow or widen", "hide or show", "suspend or reinstate", "delete", "delete account"}, follow, end, end)
+		all := slices.Concat([]string{"narrow or widen", "narrow or widen", "hide or show", "suspend or reinstate", "delete", "delete account"}, follow, end, end,
+			[]string{"base: narrow or widen", "base: narrow or widen", "base: hide or show", "base: suspend or reinstate", "base: delete", "undo repost", "home replies"})
 		x, y := b, a
 		if rapid.Bool().Draw(t, "by the author") {
 			x, y = a, b
 		}
 		list := []step{
 			{do: rapid.SampledFrom([]string{"hold", "hold", "stall"}).Draw(t, "how"), n: rapid.SampledFrom([]int{1, 1, 0, 2, 3, 4}).Draw(t, "after")},
-			by("cause", slices.Concat([]string{"post", "post", "post", "post", "narrow or widen", "narrow or widen", "narrow or widen"}, follow, end[:2]), a, b),
+			by("cause", slices.Concat([]string{"post", "post", "post", "post", "reply", "reply", "repost", "repost", "narrow or widen", "narrow or widen", "narrow or widen", "base: narrow or widen"}, follow, end[:2]), a, b),
 			by("meanwhile", all, x, y),
 		}
 		if rapid.Bool().Draw(t, "twice") {
@@ -46,12 +47,12 @@ func rush(people int) *rapid.Generator[[]step] {
 		}
 		list := []step{{do: "pause"}}
 		for range rapid.IntRange(3, 8).Draw(t, "jobs") {
-			list = append(list, by("change", "post", "post", "post", "post", "narrow or widen", "edit", "delete", "follow"))
+			list = append(list, by("change", "post", "post", "post", "post", "reply", "repost", "narrow or widen", "base: narrow or widen", "edit", "delete", "follow"))
 		}
 		how := rapid.SampledFrom([]string{"hold", "hold", "stall", "release"}).Draw(t, "how")
 		list = append(list, step{do: how, n: rapid.IntRange(0, 4).Draw(t, "after"), quiet: true}, step{do: "resume", quiet: true})
 		for range rapid.IntRange(0, 2).Draw(t, "meanwhile") {
-			list = append(list, by("other", "narrow or widen", "delete", "hide or show", "suspend or reinstate", "unfollow", "mute", "block", "unblock", "kill", "wipe"))
+			list = append(list, by("other", "narrow or widen", "base: narrow or widen", "base: delete", "undo repost", "delete", "hide or show", "suspend or reinstate", "unfollow", "mute", "block", "unblock", "kill", "wipe"))
 		}
 		return append(list, step{do: "release", quiet: true})
 	})
@@ -75,6 +76,44 @@ func lapse(people int) *rapid.Generator[[]step] {
 			by("follow"), {do: "post", a: author, n: to(schema.Followers), quiet: true},
 			{do: "stall", n: rapid.IntRange(0, 4).Draw(t, "after")}, change[0], change[1], {do: "release", quiet: true},
 		}
+	})
+}
+
+// thread generates steps in which a reply, a repost or a quote reaches a reader, who may be connected,
+// and something changes on which it depends.
+func thread(people int) *rapid.Generator[[]step] {
+	return rapid.Custom(func(t *rapid.T) []step {
+		who, n, quiet := rapid.IntRange(0, people-1), rapid.IntRange(0, 1000), rapid.Bool()
+		author, reader := who.Draw(t, "author"), who.Draw(t, "reader")
+		by := (author + rapid.IntRange(1, people-1).Draw(t, "by")) % people
+		wide := rapid.SampledFrom([]int{0, 0, 0, 1, 2}) // visibilities
+		of := func(do string, a, b int) step {
+			return step{do: do, a: a, b: (b - a - 1 + 2*people) % people, n: n.Draw(t, "n"), quiet: quiet.Draw(t, "quiet")}
+		}
+		list := []step{
+			of("follow", reader, by),
+			{do: "post", a: author, b: n.Draw(t, "text"), n: wide.Draw(t, "for"), quiet: quiet.Draw(t, "quiet")},
+		}
+		for range rapid.IntRange(1, 3).Draw(t, "answers") {
+			do := rapid.SampledFrom([]string{"reply", "reply", "repost", "repost", "quote"}).Draw(t, "answer")
+			list = append(list, step{do: do, a: by, b: n.Draw(t, "text"), n: wide.Draw(t, "for"), quiet: quiet.Draw(t, "quiet")})
+		}
+		if rapid.Bool().Draw(t, "online") {
+			list = append(list, step{do: "subscribe", a: reader}, step{do: "events", a: reader})
+		}
+		for range rapid.IntRange(1, 4).Draw(t, "changes") {
+			do := rapid.SampledFrom([]string{
+				"base: narrow or widen", "base: hide or show", "base: delete", "base: edit", "base: edit", "base: suspend or reinstate",
+				"follow", "unfollow", "mute", "unmute", "block", "unblock", "follow", "unfollow", "mute", "unmute",
+				"mute word", "unmute word", "home replies", "home replies", "undo repost", "delete", "withdraw quote", "set audience", "cut", "subscribe",
+			}).Draw(t, "change")
+			other := rapid.SampledFrom([]int{author, by}).Draw(t, "other")
+			if other == reader {
+				other = (reader + 1) % people
+			}
+			list = append(list, of(do, reader, other))
+		}
+		return append(list, step{do: rapid.SampledFrom([]string{"settle", "subscribe"}).Draw(t, "then"), a: reader, quiet: true})
 	})
 }
 
@@ -125,7 +164,7 @@ var plans = rapid.Custom(func(t *rapid.T) plan {
 		pulling: rapid.SampledFrom([]bool{false, false, true}).Draw(t, "pulling"),
 	}
 	// Slices of slices, because rapid mostly generates short slices.
-	part := rapid.OneOf(scene(p.people), scene(p.people), rush(p.people), lapse(p.people), decline, absence(p.people), journey(p.people), rapid.SliceOfN(steps, 1, 10), rapid.SliceOfN(steps, 1, 10))
+	part := rapid.OneOf(scene(p.people), scene(p.people), rush(p.people), lapse(p.people), thread(p.people), thread(p.people), decline, absence(p.people), journey(p.people), rapid.SliceOfN(steps, 1, 10), rapid.SliceOfN(steps, 1, 10))
 	p.steps = slices.Concat(rapid.SliceOfN(part, 1, max(mostSteps/10, 1)).Draw(t, "steps")...)
 	return p
 })

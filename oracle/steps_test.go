@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"pgregory.net/rapid"
@@ -38,6 +40,9 @@ var kinds = []struct {
 	{"follow", 12}, {"unfollow", 6}, {"accept", 4}, {"reject", 1}, {"remove follower", 3}, {"approve", 3},
 	{"block", 3}, {"unblock", 3}, {"mute", 5}, {"unmute", 5}, {"mute word", 3}, {"unmute word", 3}, {"mark read", 3}, {"sign up", 1},
 
+	{"reply", 12}, {"repost", 8}, {"undo repost", 3}, {"quote", 4}, {"withdraw quote", 2}, {"set audience", 4}, {"home replies", 4},
+	{"base: narrow or widen", 6}, {"base: hide or show", 2}, {"base: delete", 2}, {"base: edit", 2}, {"base: suspend or reinstate", 2},
+
 	{"hold", 8}, {"stall", 2}, {"release", 4}, {"kill", 4}, {"pause", 2}, {"repeat", 5},
 	{"wipe", 2}, {"snapshot", 3}, {"roll back", 3}, {"lose", 4}, {"dead builder", 2}, {"balance", 7}, {"wait", 3}, {"away", 1},
 	{"walk", 6}, {"settle", 3},
@@ -69,6 +74,13 @@ func (r *run) do(s step) error {
 	if len(r.posts) > 0 {
 		// Most steps are about the youngest posts.
 		p = max(len(r.posts)-1-s.n/len(visibilities)%8, 0)
+		if do, ofBase := strings.CutPrefix(s.do, "base: "); ofBase {
+			// The root of the conversation, or the original of a repost.
+			p, s.do = r.base(p), do
+			if author := r.posts[p].author; do == "suspend or reinstate" && slices.Contains(r.readers, author) {
+				b = author
+			}
+		}
 	}
 	if err := r.countsUnread(b); err != nil {
 		return err
@@ -127,17 +139,10 @@ func (r *run) social(s step, a, b, p int) error {
 		if err != nil {
 			return err
 		}
-		r.join(auth.User.ID)
+		r.join(auth.User.ID, auth.User.Handle)
 		r.readers = append(r.readers, len(r.users)-1)
 	case "post":
-		vis := schema.Visibility(visibilities[s.n%len(visibilities)])
-		made, err := f.Feed.CreatePost(r.ctx, v, feed.Draft{Text: texts[s.b%len(texts)], Visibility: &vis})
-		if err != nil {
-			return err
-		}
-		n := r.record(note{id: made.ID, author: a, visibility: vis, word: s.b % len(texts)})
-		r.say("%s posts #%d for %s: %s", r.name(a), n, vis, texts[s.b%len(texts)])
-		r.certain[a][n] = true
+		return r.write(s, a, none, none)
 	case "follow":
 		want, begun := r.follow(a, b)
 		if begun {
@@ -312,13 +317,16 @@ func (r *run) onPost(s step, a, p int) error {
 		if want == "" && post.hidden {
 			want = forbidden
 		}
-		if want == "" {
-			r.posts[p].word = word
+		if want == "" && post.repostOf != none {
+			want = badInput
+		}
+		if want == "" && word != post.word {
+			r.posts[p].says(r.model, word)
 		}
 		_, err := f.Feed.UpdatePost(r.ctx, v, post.id, feed.Edit{Text: &texts[word]})
 		return r.checkRefusal(err, want)
 	case "hide or show":
-		if author := r.users[post.author]; author.leaving || author.gone {
+		if author := r.users[post.author]; author.leaving || author.gone || r.orphaned(p) {
 			return nil
 		}
 		hide, want := s.n%2 == 0, ""
@@ -343,18 +351,29 @@ func (r *run) onPost(s step, a, p int) error {
 		if s.do == "unlike" {
 			call = f.Feed.UnlikePost
 		}
+		liked := r.original(p) // a repost stands for it
 		if !r.sees(a, p) {
 			want = notFound
-		} else if delete(r.likes, [2]int{a, p}); s.do == "like" {
-			r.likes[[2]int{a, p}] = true
+		} else if delete(r.likes, [2]int{a, liked}); s.do == "like" {
+			r.likes[[2]int{a, liked}] = true
 		}
 		got, err := call(r.ctx, v, post.id)
-		if err == nil && !r.counts(got.LikeCount, r.likes, 1, p) {
-			return fmt.Errorf("#%d has %d likes, not %d", p, got.LikeCount, r.likesOf(p))
+		if err == nil && (got.ID != r.posts[liked].id || !r.counts(got.LikeCount, r.likes, 1, liked)) {
+			return fmt.Errorf("#%d has %d likes, not %d", r.numbers[got.ID], got.LikeCount, r.likesOf(liked))
 		}
 		return r.checkRefusal(err, want)
 	}
-	return nil
+	return r.converse(s, a, p)
+}
+
+// orphaned reports whether the post is a repost whose original is gone. It is deleted at some time.
+func (r *run) orphaned(p int) bool {
+	if r.posts[p].repostOf == none {
+		return false
+	}
+	original := r.posts[r.posts[p].repostOf]
+	author := r.users[original.author]
+	return original.deleted || author.leaving || author.gone
 }
 
 // markRead marks an entry of the newest page as read.
