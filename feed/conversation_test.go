@@ -417,7 +417,7 @@ func TestNarrowingARootOfManyReplies(t *testing.T) {
 		require.Empty(w, w.comments(w.User("dan"), root))
 		after, steps := int64(0), 0
 		for steps = 1; ; steps++ {
-			last, err := w.Feed.TellDependents(w.Ctx, root, after, 10)
+			last, err := w.Feed.TellDependents(w.Ctx, root, after, false, 10)
 			require.NoError(w, err)
 			if last == 0 {
 				break

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	"tideline/ent"
 	"tideline/ent/post"
@@ -22,16 +21,16 @@ import (
 // repeated.
 //
 // Cost: two index ranges, and two statements a reply or repost, in one transaction.
-func (f *Feed) TellDependents(ctx context.Context, base, after int64, most int) (last int64, err error) {
+func (f *Feed) TellDependents(ctx context.Context, base, after int64, onlyReposts bool, most int) (last int64, err error) {
 	err = rows.InTx(ctx, f.cfg.DB, func(tx *ent.Tx) error {
 		last = 0
-		gone, list, err := dependents(ctx, tx, base, after, most)
+		gone, list, err := dependents(ctx, tx, base, after, onlyReposts, most)
 		if err != nil {
 			return err
 		}
-		// A process that only works has no ids of its own. Its clock may differ from theirs, because
-		// streams look for changes up to two minutes back.
-		now := time.Now().UnixMilli()
+		// A process that only works has no ids of its own. Its clock may be two minutes behind theirs:
+		// as far back, streams look for changes.
+		now := f.cfg.Now().UnixMilli()
 		for _, p := range list {
 			change := job.Post{Post: p.ID, Author: p.AuthorID, From: p.Visibility, To: p.Visibility, Edited: true, Base: true}
 			if gone && p.RepostOf == base {
@@ -56,13 +55,17 @@ func (f *Feed) TellDependents(ctx context.Context, base, after int64, most int) 
 
 // dependents returns the next page of the replies and reposts that depend on a post, locked. gone
 // reports whether the post is deleted.
-func dependents(ctx context.Context, tx *ent.Tx, base, after int64, most int) (gone bool, list []*ent.Post, err error) {
+func dependents(ctx context.Context, tx *ent.Tx, base, after int64, onlyReposts bool, most int) (gone bool, list []*ent.Post, err error) {
 	exists, err := tx.Post.Query().Where(post.ID(base), post.VisibilityNEQ(schema.Deleted)).Exist(ctx)
 	if err != nil {
 		return false, nil, fmt.Errorf("find post: %w", err)
 	}
 	// Two queries: an OR of the two columns in one would read neither index in order.
-	for _, of := range []predicate.Post{post.RootID(base), post.RepostOf(base)} {
+	named := []predicate.Post{post.RepostOf(base), post.RootID(base)}
+	if onlyReposts {
+		named = named[:1]
+	}
+	for _, of := range named {
 		some, err := tx.Post.Query().Where(of, post.IDGT(after), post.VisibilityNEQ(schema.Deleted), rows.ForUpdate).Order(ent.Asc(post.FieldID)).Limit(most).All(ctx)
 		if err != nil {
 			return false, nil, fmt.Errorf("find replies and reposts: %w", err)

@@ -20,6 +20,7 @@ import (
 	"cmp"
 	"errors"
 	"log/slog"
+	"time"
 
 	"tideline/ent"
 	"tideline/feed/account"
@@ -53,6 +54,8 @@ type Config struct {
 	MaxPage int
 	// Logger defaults to a logger that discards everything.
 	Logger *slog.Logger
+	// Now is the clock of changes that clients are told of. Defaults to time.Now.
+	Now func() time.Time
 }
 
 // Defaults of Config, and the upper bound of MaxText. A text of MostMaxText characters fits into
@@ -74,6 +77,9 @@ func New(cfg Config) (*Feed, error) {
 	cfg.LargeAudience = cmp.Or(cfg.LargeAudience, DefaultLargeAudience)
 	cfg.MaxText = cmp.Or(cfg.MaxText, DefaultMaxText)
 	cfg.MaxPage = cmp.Or(cfg.MaxPage, paging.DefaultMaxSize)
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}

@@ -236,6 +236,16 @@ func (f *Feed) baseChanged(ctx context.Context, tx *ent.Tx, p *ent.Post) error {
 	return f.cfg.Queue.Enqueue(ctx, tx, queue.Large, job.BaseChanged, job.Post{Post: p.ID, Author: p.AuthorID})
 }
 
+// textChanged is baseChanged for an edit of p, which can hide or show its reposts: the old or the new
+// text may have a word that a viewer mutes.
+func (f *Feed) textChanged(ctx context.Context, tx *ent.Tx, p *ent.Post) error {
+	exist, err := tx.Post.Query().Where(post.RepostOf(p.ID)).Exist(ctx)
+	if err != nil || !exist {
+		return rows.Wrap("look for reposts", err)
+	}
+	return f.cfg.Queue.Enqueue(ctx, tx, queue.Large, job.BaseChanged, job.Post{Post: p.ID, Author: p.AuthorID, Edited: true})
+}
+
 // manyLikes is the largest number of likes that DeletePost deletes in its transaction. If a post has
 // more, a job deletes them.
 const manyLikes = 1000

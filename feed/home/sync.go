@@ -115,8 +115,9 @@ func (s *Sync) Inbox(ctx context.Context, viewer, author int64) (changed bool, e
 // resumes. Both are one step, because an attempt that dies after its write leaves no difference
 // for the next one to find.
 //
-// If reads merge the author, the timeline changes although the inbox does not. If change is not
-// nil, inbox then also invalidates the positions and returns true.
+// If reads merge the author, or the timeline has a reply or repost that depends on a post of the
+// author, the timeline changes although the inbox does not. If change is not nil, inbox then also
+// invalidates the positions and returns true.
 func (s *Sync) inbox(ctx context.Context, viewer, author int64, change *int64) (changed bool, err error) {
 	var written []int64
 	for range buildAttempts {
@@ -131,9 +132,12 @@ func (s *Sync) inbox(ctx context.Context, viewer, author int64, change *int64) (
 		if changed || change == nil {
 			return changed, nil
 		}
-		merges, err := s.merged.mayMerge(ctx, author)
-		if err != nil || !merges {
-			return false, rows.Wrap("read authors to merge", err)
+		differs, err := s.merged.mayMerge(ctx, author)
+		if err == nil && !differs {
+			differs, err = s.posts.PullsDependentOn(ctx, viewer, author, s.feeds.InboxCap())
+		}
+		if err != nil || !differs {
+			return false, rows.Wrap("read what else may differ", err)
 		}
 		return true, s.journals.InvalidatePositions(ctx, viewer, *change)
 	}

@@ -1,6 +1,7 @@
 package visibility
 
 import (
+	"context"
 	"fmt"
 	"strings"
 
@@ -9,6 +10,8 @@ import (
 	"tideline/ent/hiddenuser"
 	"tideline/ent/schema"
 	"tideline/ent/user"
+	"tideline/feed/internal/rows"
+	"tideline/timeline"
 )
 
 // This file is about the base of a post: the post that must be visible for it to be visible. The
@@ -166,3 +169,28 @@ func InAudience(a schema.Audience, r Relation) bool {
 // DependsOnOthers reports whether a change of another post can hide or show p: whether p is a reply
 // or a repost.
 func DependsOnOthers(p *ent.Post) bool { return p.RootID != 0 || p.RepostOf != 0 }
+
+// PullsDependentOn reports whether the newest posts that belong in the user's inbox, at most limit,
+// have a reply or repost that the user's relation to the author can hide or show: one whose root,
+// original or parent the author wrote.
+//
+// Cost: as PulledIDs, and one query with some look-ups a post.
+func (r *Reader) PullsDependentOn(ctx context.Context, user, author int64, limit int) (bool, error) {
+	b, err := r.PulledIDs(user)(ctx, user, timeline.Range{Limit: limit})
+	if err != nil || len(b.posts) == 0 {
+		return false, err
+	}
+	found, err := rows.IDs(ctx, r.db, "SELECT p.id FROM posts p WHERE p.id "+rows.In(r.dialect, "$1", "bigint")+" AND (p.parent_author_id = $2"+
+		" OR EXISTS (SELECT 1 FROM posts q WHERE q.id = p.root_id AND q.author_id = $2) OR EXISTS (SELECT 1 FROM posts q WHERE q.id = p.repost_of AND q.author_id = $2)) LIMIT 1",
+		rows.List(r.dialect, rows.PostIDs(b.posts)), author)
+	return len(found) > 0, rows.Wrap("look for replies and reposts", err)
+}
+
+// WroteBase reports whether the viewer, for whom p was read, wrote p or, if p is a repost, its
+// original.
+func WroteBase(p *ent.Post, viewer int64) bool {
+	if p.RepostOf != 0 {
+		return Relation(p.ForViewer).original().Has(wrote)
+	}
+	return p.AuthorID == viewer
+}

@@ -154,7 +154,7 @@ func New(s *storage.Stores, c Config) (b *Backend, err error) {
 	b.Audit = audit.New(b.Home)
 	if b.Feed, err = feed.New(feed.Config{
 		DB: s.DB, Dialect: s.Dialect, Visibility: b.Visibility, Home: b.Home, Directory: b.Directory, Queue: b.Queue,
-		IDs: c.IDs, LargeAudience: c.LargeAudience, MaxText: c.MaxText, MaxPage: maxPage, Webhooks: c.Outbox, Logger: c.Logger,
+		IDs: c.IDs, LargeAudience: c.LargeAudience, MaxText: c.MaxText, MaxPage: maxPage, Webhooks: c.Outbox, Logger: c.Logger, Now: c.Now,
 	}); err != nil {
 		return nil, err
 	}
