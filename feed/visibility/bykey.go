@@ -30,7 +30,7 @@ const (
 	// followers and followees, and whether followers need approval.
 	Profile
 	// Whole, together with Profile, reads all other fields of a user that are shown without a query
-	// of their own: counts of posts, the visibility of new posts, and the role.
+	// of their own: counts of posts, the visibility of new posts, the role and HomeReplies.
 	Whole
 	// Data reads the app's own fields.
 	Data
@@ -58,7 +58,7 @@ func selecting(of, flags, words string, with Fields) string {
 			columns += ", u.bio, u.links, u.approves_followers, " + rows.Followers.Of(of, "u") + ", " + rows.Following.Of(of, "u") + ", u.created_at"
 		}
 		if with&Whole != 0 {
-			columns += ", u.post_count, u.public_post_count, u.followers_post_count, u.mutuals_post_count, u.default_visibility, u.role"
+			columns += ", u.post_count, u.public_post_count, u.followers_post_count, u.mutuals_post_count, u.default_visibility, u.role, u.home_replies"
 		}
 	}
 	if with&Data != 0 {
@@ -169,7 +169,7 @@ func (r *Reader) read(ctx context.Context, in querier, most int, with Fields, qu
 				row = append(row, &u.Bio, &u.Links, &u.ApprovesFollowers, &u.FollowerCount, &u.FollowingCount, &u.CreatedAt)
 			}
 			if with&Whole != 0 {
-				row = append(row, &u.PostCount, &u.PublicPostCount, &u.FollowersPostCount, &u.MutualsPostCount, &u.DefaultVisibility, &u.Role)
+				row = append(row, &u.PostCount, &u.PublicPostCount, &u.FollowersPostCount, &u.MutualsPostCount, &u.DefaultVisibility, &u.Role, &u.HomeReplies)
 			}
 		}
 		if with&Data != 0 {

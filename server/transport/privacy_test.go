@@ -65,7 +65,7 @@ func TestManyViewersSeeTheirOwn(t *testing.T) {
 // signed in and with one private post.
 func feedHandler(t *testing.T, s *storage.Stores, users int) (h *Handler, tokens []string) {
 	w := feedtest.New(t, s, feedtest.Options{})
-	engine, err := graph.New(graph.Backend{Sessions: w.Sessions, Accounts: w.Accounts, Login: w.Login, Directory: w.Directory, Feed: w.Feed, Home: w.Home, Streams: w.Streams}, graph.Config{})
+	engine, err := graph.New(graph.Backend{Sessions: w.Sessions, Accounts: w.Accounts, Login: w.Login, Directory: w.Directory, Feed: w.Feed, Conversations: w.Conversations, Home: w.Home, Streams: w.Streams}, graph.Config{})
 	require.NoError(t, err)
 	limits, err := limit.New(s.Redis, limit.Config{
 		RateAccounts: 60_000, RateCredentials: 60_000, RateMutations: 60_000, RateCost: 10_000_000, RateKeyMutations: 60_000, RateKeyCost: 60_000_000, RateNewAccount: 60, MaxCost: 1 << 30,
