@@ -660,6 +660,8 @@ func TestExportAccount(t *testing.T) {
 
 		_, err = w.Accounts.UpdateProfile(w.Ctx, c.gone, account.Profile{Links: []string{"https://gone.example"}, Data: new(`{"mine":1}`)})
 		require.NoError(w, err)
+		_, err = w.Feed.SetAudience(w.Ctx, c.gone, c.answered, new(schema.OnlyFollowers), new(schema.OnlyAuthors))
+		require.NoError(w, err)
 		w.History(c.gone, 1500) // more than a page
 		var file bytes.Buffer
 		require.NoError(w, w.Accounts.Export(w.Ctx, id, &file))
@@ -674,6 +676,31 @@ func TestExportAccount(t *testing.T) {
 		require.Positive(w, sessions)
 		require.Equal(w, map[string]int{"user": 1, "post": 1512, "like": 1, "follow": 2, "follower": 2, "report": 1, "request": 1, "version": 2, "block": 1, "mute": 1}, counts,
 			slices.Collect(maps.Keys(counts)))
+		posts := func() map[string]map[string]any { // by text
+			posts := map[string]map[string]any{}
+			for line := range strings.Lines(file.String()) {
+				var fields map[string]any
+				require.NoError(w, json.Unmarshal([]byte(line), &fields))
+				if fields["type"] == "post" {
+					posts[fields["text"].(string)] = fields
+				}
+			}
+			return posts
+		}
+		node := func(id int64) string { return ent.NodeID("Post", id) }
+		for text, want := range map[string]map[string]any{
+			"three":     {"replyTo": node(c.reply), "root": node(c.answered), "replyAudience": nil},
+			"":          {"repostOf": node(c.liked), "replyTo": nil, "replyAudience": nil},
+			"look":      {"quoteOf": node(c.liked), "quoteWithdrawn": false, "replyAudience": "EVERYONE", "quoteAudience": "EVERYONE"},
+			"withdrawn": {"quoteOf": node(c.liked), "quoteWithdrawn": true},
+			"who is @friend?": {"replyCount": 1.0, "repostCount": 1.0, "quoteCount": 1.0, "quoteOf": nil, "replyAudience": "FOLLOWERS", "quoteAudience": "NOBODY", "mentions": []any{
+				map[string]any{"user": ent.NodeID("User", c.friend.ID), "handle": "friend", "start": 7.0, "end": 14.0}}},
+		} {
+			for field, value := range want {
+				require.Equal(w, value, posts()[text][field], "%s of %q", field, text)
+			}
+		}
+		require.Contains(w, file.String(), `"homeReplies":"FOLLOWED"`)
 		require.Contains(w, file.String(), `"data":{"mine":1}`)
 		require.Contains(w, file.String(), `"links":["https://gone.example"]`)
 		require.Contains(w, file.String(), `"text":"soongone said so"`)
@@ -692,5 +719,6 @@ func TestExportAccount(t *testing.T) {
 			require.NotContains(w, relations, name)
 		}
 		require.Contains(w, file.String(), `"handle":"follower"`)
+		require.Nil(w, posts()["who is @friend?"]["mentions"])
 	})
 }
