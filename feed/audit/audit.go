@@ -217,7 +217,9 @@ func (a *Audit) unshowable(ctx context.Context, on visibility.Surface, userID in
 	return hidden, err
 }
 
-// Explain says in a sentence why a post is, or is not, in the viewer's home timeline.
+// Explain says in a sentence why a post is, or is not, in the viewer's home timeline. It names the
+// rule that hides the post: a rule about the post itself, about the root of its conversation, about
+// the original of a repost, or the viewer's HomeReplies.
 //
 // Cost: some look-ups by index, and a round trip.
 func (a *Audit) Explain(ctx context.Context, viewer, post int64) (string, error) {
