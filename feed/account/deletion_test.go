@@ -30,6 +30,7 @@ import (
 	"tideline/ent/schema"
 	"tideline/feed"
 	"tideline/feed/account"
+	"tideline/feed/audit"
 	"tideline/feed/feedtest"
 	"tideline/feed/internal/rows"
 	"tideline/feed/job"
@@ -311,7 +312,7 @@ func TestNothingIsLeftOfADeletedUser(t *testing.T) {
 	})
 }
 
-// A user is deleted while users post, like and follow as fast as they can.
+// A user is deleted while users post, reply, repost, quote, like and follow as fast as they can.
 func TestNothingIsLeftOfAUserWhoIsDeletedUnderLoad(t *testing.T) {
 	t.Parallel()
 	eachLater(t, func(w *feedtest.World, later func(time.Duration)) {
@@ -338,10 +339,15 @@ func TestNothingIsLeftOfAUserWhoIsDeletedUnderLoad(t *testing.T) {
 					mine := slices.Clone(posts)
 					mu.Unlock()
 					if len(mine) > 0 {
-						_, _ = w.Feed.LikePost(w.Ctx, v, mine[len(mine)-1])
+						last := mine[len(mine)-1]
+						_, _ = w.Feed.LikePost(w.Ctx, v, last)
+						_, _ = w.Feed.Repost(w.Ctx, v, last, nil)
+						_, _ = w.Feed.CreatePost(w.Ctx, v, feed.Draft{Text: "hello, you", ReplyTo: last, QuoteOf: last})
 					}
 					if p != nil {
 						_, _ = w.Feed.LikePost(w.Ctx, gone, p.ID)
+						_, _ = w.Feed.Repost(w.Ctx, gone, p.ID, nil)
+						_, _ = w.Feed.CreatePost(w.Ctx, gone, feed.Draft{Text: "hello, all", ReplyTo: p.ID, QuoteOf: p.ID})
 					}
 					if n%5 == 4 {
 						_, _ = w.Feed.Unfollow(w.Ctx, v, other.ID)
@@ -358,7 +364,11 @@ func TestNothingIsLeftOfAUserWhoIsDeletedUnderLoad(t *testing.T) {
 		later(4 * time.Hour)
 		_, err = account.EraseTraces(w.Ctx, w.Stores.DB, w.Now(), w.Timelines.Own.ForgetUser)
 		require.NoError(w, err)
-		requireNoTrace(w, texts(append(posts, gone.ID)...)...)
+		requireNoTrace(w, texts(gone.ID)...)
+		require.False(w, w.Stores.DB.Post.Query().Where(entpost.Or(entpost.IDIn(posts...), entpost.RepostOfIn(posts...))).ExistX(w.Ctx))
+		found, err := audit.NewCounters(w.Stores.DB).Posts(w.Ctx, 0, 100_000, false)
+		require.NoError(w, err)
+		require.Empty(w, found.Wrong)
 		for _, u := range w.Stores.DB.User.Query().AllX(w.Ctx) {
 			require.Equal(w, w.Stores.DB.Follow.Query().Where(follow.FolloweeID(u.ID)).CountX(w.Ctx), u.FollowerCount)
 			require.Equal(w, w.Stores.DB.Follow.Query().Where(follow.FollowerID(u.ID)).CountX(w.Ctx), u.FollowingCount)
