@@ -36,6 +36,16 @@ type Post struct {
 	// CreatedAtText is an alternative to CreatedAt, in the format of ParseTime. With a malformed
 	// time only that row of a call is refused.
 	CreatedAtText *string
+	// ReplyTo, QuoteOf and RepostOf are the external ids of the posts that the post answers, quotes
+	// and reposts; "" for none. They are posts of earlier rows or calls; a repost stands for its
+	// original. A repost has no text.
+	ReplyTo, QuoteOf, RepostOf string
+	// These are set for a new post that is neither a reply nor a repost. They default to everyone.
+	ReplyAudience, QuoteAudience *schema.Audience
+	// QuoteWithdrawn: the author of the quoted post has withdrawn a new quote.
+	QuoteWithdrawn bool
+	// Mentions are the mentions in the text of a new post; nil: find them by handle.
+	Mentions []Mention
 }
 
 // backdated is the age from which a post takes its place among old posts. Ordinary posts of that
@@ -44,10 +54,12 @@ const backdated = 15 * time.Minute
 
 // Posts writes posts that do not exist yet. A post that is older than a quarter of an hour gets an
 // id of its time: it takes its place in every timeline, and nobody is notified. A younger one is a
-// new post, with notifications. Posts refuses an existing post with another author, text,
-// visibility or data. Error: BadInput, for more than MaxRows.
+// new post, with notifications. A post is never older than the posts that it answers, quotes or
+// reposts. The sender decides who may do so. Posts refuses an existing post with another author,
+// text, visibility or data, or that names other posts. Error: BadInput, for more than MaxRows.
 //
-// Cost: ten statements a thousand rows, and a job; one job more for each young post. For a time
+// Cost: ten statements a thousand rows, and a job; six more if rows name other posts, which are
+// locked, and three with mentions; one job more for each young post. For a time
 // with thousands of posts one more statement for each step of the id clock that has one. Inboxes of
 // the followers that Redis holds are dropped.
 func (b *Bulk) Posts(ctx context.Context, issuer string, list []Post) ([]*Result, error) {
@@ -71,12 +83,17 @@ func (b *Bulk) posts(ctx context.Context, tx *ent.Tx, issuer string, list []Post
 		}
 		seen[list[i].ExternalID] = true
 		externalIDs, authorIDs = append(externalIDs, list[i].ExternalID), append(authorIDs, list[i].Author)
+		externalIDs = append(externalIDs, list[i].names()...)
 	}
 	authors, err := b.presentUsersOf(ctx, tx, issuer, authorIDs, hiddenuser.StateSUSPENDED)
 	if err != nil {
 		return err
 	}
 	known, err := b.postsOf(ctx, tx, issuer, externalIDs)
+	if err != nil {
+		return err
+	}
+	link, err := newLinker(ctx, tx, known)
 	if err != nil {
 		return err
 	}
@@ -91,14 +108,21 @@ func (b *Bulk) posts(ctx context.Context, tx *ent.Tx, issuer string, list []Post
 		case author == nil:
 			results[i] = refused(refusal.ErrNoSuchUser)
 		case p == nil:
-			p = &ent.Post{AuthorID: author.ID, Text: row.Text, Visibility: or(row.Visibility, author.DefaultVisibility), Data: new(or(row.Data, ent.NoData))}
+			named, err := link.of(&row)
+			if err != nil {
+				results[i] = refused(err)
+				continue
+			}
+			p = &ent.Post{AuthorID: author.ID, Text: row.Text, Visibility: or(row.Visibility, author.DefaultVisibility), Data: new(or(row.Data, ent.NoData)),
+				QuoteWithdrawn: row.QuoteWithdrawn, ReplyAudience: audience(row.ReplyAudience), QuoteAudience: audience(row.QuoteAudience)}
 			if row.Hidden {
 				p.Visibility = p.Visibility.Hidden()
 			}
+			link.fresh[row.ExternalID], link.links[p] = p, named
 			fresh = append(fresh, p)
 			at = append(at, i)
-		case p.AuthorID != author.ID || p.Text != row.Text || row.Visibility != nil && *row.Visibility != p.Visibility.Shown(), or(row.Data, *p.Data) != *p.Data:
-			results[i] = refused(refusal.New(refusal.OtherContent, "The post is there with another author, text, visibility or data."))
+		case p.AuthorID != author.ID || p.Text != row.Text || row.Visibility != nil && *row.Visibility != p.Visibility.Shown(), or(row.Data, *p.Data) != *p.Data, !link.same(&row, p):
+			results[i] = refused(refusal.New(refusal.OtherContent, "The post is there with another author, text, visibility or data, or it names other posts."))
 		default:
 			results[i] = &Result{Status: Unchanged, Post: p.ID}
 		}
@@ -114,11 +138,15 @@ func (b *Bulk) posts(ctx context.Context, tx *ent.Tx, issuer string, list []Post
 	if err := lock(ctx, tx, users); err != nil {
 		return err
 	}
-	young, err := b.number(ctx, tx, issuer, list, at, fresh, now)
+	if fresh, at, err = link.admit(ctx, b, tx, list, fresh, at, results); err != nil || len(fresh) == 0 {
+		return err
+	}
+	young, err := b.number(ctx, tx, issuer, list, at, fresh, link, now)
 	if err != nil {
 		return err
 	}
-	if fresh, at = placed(fresh, at, results); len(fresh) == 0 {
+	fresh, at = placed(fresh, at, results)
+	if fresh, at = link.set(fresh, at, results); len(fresh) == 0 {
 		return nil
 	}
 	if err := b.insert(ctx, tx, issuer, list, at, fresh); err != nil {
@@ -131,7 +159,13 @@ func (b *Bulk) posts(ctx context.Context, tx *ent.Tx, issuer string, list []Post
 	if err := exec(ctx, tx, "UPDATE users SET "+visibility.AddCounts+" FROM "+b.table(visibility.CountColumns...)+" WHERE users.id = r.author", counts); err != nil {
 		return fmt.Errorf("count posts: %w", err)
 	}
+	if err := b.countNamed(ctx, tx, fresh); err != nil {
+		return err
+	}
 	for _, p := range young {
+		if p.ID == 0 { // it names a post that was refused
+			continue
+		}
 		if err := b.cfg.Queue.Enqueue(ctx, tx, queue.Large, job.PostCreated, job.Post{Post: p.ID, Author: p.AuthorID}); err != nil {
 			return err
 		}
@@ -151,6 +185,15 @@ type newPost struct {
 	Text       string            `json:"c"`
 	Visibility schema.Visibility `json:"d"`
 	ExternalID string            `json:"e"` // in hexadecimal digits
+
+	Parent         int64           `json:"f,omitempty"`
+	ParentAuthor   int64           `json:"g,omitempty"`
+	Root           int64           `json:"h,omitempty"`
+	RepostOf       int64           `json:"i,omitempty"`
+	QuoteOf        int64           `json:"j,omitempty"`
+	QuoteWithdrawn bool            `json:"k"`
+	ReplyAudience  schema.Audience `json:"l,omitempty"`
+	QuoteAudience  schema.Audience `json:"m,omitempty"`
 }
 
 // newTag is a row of the insert of tags.
@@ -162,12 +205,14 @@ type newTag struct {
 func (b *Bulk) insert(ctx context.Context, tx *ent.Tx, issuer string, list []Post, at []int, fresh []*ent.Post) error {
 	create := make([]newPost, len(fresh))
 	for n, p := range fresh {
-		create[n] = newPost{p.ID, p.AuthorID, p.Text, p.Visibility, hex.EncodeToString([]byte(list[at[n]].ExternalID))}
+		create[n] = newPost{p.ID, p.AuthorID, p.Text, p.Visibility, hex.EncodeToString([]byte(list[at[n]].ExternalID)),
+			p.ParentID, p.ParentAuthorID, p.RootID, p.RepostOf, p.QuoteOf, p.QuoteWithdrawn, p.ReplyAudience, p.QuoteAudience}
 	}
 	// Every transaction inserts in the same order, so that no two wait for each other.
 	slices.SortFunc(create, func(a, b newPost) int { return strings.Compare(a.ExternalID, b.ExternalID) })
-	from := b.table("a bigint", "b bigint", "c text", "d text", "e text")
-	err := exec(ctx, tx, "INSERT INTO posts (id, author_id, text, visibility) SELECT r.a, r.b, r.c, r.d FROM "+from, create)
+	from := b.table("a bigint", "b bigint", "c text", "d text", "e text", "f bigint", "g bigint", "h bigint", "i bigint", "j bigint", "k boolean", "l text", "m text")
+	err := exec(ctx, tx, "INSERT INTO posts (id, author_id, text, visibility, parent_id, parent_author_id, root_id, repost_of, quote_of, quote_withdrawn, reply_audience, quote_audience)"+
+		" SELECT r.a, r.b, r.c, r.d, r.f, r.g, r.h, r.i, r.j, r.k, r.l, r.m FROM "+from, create)
 	if err != nil {
 		return fmt.Errorf("create posts: %w", err)
 	}
@@ -185,6 +230,9 @@ func (b *Bulk) insert(ctx context.Context, tx *ent.Tx, issuer string, list []Pos
 		if err := exec(ctx, tx, "INSERT INTO post_tags (post_id, tag) SELECT r.a, r.b FROM "+b.table("a bigint", "b text"), tags); err != nil {
 			return fmt.Errorf("tag posts: %w", err)
 		}
+	}
+	if err := b.mention(ctx, tx, issuer, list, at, fresh); err != nil {
+		return err
 	}
 	var kept []data
 	for _, p := range fresh {
@@ -209,19 +257,36 @@ func (p *Post) clean(maxText int, now time.Time) (err error) {
 	if p.Data, err = cleanData(p.Data); err != nil {
 		return err
 	}
-	p.Text, err = text.OfPost(maxText).Clean(p.Text)
-	return err
+	if err := p.cleanLinks(); err != nil {
+		return err
+	}
+	if p.RepostOf != "" {
+		p.Text = ""
+		return nil
+	}
+	if p.Text, err = text.OfPost(maxText).Clean(p.Text); err != nil {
+		return err
+	}
+	return p.checkMentions()
+}
+
+// audience returns the stored value of an audience.
+func audience(given *schema.Audience) schema.Audience {
+	if given == nil || *given == schema.Everyone {
+		return ""
+	}
+	return *given
 }
 
 // postsOf returns the posts with the external ids at the issuer, by external id.
 func (b *Bulk) postsOf(ctx context.Context, tx *ent.Tx, issuer string, externalIDs []string) (map[string]*ent.Post, error) {
 	byName := make(map[string]*ent.Post, len(externalIDs))
-	err := b.named(ctx, tx, "SELECT t.external_id, p.id, p.author_id, p.text, p.visibility, coalesce(d.data, '"+ent.NoData+"') FROM ",
+	err := b.named(ctx, tx, "SELECT t.external_id, p.id, p.author_id, p.text, p.visibility, coalesce(d.data, '"+ent.NoData+"')"+linkColumns+" FROM ",
 		"external_posts", " JOIN posts p ON p.id = t.post_id LEFT JOIN post_data d ON d.post_id = p.id",
 		issuer, externalIDs, func(row *sql.Rows) error {
 			var name []byte
 			p := &ent.Post{Data: new(string)}
-			err := row.Scan(&name, &p.ID, &p.AuthorID, &p.Text, &p.Visibility, p.Data)
+			err := scanLinks(row, p, &name, &p.ID, &p.AuthorID, &p.Text, &p.Visibility, p.Data)
 			byName[string(name)] = p
 			return err
 		})
@@ -236,12 +301,13 @@ const spread = 4096
 // step of the id clock, or of one of the next steps if that one is full, as happens with an archive
 // that stores only days. The first id that it tries depends on the external id, so that posts of
 // one moment do not all try the same one. A post keeps the id 0 if none is free.
-func (b *Bulk) number(ctx context.Context, tx *ent.Tx, issuer string, list []Post, at []int, fresh []*ent.Post, now time.Time) (young []*ent.Post, err error) {
+func (b *Bulk) number(ctx context.Context, tx *ent.Tx, issuer string, list []Post, at []int, fresh []*ent.Post, link *linker, now time.Time) (young []*ent.Post, err error) {
 	var left []*ent.Post
-	hashes := map[*ent.Post]int64{}
+	hashes, times := map[*ent.Post]int64{}, map[*ent.Post]time.Time{}
 	for n, p := range fresh {
 		row := list[at[n]]
-		if row.CreatedAt == nil || row.CreatedAt.After(now.Add(-backdated)) {
+		created := link.noEarlier(p, row.CreatedAt, times, now)
+		if created == nil || created.After(now.Add(-backdated)) {
 			if p.ID, err = b.cfg.IDs.Next(); err != nil {
 				return nil, err
 			}
@@ -251,7 +317,7 @@ func (b *Bulk) number(ctx context.Context, tx *ent.Tx, issuer string, list []Pos
 		hash := fnv.New64a()
 		_, _ = hash.Write([]byte(issuer + "\x00" + row.ExternalID))
 		hashes[p] = int64(hash.Sum64() >> 1)
-		p.ID = max(ids.At(*row.CreatedAt)+hashes[p]%ids.PerStep, 1)
+		p.ID = max(ids.At(*created)+hashes[p]%ids.PerStep, 1)
 		left = append(left, p)
 	}
 	used := map[int64]bool{}
