@@ -287,6 +287,9 @@ func (e Export) Run(ctx context.Context, c server.Config, console server.Console
 		if done.Leaving > 0 {
 			fmt.Fprintf(console.Log, "%d rows are not in it: they are of users who are leaving or being deleted, or about them.\n", done.Leaving)
 		}
+		if done.Alone > 0 {
+			fmt.Fprintf(console.Log, "%d posts are not in it: they are replies and reposts whose conversation or original is not in it.\n", done.Alone)
+		}
 		return nil
 	})
 }

@@ -27,6 +27,7 @@ func makeDemo(ctx context.Context, s *storage.Stores, o Options, now time.Time) 
 	}
 	m.makeRelations()
 	m.makePosts(o.Posts)
+	m.talk()
 	m.makeLikes()
 	hash, err := password.Hash(DemoPassword)
 	if err != nil {
@@ -90,9 +91,11 @@ func (m *maker) store(ctx context.Context, w writer, hash string) error {
 	}
 	posts := make([][]any, len(m.posts))
 	for i, p := range m.posts {
-		posts[i] = []any{p.id, m.people[p.author].id, p.text, string(p.visibility), p.likes}
-		written[p.author][p.visibility]++
-		newest[p.author] = p.id
+		posts[i] = []any{p.id, m.people[p.author].id, p.text, string(p.visibility), p.likes,
+			m.idOf(p.parent), m.authorOf(p.parent), m.idOf(p.root), m.idOf(p.original), m.idOf(p.quoted), p.replies, p.reposts, p.quotes}
+		if newest[p.author] = p.id; p.parent == none && p.original == none {
+			written[p.author][p.visibility]++
+		}
 	}
 	people := make([][]any, len(m.people))
 	for i, p := range m.people {
@@ -105,6 +108,10 @@ func (m *maker) store(ctx context.Context, w writer, hash string) error {
 	for i, l := range m.likes {
 		likes[i] = []any{m.people[l.person].id, m.posts[l.post].id}
 	}
+	mentions := make([][]any, len(m.mentions))
+	for i, n := range m.mentions {
+		mentions[i] = []any{m.posts[n.post].id, m.people[n.person].id, n.start, n.end}
+	}
 	for _, t := range []struct {
 		name    string
 		columns []string
@@ -113,7 +120,9 @@ func (m *maker) store(ctx context.Context, w writer, hash string) error {
 		{"users", []string{"id", "handle", "name", "bio", "password_hash", "approves_followers", "default_visibility",
 			"follower_count", "following_count", "post_count",
 			"public_post_count", "followers_post_count", "mutuals_post_count", "last_post_id", "created_at"}, people},
-		{"posts", []string{"id", "author_id", "text", "visibility", "like_count"}, posts},
+		{"posts", []string{"id", "author_id", "text", "visibility", "like_count",
+			"parent_id", "parent_author_id", "root_id", "repost_of", "quote_of", "reply_count", "repost_count", "quote_count"}, posts},
+		{"post_mentions", []string{"post_id", "user_id", "start", "end"}, mentions},
 		{"follows", []string{"follower_id", "followee_id", "created_at"}, m.rows(m.follows)},
 		{"follow_requests", []string{"requester_id", "target_id", "created_at"}, m.rows(m.requests)},
 		{"blocks", []string{"blocker_id", "blocked_id", "created_at"}, m.rows(m.blocks)},
@@ -125,6 +134,22 @@ func (m *maker) store(ctx context.Context, w writer, hash string) error {
 		}
 	}
 	return nil
+}
+
+// idOf returns the id of a post, or nil.
+func (m *maker) idOf(post int) any {
+	if post == none {
+		return nil
+	}
+	return m.posts[post].id
+}
+
+// authorOf returns the id of a post's author, or nil.
+func (m *maker) authorOf(post int) any {
+	if post == none {
+		return nil
+	}
+	return m.people[m.posts[post].author].id
 }
 
 func (m *maker) rows(edges []edge) [][]any {

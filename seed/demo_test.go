@@ -69,6 +69,9 @@ func TestDemoNetwork(t *testing.T) {
 			assert.True(t, s.DB.Post.Query().Where(entpost.VisibilityEQ(schema.Visibility(v)), entpost.AuthorID(demo.ID)).ExistX(ctx))
 		}
 
+		root := s.DB.Post.Query().Where(entpost.AuthorID(demo.ID), entpost.VisibilityEQ(schema.Public), entpost.ReplyCountGT(0), entpost.RepostCountGT(0), entpost.QuoteCountGT(0)).FirstX(ctx)
+		assert.GreaterOrEqual(t, s.DB.Post.Query().Where(entpost.RootID(root.ID), entpost.ParentIDNotNil()).CountX(ctx), 5)
+
 		err := Run(ctx, s, Options{Users: 150, Posts: 1200, Seed: 2}, &out, io.Discard)
 		assert.ErrorContains(t, err, "this database has a demo network already")
 		assert.Equal(t, 150, s.DB.User.Query().CountX(ctx))
@@ -81,15 +84,23 @@ func requireLawful(t *testing.T, s *storage.Stores) {
 	const blocked = `EXISTS (SELECT 1 FROM blocks WHERE (blocker_id = %a AND blocked_id = %b) OR (blocker_id = %b AND blocked_id = %a))`
 	between := func(a, b string) string { return strings.NewReplacer("%a", a, "%b", b).Replace(blocked) }
 	for what, condition := range map[string]string{
-		"follows oneself":            `follows WHERE follower_id = followee_id`,
-		"asks oneself":               `follow_requests WHERE requester_id = target_id`,
-		"blocks oneself":             `blocks WHERE blocker_id = blocked_id`,
-		"mutes oneself":              `mutes WHERE muter_id = muted_id`,
-		"follows despite a block":    `follows WHERE ` + between("follower_id", "followee_id"),
-		"asks despite a block":       `follow_requests WHERE ` + between("requester_id", "target_id"),
-		"asks and follows":           `follow_requests r JOIN follows f ON r.requester_id = f.follower_id AND r.target_id = f.followee_id`,
-		"asks where nobody approves": `follow_requests r JOIN users u ON u.id = r.target_id WHERE NOT u.approves_followers`,
-		"likes what is private":      `likes l JOIN posts p ON p.id = l.post_id WHERE p.visibility = 'PRIVATE'`,
+		"follows oneself":                    `follows WHERE follower_id = followee_id`,
+		"asks oneself":                       `follow_requests WHERE requester_id = target_id`,
+		"blocks oneself":                     `blocks WHERE blocker_id = blocked_id`,
+		"mutes oneself":                      `mutes WHERE muter_id = muted_id`,
+		"follows despite a block":            `follows WHERE ` + between("follower_id", "followee_id"),
+		"asks despite a block":               `follow_requests WHERE ` + between("requester_id", "target_id"),
+		"asks and follows":                   `follow_requests r JOIN follows f ON r.requester_id = f.follower_id AND r.target_id = f.followee_id`,
+		"asks where nobody approves":         `follow_requests r JOIN users u ON u.id = r.target_id WHERE NOT u.approves_followers`,
+		"answers what is not public":         `posts p JOIN posts q ON q.id IN (p.root_id, p.parent_id, p.repost_of, p.quote_of) WHERE q.visibility <> 'PUBLIC'`,
+		"answers a later post":               `posts p JOIN posts q ON q.id IN (p.root_id, p.parent_id, p.repost_of, p.quote_of) WHERE q.id >= p.id`,
+		"answers a repost":                   `posts p JOIN posts q ON q.id IN (p.root_id, p.parent_id, p.repost_of, p.quote_of) WHERE q.repost_of IS NOT NULL`,
+		"answers despite a block":            `posts p JOIN posts q ON q.id IN (p.root_id, p.parent_id, p.repost_of, p.quote_of) WHERE ` + between("p.author_id", "q.author_id"),
+		"has another root than its parent":   `posts p JOIN posts q ON q.id = p.parent_id WHERE p.root_id <> coalesce(q.root_id, q.id) OR p.parent_author_id <> q.author_id`,
+		"has another root than its original": `posts p JOIN posts q ON q.id = p.repost_of WHERE coalesce(p.root_id, 0) <> coalesce(q.root_id, 0)`,
+		"mentions despite a block":           `post_mentions n JOIN posts p ON p.id = n.post_id WHERE ` + between("p.author_id", "n.user_id"),
+		"likes a repost":                     `likes l JOIN posts p ON p.id = l.post_id WHERE p.repost_of IS NOT NULL`,
+		"likes what is private":              `likes l JOIN posts p ON p.id = l.post_id WHERE p.visibility = 'PRIVATE'`,
 		"likes without following": `likes l JOIN posts p ON p.id = l.post_id WHERE p.visibility <> 'PUBLIC' AND NOT EXISTS (
 			SELECT 1 FROM follows WHERE follower_id = l.user_id AND followee_id = p.author_id)`,
 		"likes without being friends": `likes l JOIN posts p ON p.id = l.post_id WHERE p.visibility = 'MUTUALS' AND NOT EXISTS (
@@ -99,7 +110,7 @@ func requireLawful(t *testing.T, s *storage.Stores) {
 		require.NoError(t, s.SQL.QueryRowContext(t.Context(), "SELECT count(*) FROM "+condition).Scan(&n))
 		require.Zero(t, n, what)
 	}
-	for _, table := range []string{"follows", "follow_requests", "blocks", "mutes", "likes"} {
+	for _, table := range []string{"follows", "follow_requests", "blocks", "mutes", "likes", "post_mentions"} {
 		var n int
 		require.NoError(t, s.SQL.QueryRowContext(t.Context(), "SELECT count(*) FROM "+table).Scan(&n))
 		require.Positive(t, n, "rows in %s", table)
@@ -148,6 +159,7 @@ func TestSameSeedSameNetwork(t *testing.T) {
 		m.makePeople(40)
 		m.makeRelations()
 		m.makePosts(200)
+		m.talk()
 		m.makeLikes()
 		for _, p := range m.people {
 			all = append(all, p.handle, p.name, p.bio)
@@ -203,6 +215,7 @@ func TestTheSmallestAndTheEmptiestDemo(t *testing.T) {
 		m.makePeople(10)
 		m.makeRelations()
 		m.makePosts(0)
+		m.talk()
 		m.makeLikes()
 		assert.NotEmpty(t, m.follows)
 		assert.NotEmpty(t, m.blocks)

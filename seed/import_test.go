@@ -64,16 +64,19 @@ func requireCounted(t *testing.T, s *storage.Stores) {
 	t.Helper()
 	postsOf := func(visibility string) string {
 		return `SELECT count(*) FROM users u WHERE ` + strings.ToLower(visibility) +
-			`_post_count <> (SELECT count(*) FROM posts WHERE author_id = u.id AND visibility = '` + visibility + `')`
+			`_post_count <> (SELECT count(*) FROM posts WHERE author_id = u.id AND parent_id IS NULL AND repost_of IS NULL AND visibility = '` + visibility + `')`
 	}
 	for what, query := range map[string]string{
 		"followers":        `SELECT count(*) FROM users u WHERE follower_count <> (SELECT count(*) FROM follows WHERE followee_id = u.id)`,
 		"following":        `SELECT count(*) FROM users u WHERE following_count <> (SELECT count(*) FROM follows WHERE follower_id = u.id)`,
-		"posts":            `SELECT count(*) FROM users u WHERE post_count <> (SELECT count(*) FROM posts WHERE author_id = u.id)`,
+		"posts":            `SELECT count(*) FROM users u WHERE post_count <> (SELECT count(*) FROM posts WHERE author_id = u.id AND parent_id IS NULL AND repost_of IS NULL)`,
 		"public":           postsOf("PUBLIC"),
 		"followers' posts": postsOf("FOLLOWERS"),
 		"mutuals' posts":   postsOf("MUTUALS"),
 		"last post":        `SELECT count(*) FROM users u WHERE last_post_id <> (SELECT coalesce(max(id), 0) FROM posts WHERE author_id = u.id)`,
+		"replies":          `SELECT count(*) FROM posts p WHERE reply_count <> (SELECT count(*) FROM posts WHERE parent_id = p.id)`,
+		"reposts":          `SELECT count(*) FROM posts p WHERE repost_count <> (SELECT count(*) FROM posts WHERE repost_of = p.id)`,
+		"quotes":           `SELECT count(*) FROM posts p WHERE quote_count <> (SELECT count(*) FROM posts WHERE quote_of = p.id)`,
 		"likes":            `SELECT count(*) FROM posts p WHERE like_count <> (SELECT count(*) FROM likes WHERE post_id = p.id)`,
 	} {
 		var wrong int

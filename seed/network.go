@@ -24,6 +24,7 @@ type network struct {
 	follows, requests, blocks, mutes []edge // oldest first
 	posts                            []post // oldest first
 	likes                            []like
+	mentions                         []mentioning
 }
 
 type person struct {
@@ -47,6 +48,10 @@ type post struct {
 	text       string
 	visibility schema.Visibility
 	likes      int
+	kept       bool // the post stays as it is: it has no parent, original or quoted post
+	// The indexes of other posts, or none. A repost of a reply has its root, too.
+	parent, root, original, quoted int
+	replies, reposts, quotes       int
 }
 
 type like struct{ person, post int }
@@ -253,11 +258,14 @@ func (m *maker) makePosts(n int) {
 	all := []schema.Visibility{schema.Public, schema.Followers, schema.Mutuals, schema.Private}
 	for i := range n {
 		age := time.Minute + time.Duration(math.Pow(m.Float64(), 1.7)*float64(history-time.Hour))
-		p := post{id: m.id(m.now.Add(-age)), author: byZeal.draw(m.Rand)}
+		if i == len(all) && age < history/4 { // a public post of the demo user, with time for answers
+			age += history / 4
+		}
+		p := post{id: m.id(m.now.Add(-age)), author: byZeal.draw(m.Rand), parent: none, root: none, original: none, quoted: none}
 		p.visibility = m.visibility(m.people[p.author].approves)
 		// The demo user and the demo user's friend each have one post of every visibility.
 		if i < 2*len(all) {
-			p.author, p.visibility = 1-i/len(all), all[i%len(all)]
+			p.author, p.visibility, p.kept = 1-i/len(all), all[i%len(all)], true
 		}
 		p.text = m.text(p.author)
 		m.posts = append(m.posts, p)
@@ -285,14 +293,22 @@ func (m *maker) visibility(shy bool) schema.Visibility {
 // mostLikes bounds the likes of one post.
 const mostLikes = 500
 
-// makeLikes makes followers like posts that they may see. Few posts get many likes.
+// makeLikes makes followers like posts that they may see. Few posts get many likes. A like of a
+// repost would be one of its original.
 func (m *maker) makeLikes() {
 	follows := make(map[[2]int]bool, len(m.follows))
 	for _, f := range m.follows {
 		follows[[2]int{f.from, f.to}] = true
 	}
+	blocked := make(map[[2]int]bool, 2*len(m.blocks))
+	for _, b := range m.blocks {
+		blocked[[2]int{b.from, b.to}], blocked[[2]int{b.to, b.from}] = true, true
+	}
 	for i := range m.posts {
 		p := &m.posts[i]
+		if p.original != none {
+			continue
+		}
 		var may []int
 		switch p.visibility {
 		case schema.Public, schema.Followers:
@@ -303,6 +319,10 @@ func (m *maker) makeLikes() {
 					may = append(may, f)
 				}
 			}
+		}
+		if p.root != none {
+			root := m.posts[p.root].author
+			may = slices.DeleteFunc(may, func(person int) bool { return blocked[[2]int{person, root}] })
 		}
 		appeal := 0.03 * math.Pow(1-m.Float64(), -0.8) // Pareto
 		p.likes = min(int(appeal*float64(len(may))+m.Float64()), len(may), mostLikes)

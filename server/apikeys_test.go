@@ -150,10 +150,13 @@ func TestServersSendRows(t *testing.T) {
 			`{"data":{"upsertPosts":[{"status":"CREATED","code":null},{"status":"REFUSED","code":"BAD_USER_INPUT"}]}}`},
 		{`mutation{upsertPosts(posts:[{externalId:\"r\",authorExternalId:\"1\",text:\"x\",createdAt:\"yesterday\"},{externalId:\"p\",authorExternalId:\"2\",text:\"then\",createdAt:\"2009-02-03t04:05:07.04+0000\"}]){status code}}`,
 			`{"data":{"upsertPosts":[{"status":"REFUSED","code":"BAD_USER_INPUT"},{"status":"UNCHANGED","code":null}]}}`},
+		{`mutation{upsertPosts(posts:[{externalId:\"a\",authorExternalId:\"1\",text:\"an answer\",replyToExternalId:\"p\",quoteOfExternalId:\"p\"},{externalId:\"b\",authorExternalId:\"1\",text:\"\",repostOfExternalId:\"p\"},` +
+			`{externalId:\"c\",authorExternalId:\"1\",text:\"c\",replyToExternalId:\"zz\"},{externalId:\"d\",authorExternalId:\"1\",text:\"d\",replyToExternalId:\"p\",replyAudience:NOBODY}]){status reason}}`,
+			`{"data":{"upsertPosts":[{"status":"CREATED","reason":null},{"status":"CREATED","reason":null},{"status":"REFUSED","reason":"NO_SUCH_POST"},{"status":"REFUSED","reason":"CONTRADICTION"}]}}`},
 		{`mutation{upsertUsers(users:[{externalId:\"7\",createdAt:\"\"},{externalId:\"1\",createdAt:\"2020-01-02T03:04:05Z\"}]){status code}}`,
 			`{"data":{"upsertUsers":[{"status":"REFUSED","code":"BAD_USER_INPUT"},{"status":"UNCHANGED","code":null}]}}`},
 		{`mutation{upsertLikes(likes:[{userExternalId:\"1\",postExternalId:\"p\"}]){status}}`, `{"data":{"upsertLikes":[{"status":"CREATED"}]}}`},
-		{`{users(query:\"Bob\"){nodes{posts{nodes{text createdAt likeCount}}}}}`, `{"data":{"users":{"nodes":[{"posts":{"nodes":[{"text":"then","createdAt":"2009-02-03T04:05:07.040Z","likeCount":1}]}}]}}}`},
+		{`{users(query:\"Bob\"){nodes{posts{nodes{text createdAt likeCount replyCount repostCount quoteCount}}}}}`, `{"data":{"users":{"nodes":[{"posts":{"nodes":[{"text":"then","createdAt":"2009-02-03T04:05:07.040Z","likeCount":1,"replyCount":1,"repostCount":1,"quoteCount":1}]}}]}}}`},
 		{`mutation{upsertBlocks(blocks:[{blockerExternalId:\"2\",blockedExternalId:\"1\"}]){status}}`, `{"data":{"upsertBlocks":[{"status":"CREATED"}]}}`},
 		{`{user(handle:\"ann\"){createdAt followingCount}}`, `{"data":{"user":{"createdAt":"2020-01-02T03:04:05.000Z","followingCount":0}}}`},
 	} {

@@ -30,6 +30,7 @@ import (
 	"tideline/ent/schema"
 	"tideline/feed"
 	"tideline/feed/account"
+	"tideline/feed/audit"
 	"tideline/feed/feedtest"
 	"tideline/feed/internal/rows"
 	"tideline/feed/job"
@@ -311,7 +312,7 @@ func TestNothingIsLeftOfADeletedUser(t *testing.T) {
 	})
 }
 
-// A user is deleted while users post, like and follow as fast as they can.
+// A user is deleted while users post, reply, repost, quote, like and follow as fast as they can.
 func TestNothingIsLeftOfAUserWhoIsDeletedUnderLoad(t *testing.T) {
 	t.Parallel()
 	eachLater(t, func(w *feedtest.World, later func(time.Duration)) {
@@ -338,10 +339,15 @@ func TestNothingIsLeftOfAUserWhoIsDeletedUnderLoad(t *testing.T) {
 					mine := slices.Clone(posts)
 					mu.Unlock()
 					if len(mine) > 0 {
-						_, _ = w.Feed.LikePost(w.Ctx, v, mine[len(mine)-1])
+						last := mine[len(mine)-1]
+						_, _ = w.Feed.LikePost(w.Ctx, v, last)
+						_, _ = w.Feed.Repost(w.Ctx, v, last, nil)
+						_, _ = w.Feed.CreatePost(w.Ctx, v, feed.Draft{Text: "hello, you", ReplyTo: last, QuoteOf: last})
 					}
 					if p != nil {
 						_, _ = w.Feed.LikePost(w.Ctx, gone, p.ID)
+						_, _ = w.Feed.Repost(w.Ctx, gone, p.ID, nil)
+						_, _ = w.Feed.CreatePost(w.Ctx, gone, feed.Draft{Text: "hello, all", ReplyTo: p.ID, QuoteOf: p.ID})
 					}
 					if n%5 == 4 {
 						_, _ = w.Feed.Unfollow(w.Ctx, v, other.ID)
@@ -358,7 +364,11 @@ func TestNothingIsLeftOfAUserWhoIsDeletedUnderLoad(t *testing.T) {
 		later(4 * time.Hour)
 		_, err = account.EraseTraces(w.Ctx, w.Stores.DB, w.Now(), w.Timelines.Own.ForgetUser)
 		require.NoError(w, err)
-		requireNoTrace(w, texts(append(posts, gone.ID)...)...)
+		requireNoTrace(w, texts(gone.ID)...)
+		require.False(w, w.Stores.DB.Post.Query().Where(entpost.Or(entpost.IDIn(posts...), entpost.RepostOfIn(posts...))).ExistX(w.Ctx))
+		found, err := audit.NewCounters(w.Stores.DB).Posts(w.Ctx, 0, 100_000, false)
+		require.NoError(w, err)
+		require.Empty(w, found.Wrong)
 		for _, u := range w.Stores.DB.User.Query().AllX(w.Ctx) {
 			require.Equal(w, w.Stores.DB.Follow.Query().Where(follow.FolloweeID(u.ID)).CountX(w.Ctx), u.FollowerCount)
 			require.Equal(w, w.Stores.DB.Follow.Query().Where(follow.FollowerID(u.ID)).CountX(w.Ctx), u.FollowingCount)
@@ -660,6 +670,8 @@ func TestExportAccount(t *testing.T) {
 
 		_, err = w.Accounts.UpdateProfile(w.Ctx, c.gone, account.Profile{Links: []string{"https://gone.example"}, Data: new(`{"mine":1}`)})
 		require.NoError(w, err)
+		_, err = w.Feed.SetAudience(w.Ctx, c.gone, c.answered, new(schema.OnlyFollowers), new(schema.OnlyAuthors))
+		require.NoError(w, err)
 		w.History(c.gone, 1500) // more than a page
 		var file bytes.Buffer
 		require.NoError(w, w.Accounts.Export(w.Ctx, id, &file))
@@ -674,6 +686,31 @@ func TestExportAccount(t *testing.T) {
 		require.Positive(w, sessions)
 		require.Equal(w, map[string]int{"user": 1, "post": 1512, "like": 1, "follow": 2, "follower": 2, "report": 1, "request": 1, "version": 2, "block": 1, "mute": 1}, counts,
 			slices.Collect(maps.Keys(counts)))
+		posts := func() map[string]map[string]any { // by text
+			posts := map[string]map[string]any{}
+			for line := range strings.Lines(file.String()) {
+				var fields map[string]any
+				require.NoError(w, json.Unmarshal([]byte(line), &fields))
+				if fields["type"] == "post" {
+					posts[fields["text"].(string)] = fields
+				}
+			}
+			return posts
+		}
+		node := func(id int64) string { return ent.NodeID("Post", id) }
+		for text, want := range map[string]map[string]any{
+			"three":     {"replyTo": node(c.reply), "root": node(c.answered), "replyAudience": nil},
+			"":          {"repostOf": node(c.liked), "replyTo": nil, "replyAudience": nil},
+			"look":      {"quoteOf": node(c.liked), "quoteWithdrawn": false, "replyAudience": "EVERYONE", "quoteAudience": "EVERYONE"},
+			"withdrawn": {"quoteOf": node(c.liked), "quoteWithdrawn": true},
+			"who is @friend?": {"replyCount": 1.0, "repostCount": 1.0, "quoteCount": 1.0, "quoteOf": nil, "replyAudience": "FOLLOWERS", "quoteAudience": "NOBODY", "mentions": []any{
+				map[string]any{"user": ent.NodeID("User", c.friend.ID), "handle": "friend", "start": 7.0, "end": 14.0}}},
+		} {
+			for field, value := range want {
+				require.Equal(w, value, posts()[text][field], "%s of %q", field, text)
+			}
+		}
+		require.Contains(w, file.String(), `"homeReplies":"FOLLOWED"`)
 		require.Contains(w, file.String(), `"data":{"mine":1}`)
 		require.Contains(w, file.String(), `"links":["https://gone.example"]`)
 		require.Contains(w, file.String(), `"text":"soongone said so"`)
@@ -692,5 +729,6 @@ func TestExportAccount(t *testing.T) {
 			require.NotContains(w, relations, name)
 		}
 		require.Contains(w, file.String(), `"handle":"follower"`)
+		require.Nil(w, posts()["who is @friend?"]["mentions"])
 	})
 }

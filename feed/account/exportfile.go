@@ -1,6 +1,7 @@
 package account
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -15,10 +16,12 @@ import (
 	"tideline/ent/mute"
 	"tideline/ent/mutedword"
 	"tideline/ent/post"
+	"tideline/ent/postmention"
 	"tideline/ent/postversion"
 	"tideline/ent/report"
 	"tideline/ent/schema"
 	"tideline/ent/session"
+	"tideline/ent/user"
 	"tideline/feed/ids"
 	"tideline/feed/internal/rows"
 	"tideline/feed/refusal"
@@ -110,7 +113,18 @@ func (x exporter) sessions(ctx context.Context) error {
 	})
 }
 
+// exportedMention is a mention in a post.
+type exportedMention struct {
+	User   string `json:"user"`
+	Handle string `json:"handle"`
+	Start  int    `json:"start"` // in code points of the text
+	End    int    `json:"end"`
+}
+
+// posts writes the user's posts, including replies and reposts. They name other posts by their ids,
+// whether these still exist or not.
 func (x exporter) posts(ctx context.Context) error {
+	var mentions map[int64][]exportedMention // by post
 	return exportAll(ctx, x.to, func(ctx context.Context, after int64) ([]*ent.Post, error) {
 		posts, err := x.db.Post.Query().Where(post.AuthorID(x.user), post.VisibilityNEQ(schema.Deleted), post.IDGT(after), rows.WithCounts).
 			Order(ent.Asc(post.FieldID)).Limit(exportPage).All(ctx)
@@ -118,15 +132,49 @@ func (x exporter) posts(ctx context.Context) error {
 			return nil, err
 		}
 		data, err := rows.PostData(ctx, x.db.PostData, rows.PostIDs(posts))
+		if err != nil {
+			return nil, err
+		}
 		for i := range data {
 			posts[i].Data = data[i]
 		}
+		mentions, err = x.mentions(ctx, rows.PostIDs(posts))
 		return posts, err
 	}, func(p *ent.Post) (int64, map[string]any) {
-		return p.ID, map[string]any{
-			"type": "post", "id": p.NodeID(), "createdAt": ids.TimeOf(p.ID).UTC(), "text": p.Text, "data": json.RawMessage(*p.Data), "editedAt": p.Edited(), "visibility": p.Visibility.Shown(), "hiddenByModerators": p.HiddenByModerators(), "likeCount": p.LikeCount,
+		line := map[string]any{
+			"type": "post", "id": p.NodeID(), "createdAt": ids.TimeOf(p.ID).UTC(), "text": p.Text, "data": json.RawMessage(*p.Data), "editedAt": p.Edited(), "visibility": p.Visibility.Shown(), "hiddenByModerators": p.HiddenByModerators(),
+			"likeCount": p.LikeCount, "replyCount": p.ReplyCount, "repostCount": p.RepostCount, "quoteCount": p.QuoteCount,
 		}
+		for name, id := range map[string]int64{"replyTo": p.ParentID, "root": p.RootID, "repostOf": p.RepostOf, "quoteOf": p.QuoteOf} {
+			if id != 0 {
+				line[name] = ent.NodeID("Post", id)
+			}
+		}
+		if p.QuoteOf != 0 {
+			line["quoteWithdrawn"] = p.QuoteWithdrawn
+		}
+		if p.ParentID == 0 && p.RepostOf == 0 {
+			line["replyAudience"], line["quoteAudience"] = cmp.Or(p.ReplyAudience, schema.Everyone), cmp.Or(p.QuoteAudience, schema.Everyone)
+		}
+		if list := mentions[p.ID]; list != nil {
+			line["mentions"] = list
+		}
+		return p.ID, line
 	})
+}
+
+// mentions returns the mentions in the posts of users who are not hidden.
+func (x exporter) mentions(ctx context.Context, posts []int64) (map[int64][]exportedMention, error) {
+	found, err := x.db.PostMention.Query().Where(rows.Among(postmention.FieldPostID, posts), postmention.HasUserWith(user.Hidden(false))).
+		Order(ent.Asc(postmention.FieldPostID, postmention.FieldStart)).WithUser().All(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("find mentions: %w", err)
+	}
+	mentions := map[int64][]exportedMention{}
+	for _, m := range found {
+		mentions[m.PostID] = append(mentions[m.PostID], exportedMention{ent.NodeID("User", m.UserID), m.Edges.User.Handle, m.Start, m.End})
+	}
+	return mentions, nil
 }
 
 // versions writes the earlier versions of the user's posts.

@@ -217,10 +217,10 @@ func (b *Bulk) acceptedUsersOf(ctx context.Context, tx *ent.Tx, issuer string, e
 // usersOf returns the users with the external ids at the issuer, by external id.
 func (b *Bulk) usersOf(ctx context.Context, tx *ent.Tx, issuer string, externalIDs []string) (map[string]*knownUser, error) {
 	byID := make(map[string]*knownUser, len(externalIDs))
-	err := b.named(ctx, tx, "SELECT t.external_id, t.id, t.handle, t.name, t.bio, t.default_visibility, t.approves_followers, t.password_hash, coalesce(h.state, ''), t.avatar_url, t.links, coalesce(d.data, '"+ent.NoData+"') FROM ", "users", " LEFT JOIN user_data d ON d.user_id = t.id LEFT JOIN hidden_users h ON h.id = t.id",
+	err := b.named(ctx, tx, "SELECT t.external_id, t.id, t.handle, t.name, t.bio, t.default_visibility, t.approves_followers, t.password_hash, coalesce(h.state, ''), t.avatar_url, t.links, t.home_replies, coalesce(d.data, '"+ent.NoData+"') FROM ", "users", " LEFT JOIN user_data d ON d.user_id = t.id LEFT JOIN hidden_users h ON h.id = t.id",
 		issuer, externalIDs, func(row *sql.Rows) error {
 			u := &knownUser{User: ent.User{Data: new(string)}}
-			err := row.Scan(&u.ExternalID, &u.ID, &u.Handle, &u.Name, &u.Bio, &u.DefaultVisibility, &u.ApprovesFollowers, &u.PasswordHash, &u.state, &u.AvatarURL, &u.Links, u.Data)
+			err := row.Scan(&u.ExternalID, &u.ID, &u.Handle, &u.Name, &u.Bio, &u.DefaultVisibility, &u.ApprovesFollowers, &u.PasswordHash, &u.state, &u.AvatarURL, &u.Links, &u.HomeReplies, u.Data)
 			byID[string(u.ExternalID)] = u
 			return err
 		})

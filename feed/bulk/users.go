@@ -35,6 +35,7 @@ type User struct {
 	// These default as for a sign-up.
 	DefaultVisibility *schema.Visibility
 	ApprovesFollowers *bool
+	HomeReplies       *schema.HomeReplies
 	// PasswordHash must pass password.CheckHash. It is stored only if the user has no password
 	// here.
 	PasswordHash *string
@@ -89,13 +90,15 @@ type profile struct {
 	AvatarURL         string            `json:"g"`
 	Links             string            `json:"h"`
 	Data              string            `json:"i"`
+
+	HomeReplies schema.HomeReplies `json:"j"`
 }
 
 func profileOf(u *knownUser) profile {
 	return profile{
 		ID: u.ID, Name: u.Name, Bio: u.Bio, DefaultVisibility: u.DefaultVisibility,
 		ApprovesFollowers: u.ApprovesFollowers, PasswordHash: u.PasswordHash, AvatarURL: u.AvatarURL, Links: u.Links,
-		Data: *u.Data,
+		Data: *u.Data, HomeReplies: u.HomeReplies,
 	}
 }
 
@@ -104,7 +107,7 @@ func (u *User) changed(now *knownUser) profile {
 	p := profile{
 		ID: now.ID, Name: or(u.Name, now.Name), Bio: or(u.Bio, now.Bio), DefaultVisibility: or(u.DefaultVisibility, now.DefaultVisibility),
 		ApprovesFollowers: or(u.ApprovesFollowers, now.ApprovesFollowers), PasswordHash: now.PasswordHash, AvatarURL: or(u.AvatarURL, now.AvatarURL), Links: now.Links,
-		Data: or(u.Data, *now.Data),
+		Data: or(u.Data, *now.Data), HomeReplies: or(u.HomeReplies, now.HomeReplies),
 	}
 	if u.Links != nil {
 		p.Links = strings.Join(u.Links, "\n")
@@ -137,8 +140,8 @@ func (b *Bulk) change(ctx context.Context, tx *ent.Tx, issuer string, list []Use
 			byID[u.ID] = &u.User
 		}
 	}
-	err = exec(ctx, tx, "UPDATE users SET name = r.b, bio = r.c, default_visibility = r.d, approves_followers = r.e, password_hash = r.f, avatar_url = r.g, links = r.h FROM "+
-		b.table("a bigint", "b text", "c text", "d text", "e boolean", "f text", "g text", "h text")+" WHERE users.id = r.a", profiles)
+	err = exec(ctx, tx, "UPDATE users SET name = r.b, bio = r.c, default_visibility = r.d, approves_followers = r.e, password_hash = r.f, avatar_url = r.g, links = r.h, home_replies = r.j FROM "+
+		b.table("a bigint", "b text", "c text", "d text", "e boolean", "f text", "g text", "h text", "j text")+" WHERE users.id = r.a", profiles)
 	if err != nil {
 		return fmt.Errorf("change users: %w", err)
 	}
@@ -289,7 +292,7 @@ func (b *Bulk) newUsers(ctx context.Context, tx *ent.Tx, issuer string, list []U
 		taken[handle] = true
 		makeUsers[n] = tx.User.Create().SetID(newIDs[n]).SetHandle(handle).SetName(or(row.Name, handle)).SetBio(or(row.Bio, "")).SetAvatarURL(or(row.AvatarURL, "")).SetLinks(strings.Join(row.Links, "\n")).
 			SetPasswordHash(or(row.PasswordHash, account.NoPassword)).SetIssuer(issuer).SetExternalID([]byte(row.ExternalID)).
-			SetNillableDefaultVisibility(row.DefaultVisibility).SetNillableApprovesFollowers(row.ApprovesFollowers).SetHidden(row.Suspended)
+			SetNillableDefaultVisibility(row.DefaultVisibility).SetNillableApprovesFollowers(row.ApprovesFollowers).SetNillableHomeReplies(row.HomeReplies).SetHidden(row.Suspended)
 		if row.Suspended {
 			suspended = append(suspended, newIDs[n])
 		}

@@ -2,7 +2,6 @@ package transfer
 
 import (
 	"bufio"
-	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -24,7 +23,6 @@ import (
 	"tideline/ent/schema"
 	"tideline/ent/user"
 	"tideline/feed/account"
-	"tideline/feed/ids"
 	inner "tideline/feed/internal/rows"
 )
 
@@ -39,7 +37,8 @@ type Exported struct {
 	Users, Posts, Follows, Blocks, Likes int
 	// Left counts the omitted rows of, or with, users of other issuers. Leaving counts the omitted
 	// rows of, or with, users who asked for the deletion of their account or are being deleted.
-	Left, Leaving int
+	// Alone counts the omitted replies and reposts whose conversation or original is not in the file.
+	Left, Leaving, Alone int
 }
 
 // Lines returns the number of lines of the file.
@@ -133,6 +132,9 @@ func (e *Export) users(ctx context.Context, db *ent.Client) error {
 			created := moment(u.CreatedAt.Truncate(time.Microsecond))
 			line := userLine{Type: "user", ID: id, Handle: &u.Handle, CreatedAt: &created, DefaultVisibility: &u.DefaultVisibility, ApprovesFollowers: &u.ApprovesFollowers,
 				Suspended: hidden[u.ID] == suspended}
+			if u.HomeReplies != schema.FollowedReplies {
+				line.HomeReplies = &u.HomeReplies
+			}
 			if u.Name != "" {
 				line.Name = &u.Name
 			}
@@ -240,73 +242,6 @@ func (e *Export) postNames(ctx context.Context, db *ent.Client, postIDs []int64)
 func distinct(list []int64) []int64 {
 	slices.Sort(list)
 	return slices.Compact(list)
-}
-
-// posts writes posts in the order of their times. Posts of one millisecond are in the order of
-// their ids in the file, because the id of a post from another server depends on which posts were
-// there before.
-func (e *Export) posts(ctx context.Context, db *ent.Client) error {
-	var last []*ent.Post // posts of the last millisecond; the next page may have more
-	err := pages(ctx, e, func(ctx context.Context, after int64) ([]*ent.Post, error) {
-		return db.Post.Query().Where(post.IDGT(after), post.VisibilityNEQ(schema.Deleted)).Order(post.ByID()).Limit(perPage).All(ctx)
-	}, func(p *ent.Post) int64 { return p.ID }, func(page []*ent.Post) error {
-		page = append(last, page...)
-		end := len(page)
-		for end > 0 && ids.TimeOf(page[end-1].ID).Equal(ids.TimeOf(page[len(page)-1].ID)) {
-			end--
-		}
-		last = slices.Clone(page[end:])
-		return e.writePosts(ctx, db, page[:end])
-	})
-	if err != nil {
-		return err
-	}
-	return e.writePosts(ctx, db, last)
-}
-
-func (e *Export) writePosts(ctx context.Context, db *ent.Client, posts []*ent.Post) error {
-	if len(posts) == 0 {
-		return nil
-	}
-	authorIDs := make([]int64, len(posts))
-	for i, p := range posts {
-		authorIDs[i] = p.AuthorID
-	}
-	authors, hidden, err := e.userNames(ctx, db, authorIDs)
-	if err != nil {
-		return err
-	}
-	names, err := e.postNames(ctx, db, inner.PostIDs(posts))
-	if err != nil {
-		return err
-	}
-	own, err := inner.PostData(ctx, db.PostData, inner.PostIDs(posts))
-	if err != nil {
-		return err
-	}
-	for i, p := range posts {
-		p.Data = own[i]
-	}
-	slices.SortFunc(posts, func(a, b *ent.Post) int {
-		return cmp.Or(ids.TimeOf(a.ID).Compare(ids.TimeOf(b.ID)), cmp.Compare(names[a.ID], names[b.ID]))
-	})
-	for _, p := range posts {
-		author, ok := authors[p.AuthorID]
-		if !ok {
-			e.leave(hidden[p.AuthorID])
-			continue
-		}
-		created, shown := moment(ids.TimeOf(p.ID)), p.Visibility.Shown()
-		line := postLine{Type: "post", ID: names[p.ID], Author: author, Text: p.Text, Visibility: &shown, CreatedAt: &created, Hidden: p.HiddenByModerators()}
-		if *p.Data != ent.NoData {
-			line.Data = json.RawMessage(*p.Data)
-		}
-		if err := e.out.Encode(line); err != nil {
-			return err
-		}
-		e.done.Posts++
-	}
-	return nil
 }
 
 func (e *Export) follows(ctx context.Context, db *ent.Client) error {

@@ -9,7 +9,8 @@
 //     between. Deleted posts, and users who are being deleted or will be, are left out.
 //   - A refused line does not stop the others, and is reported with its number.
 //   - A line may refer to lines before it. Within a few thousand lines users are written
-//     first, then posts, follows, blocks and likes.
+//     first, then posts, follows, blocks and likes. So a parent comes before its replies, and no
+//     cycle can be imported.
 //   - An export imported into an empty database and exported again has the same bytes,
 //     except for posts of the quarter of an hour before the import, which become new posts.
 //

@@ -2,9 +2,11 @@ package transfer
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -32,16 +34,32 @@ type (
 		ApprovesFollowers *bool              `json:"approvesFollowers,omitempty"`
 		PasswordHash      *string            `json:"passwordHash,omitempty"`
 		Suspended         bool               `json:"suspended,omitempty"`
+
+		HomeReplies *schema.HomeReplies `json:"homeReplies,omitempty"`
 	}
 	postLine struct {
 		Type       string             `json:"type"`
 		ID         string             `json:"id"`
 		Author     string             `json:"author"`
-		Text       string             `json:"text"`
+		Text       string             `json:"text,omitempty"` // required unless it is a repost
 		Data       json.RawMessage    `json:"data,omitempty"`
 		Visibility *schema.Visibility `json:"visibility,omitempty"`
 		CreatedAt  *moment            `json:"createdAt,omitempty"`
 		Hidden     bool               `json:"hiddenByModerators,omitempty"`
+
+		ReplyTo        string           `json:"replyTo,omitempty"`
+		QuoteOf        string           `json:"quoteOf,omitempty"`
+		RepostOf       string           `json:"repostOf,omitempty"`
+		QuoteWithdrawn bool             `json:"quoteWithdrawn,omitempty"`
+		ReplyAudience  *schema.Audience `json:"replyAudience,omitempty"`
+		QuoteAudience  *schema.Audience `json:"quoteAudience,omitempty"`
+		// Mentions are all mentions of the text; nil: as a post that is written here has.
+		Mentions *[]mentionPart `json:"mentions,omitempty"`
+	}
+	mentionPart struct {
+		User  string `json:"user"`
+		Start int    `json:"start"`
+		End   int    `json:"end"`
 	}
 	followLine struct {
 		Type     string `json:"type"`
@@ -120,26 +138,31 @@ func (r *rows) add(number int, line []byte) (added bool, err error) {
 	case "user":
 		l, err := read[userLine](line, func(l *userLine) map[string]string { return map[string]string{"id": l.ID} })
 		if err == nil {
-			err = visibility("defaultVisibility", l.DefaultVisibility)
+			err = oneOf("defaultVisibility", l.DefaultVisibility)
+		}
+		if err == nil {
+			err = oneOf("homeReplies", l.HomeReplies)
 		}
 		if err != nil || r.seen["user "+l.ID] {
 			return false, err
 		}
 		r.seen["user "+l.ID] = true
 		r.users = append(r.users, bulk.User{ExternalID: l.ID, Handle: l.Handle, Name: l.Name, Bio: l.Bio, AvatarURL: l.AvatarURL, Links: l.Links, Data: data(l.Data), CreatedAt: l.CreatedAt.time(),
-			DefaultVisibility: l.DefaultVisibility, ApprovesFollowers: l.ApprovesFollowers, PasswordHash: l.PasswordHash, Suspended: l.Suspended})
+			DefaultVisibility: l.DefaultVisibility, ApprovesFollowers: l.ApprovesFollowers, PasswordHash: l.PasswordHash, Suspended: l.Suspended, HomeReplies: l.HomeReplies})
 	case "post":
 		l, err := read[postLine](line, func(l *postLine) map[string]string {
-			return map[string]string{"id": l.ID, "author": l.Author, "text": l.Text}
+			return map[string]string{"id": l.ID, "author": l.Author, "text": cmp.Or(l.Text, l.RepostOf)}
 		})
 		if err == nil {
-			err = visibility("visibility", l.Visibility)
+			err = cmp.Or(oneOf("visibility", l.Visibility), oneOf("replyAudience", l.ReplyAudience), oneOf("quoteAudience", l.QuoteAudience))
 		}
 		if err != nil || r.seen["post "+l.ID] {
 			return false, err
 		}
 		r.seen["post "+l.ID] = true
-		r.posts = append(r.posts, bulk.Post{ExternalID: l.ID, Author: l.Author, Text: l.Text, Data: data(l.Data), Visibility: l.Visibility, CreatedAt: l.CreatedAt.time(), Hidden: l.Hidden})
+		r.posts = append(r.posts, bulk.Post{ExternalID: l.ID, Author: l.Author, Text: l.Text, Data: data(l.Data), Visibility: l.Visibility, CreatedAt: l.CreatedAt.time(), Hidden: l.Hidden,
+			ReplyTo: l.ReplyTo, QuoteOf: l.QuoteOf, RepostOf: l.RepostOf, QuoteWithdrawn: l.QuoteWithdrawn, ReplyAudience: l.ReplyAudience, QuoteAudience: l.QuoteAudience,
+			Mentions: l.mentions()})
 	case "follow":
 		l, err := read[followLine](line, func(l *followLine) map[string]string {
 			return map[string]string{"follower": l.Follower, "followee": l.Followee}
@@ -211,16 +234,27 @@ func syntax(err error) error {
 	return errors.New(strings.TrimPrefix(err.Error(), "json: "))
 }
 
-func visibility(field string, v *schema.Visibility) error {
-	if v == nil {
+// mentions returns the mentions of the line, or nil if it has no such field.
+func (l *postLine) mentions() []bulk.Mention {
+	if l.Mentions == nil {
 		return nil
 	}
-	for _, known := range v.Values() {
-		if string(*v) == known {
-			return nil
-		}
+	list := make([]bulk.Mention, len(*l.Mentions))
+	for i, m := range *l.Mentions {
+		list[i] = bulk.Mention(m)
 	}
-	return fmt.Errorf("field %q: %s is none of %s", field, shown(string(*v)), strings.Join(v.Values(), ", "))
+	return list
+}
+
+// oneOf refuses a value that the type does not list.
+func oneOf[T interface {
+	~string
+	Values() []string
+}](field string, v *T) error {
+	if v == nil || slices.Contains((*v).Values(), string(*v)) {
+		return nil
+	}
+	return fmt.Errorf("field %q: %s is none of %s", field, shown(string(*v)), strings.Join((*v).Values(), ", "))
 }
 
 // shown returns a quoted, shortened form of a text, which is safe to print on a terminal.

@@ -25,7 +25,7 @@ const (
 	UserUpdated     = "user.updated"
 	UserDeleted     = "user.deleted"
 	PostCreated     = "post.created"
-	PostUpdated     = "post.updated" // edited, given another visibility, or hidden or shown again by a moderator
+	PostUpdated     = "post.updated" // edited, given another visibility, its quote withdrawn, or hidden or shown again by a moderator
 	PostDeleted     = "post.deleted"
 	FollowRequested = "follow.requested"
 	FollowCreated   = "follow.created"
@@ -101,6 +101,14 @@ type Post struct {
 	// Data holds the app's own fields.
 	Data       json.RawMessage `json:"data,omitempty"`
 	Visibility string          `json:"visibility,omitempty"`
+	// ReplyTo is the parent of a reply. Root is the first post of the conversation that a reply, or
+	// the original of a repost, belongs to. These posts, the original and the quoted post may have
+	// been deleted.
+	ReplyTo        string `json:"replyTo,omitempty"`
+	Root           string `json:"root,omitempty"`
+	RepostOf       string `json:"repostOf,omitempty"`
+	QuoteOf        string `json:"quoteOf,omitempty"`
+	QuoteWithdrawn bool   `json:"quoteWithdrawn,omitempty"` // by the author of the quoted post
 	// HiddenByModerators: only the author sees the post, whatever its visibility.
 	HiddenByModerators bool       `json:"hiddenByModerators,omitempty"`
 	CreatedAt          *time.Time `json:"createdAt,omitempty"`
@@ -143,7 +151,19 @@ func person(u *ent.User) Person {
 // been read.
 func postOf(p *ent.Post) *Post {
 	at := ids.TimeOf(p.ID).UTC()
-	return &Post{ID: ent.NodeID("Post", p.ID), Text: &p.Text, Data: dataOf(p.Data), Visibility: string(p.Visibility.Shown()), HiddenByModerators: p.HiddenByModerators(), CreatedAt: &at, EditedAt: p.Edited()}
+	return &Post{
+		ID: ent.NodeID("Post", p.ID), Text: &p.Text, Data: dataOf(p.Data), Visibility: string(p.Visibility.Shown()),
+		ReplyTo: nodeOf(p.ParentID), Root: nodeOf(p.RootID), RepostOf: nodeOf(p.RepostOf), QuoteOf: nodeOf(p.QuoteOf), QuoteWithdrawn: p.QuoteWithdrawn,
+		HiddenByModerators: p.HiddenByModerators(), CreatedAt: &at, EditedAt: p.Edited(),
+	}
+}
+
+// nodeOf returns the API's id of a post, or "" for 0.
+func nodeOf(id int64) string {
+	if id == 0 {
+		return ""
+	}
+	return ent.NodeID("Post", id)
 }
 
 // dataOf returns the app's own fields, or nil if there are none.

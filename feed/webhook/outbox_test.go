@@ -166,6 +166,53 @@ func TestEventsOfChanges(t *testing.T) {
 	})
 }
 
+// A reply, a repost and a quote name the other posts, also after a change.
+func TestEventsNameTheOtherPosts(t *testing.T) {
+	each(t, func(w *feedtest.World, d *webhook.Deliverer) {
+		ada, bob := w.User("ada"), w.User("bob")
+		root := w.Post(ada, schema.Public)
+		all := endpoint(w, d, "https://app.example.com/all", "post.*")
+		reply, err := w.Feed.CreatePost(w.Ctx, bob, feed.Draft{Text: "a reply", ReplyTo: root})
+		require.NoError(w, err)
+		further, err := w.Feed.CreatePost(w.Ctx, ada, feed.Draft{Text: "a further one", ReplyTo: reply.ID})
+		require.NoError(w, err)
+		_, err = w.Feed.UpdatePost(w.Ctx, ada, further.ID, feed.Edit{Text: new("edited")})
+		require.NoError(w, err)
+		_, err = w.Feed.Repost(w.Ctx, ada, reply.ID, nil)
+		require.NoError(w, err)
+		quote, err := w.Feed.CreatePost(w.Ctx, bob, feed.Draft{Text: "a quote", QuoteOf: root})
+		require.NoError(w, err)
+		_, err = w.Feed.WithdrawQuote(w.Ctx, ada, quote.ID)
+		require.NoError(w, err)
+		_, err = w.Feed.UndoRepost(w.Ctx, ada, reply.ID)
+		require.NoError(w, err)
+
+		node := func(id int64) string { return ent.NodeID("Post", id) }
+		links := func(replyTo, root int64) map[string]any {
+			return map[string]any{"replyTo": node(replyTo), "root": node(root)}
+		}
+		want := []map[string]any{
+			links(root, root), links(reply.ID, root), links(reply.ID, root),
+			{"repostOf": node(reply.ID), "root": node(root), "text": ""},
+			{"quoteOf": node(root)}, {"quoteOf": node(root), "quoteWithdrawn": true}, {},
+		}
+		told := deliveries(w, d, all)
+		require.Len(w, told, len(want))
+		for i, row := range told {
+			var body struct {
+				Data struct{ Post map[string]any }
+			}
+			require.NoError(w, json.Unmarshal([]byte(row.Body), &body))
+			for _, field := range []string{"replyTo", "root", "repostOf", "quoteOf", "quoteWithdrawn"} {
+				require.Equal(w, want[i][field], body.Data.Post[field], "%s in %s", field, row.Body)
+			}
+			if text, ok := want[i]["text"]; ok {
+				require.Equal(w, text, body.Data.Post["text"])
+			}
+		}
+	})
+}
+
 // Events about a post of another server, including its deletion, have the post's id at that server.
 // A deleted user has only ids.
 func TestEventsNameExternalIDs(t *testing.T) {

@@ -844,11 +844,20 @@ input UpsertPostInput {
   "The post's id at the API key's issuer, unique among all authors: any text of 1 to 255 bytes."
   externalId: String!
   authorExternalId: String!
+  "Empty for a repost."
   text: String!
+  "The post that this one answers. It and the two others must be in an earlier row or call; a repost stands for its original."
+  replyToExternalId: String
+  quoteOfExternalId: String
+  "The original of a repost, which has no text and no data of its own."
+  repostOfExternalId: String
+  "Who may reply and quote, for a new post that is neither a reply nor a repost. Defaults to EVERYONE."
+  replyAudience: Audience
+  quoteAudience: Audience
   "Defaults to the author's default."
   visibility: Visibility
   data: JSONObject
-  "1986 or later; times before 2026 are kept to 20 milliseconds. A post that is older than a quarter of an hour is inserted among old posts without events. A younger one becomes a new post with the current time. Defaults to now."
+  "Never earlier than the posts that the row names. 1986 or later; times before 2026 are kept to 20 milliseconds. A post that is older than a quarter of an hour is inserted among old posts without events. A younger one becomes a new post with the current time. Defaults to now."
   createdAt: Time
 }
 input UpsertLikeInput { userExternalId: String! postExternalId: String! }
@@ -999,7 +1008,7 @@ type Mutation {
   upsertFollows(follows: [UpsertFollowInput!]!): [UpsertResult!]!
   "Creates blocks, which end the follows between the two users."
   upsertBlocks(blocks: [UpsertBlockInput!]!): [UpsertResult!]!
-  "Creates posts with their original times. A post that exists with another author, text, visibility or data is refused."
+  "Creates posts with their original times. A post that exists with another author, text, visibility or data, or that names other posts, is refused."
   upsertPosts(posts: [UpsertPostInput!]!): [UpsertResult!]!
   "Creates likes of posts that upsertPosts created."
   upsertLikes(likes: [UpsertLikeInput!]!): [UpsertResult!]!
@@ -15140,7 +15149,7 @@ func (ec *executionContext) unmarshalInputUpsertPostInput(ctx context.Context, o
 		asMap[k] = v
 	}
 
-	fieldsInOrder := [...]string{"externalId", "authorExternalId", "text", "visibility", "data", "createdAt"}
+	fieldsInOrder := [...]string{"externalId", "authorExternalId", "text", "replyToExternalId", "quoteOfExternalId", "repostOfExternalId", "replyAudience", "quoteAudience", "visibility", "data", "createdAt"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -15168,6 +15177,41 @@ func (ec *executionContext) unmarshalInputUpsertPostInput(ctx context.Context, o
 				return it, err
 			}
 			it.Text = data
+		case "replyToExternalId":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("replyToExternalId"))
+			data, err := ec.unmarshalOString2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.ReplyTo = data
+		case "quoteOfExternalId":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("quoteOfExternalId"))
+			data, err := ec.unmarshalOString2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.QuoteOf = data
+		case "repostOfExternalId":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("repostOfExternalId"))
+			data, err := ec.unmarshalOString2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.RepostOf = data
+		case "replyAudience":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("replyAudience"))
+			data, err := ec.unmarshalOAudience2ᚖtidelineᚋentᚋschemaᚐAudience(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.ReplyAudience = data
+		case "quoteAudience":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("quoteAudience"))
+			data, err := ec.unmarshalOAudience2ᚖtidelineᚋentᚋschemaᚐAudience(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.QuoteAudience = data
 		case "visibility":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("visibility"))
 			data, err := ec.unmarshalOVisibility2ᚖtidelineᚋentᚋschemaᚐVisibility(ctx, v)
@@ -23461,6 +23505,18 @@ func (ec *executionContext) marshalOSessionConnection2ᚖtidelineᚋfeedᚋpagin
 		return graphql.Null
 	}
 	return ec._SessionConnection(ctx, sel, v)
+}
+
+func (ec *executionContext) unmarshalOString2string(ctx context.Context, v any) (string, error) {
+	res, err := graphql.UnmarshalString(v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalOString2string(ctx context.Context, sel ast.SelectionSet, v string) graphql.Marshaler {
+	_ = sel
+	_ = ctx
+	res := graphql.MarshalString(v)
+	return res
 }
 
 func (ec *executionContext) unmarshalOString2ᚕstringᚄ(ctx context.Context, v any) ([]string, error) {
