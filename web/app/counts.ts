@@ -1,11 +1,11 @@
-// Keeps the like counts of the posts on the page up to date while the page is visible.
+// Keeps the counts of likes, replies, reposts and quotes of the posts on the page up to date while the page is visible.
 import { reconnectDelay } from '@tideline/client'
 import { createClient, type Client } from 'graphql-ws'
 import { useEffect, useRef } from 'preact/hooks'
 
 import { address, print } from './api'
 import { tell } from './changes'
-import { PostCounts, type Post } from './documents'
+import { PostCounts, type Original } from './documents'
 import { session } from './session'
 
 /** The maximum number of watched posts. The newest posts on the page are watched. */
@@ -15,11 +15,12 @@ const settled = 1000
 /** The maximum delay before the next attempt to connect, in milliseconds. */
 const rarely = 30_000
 
-type Card = { post: Post }
+type Card = { post: Original }
+type Counts = Pick<Original, 'id' | 'likeCount' | 'replyCount' | 'repostCount' | 'quoteCount'>
 
 const cards = new Set<Card>()
 /**
- * The posts that the viewer likes or unlikes. An entry stays until the next subscription begins, because the current one
+ * The posts that the viewer likes, reposts, or stops doing so. An entry stays until the next subscription begins, because the current one
  * may still send a count from before the change.
  */
 const own = new Map<string, 'busy' | 'done'>()
@@ -57,7 +58,7 @@ function watch() {
 
 function subscribe(client: Client, ids: string[]): () => void {
   let over = false
-  const end = client.subscribe<{ postCounts: { id: string; likeCount: number }[] }>(
+  const end = client.subscribe<{ postCounts: Counts[] }>(
     { query: print(PostCounts), variables: { ids } },
     {
       next: ({ data }) => !over && data?.postCounts.forEach(show),
@@ -74,9 +75,11 @@ function subscribe(client: Client, ids: string[]): () => void {
   }
 }
 
-function show({ id, likeCount }: { id: string; likeCount: number }) {
+function show({ id, likeCount, replyCount, repostCount, quoteCount }: Counts) {
   const post = [...cards].find(({ post }) => post.id === id)?.post
-  if (post && post.likeCount !== likeCount && !own.has(id)) tell({ what: 'post', post: { ...post, likeCount } })
+  if (!post || own.has(id)) return
+  const same = post.likeCount === likeCount && post.replyCount === replyCount && post.repostCount === repostCount && post.quoteCount === quoteCount
+  if (!same) tell({ what: 'post', post: { ...post, likeCount, replyCount, repostCount, quoteCount } })
 }
 
 function connect(token: string): Client {
@@ -99,8 +102,8 @@ function connect(token: string): Client {
 
 document.addEventListener('visibilitychange', schedule)
 
-/** Keeps the like count of a drawn post up to date. A pending post has no count on the server yet. */
-export function useCounts(post: Post, pending: boolean) {
+/** Keeps the counts of a drawn post up to date. A pending post has none on the server yet. */
+export function useCounts(post: Original, pending: boolean) {
   const card = useRef<Card>({ post }).current
   card.post = post
   useEffect(() => {
@@ -114,7 +117,7 @@ export function useCounts(post: Post, pending: boolean) {
   }, [post.id, pending])
 }
 
-/** The viewer changes the like of a post. While that is busy, counts from the server are ignored. */
+/** The viewer likes or reposts a post, or stops doing so. While that is busy, counts from the server are ignored. */
 export function changing(id: string, state: 'busy' | 'done') {
   own.set(id, state)
   if (state === 'done') schedule()
