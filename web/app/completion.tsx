@@ -19,7 +19,7 @@ const begun = /(?<![\w/@＠.])[@＠]([A-Za-z0-9_]{1,30})$/u
 
 type Completion = {
   /** The attributes of the box, by which screen readers find the list. */
-  attributes: Record<string, string | boolean | undefined>
+  attributes: Partial<Record<string, string>>
   list: ComponentChildren
   /** Looks for a mention before the caret. */
   look: () => void
@@ -89,21 +89,27 @@ export function useCompletion(area: RefObject<HTMLTextAreaElement | null>, text:
     return true
   }
 
-  const list = open && (
-    <ul class="completion" role="listbox" id={id} aria-label={t.people}>
-      {people.map((person, i) => (
-        // The pointer must not take the focus from the box.
-        <li key={person.id} id={`${id}-${i}`} role="option" aria-selected={i === at} onMouseDown={(event) => event.preventDefault()} onClick={() => choose(person)}>
-          <Avatar person={person} />
-          <span class="who">
-            <b dir="auto">{person.name}</b> <span class="muted">@{person.handle}</span>
-          </span>
-        </li>
-      ))}
-    </ul>
+  const list = (
+    <>
+      {open && (
+        <ul class="completion" role="listbox" id={id} aria-label={t.people}>
+          {people.map((person, i) => (
+            // The pointer must not take the focus from the box.
+            <li key={person.id} id={`${id}-${i}`} role="option" aria-selected={i === at} onMouseDown={(event) => event.preventDefault()} onClick={() => choose(person)}>
+              <Avatar person={person} />
+              <span class="who">
+                <b dir="auto">{person.name}</b> <span class="muted">@{person.handle}</span>
+              </span>
+            </li>
+          ))}
+        </ul>
+      )}
+      <span class="hidden" role="status">
+        {open && t.found(people.length)}
+      </span>
+    </>
   )
-  const attributes = open
-    ? { role: 'combobox', 'aria-autocomplete': 'list', 'aria-haspopup': 'listbox', 'aria-expanded': true, 'aria-controls': id, 'aria-activedescendant': `${id}-${at}` }
-    : {}
+  // The box stays a text box, because HTML does not let a field of several lines be a combobox.
+  const attributes: Completion['attributes'] = open ? { 'aria-autocomplete': 'list', 'aria-haspopup': 'listbox', 'aria-controls': id, 'aria-activedescendant': `${id}-${at}` } : {}
   return { attributes, list, look, onKey, close }
 }

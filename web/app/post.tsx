@@ -193,7 +193,8 @@ function Repost({ post }: { post: Original }) {
         changing(post.id, 'done')
       }
     })
-  const label = [t.repost, t.reposts(repostCount), quoteCount > 0 && t.quotes(quoteCount)].filter(Boolean).join(', ')
+  const count = repostCount + quoteCount
+  const label = `${t.repost}, ${quoteCount > 0 ? `${count} (${t.reposts(repostCount)}, ${t.quotes(quoteCount)})` : t.reposts(repostCount)}`
   return (
     <Menu
       class={viewerRepost ? 'act counted repost done' : 'act counted repost'}
@@ -201,7 +202,7 @@ function Repost({ post }: { post: Original }) {
       button={
         <>
           <Icon name="repost" />
-          <span class="count">{repostCount + quoteCount || ''}</span>
+          <span class="count">{count || ''}</span>
         </>
       }
     >
@@ -253,7 +254,8 @@ export function QuoteCard({ quote: { state, post } }: { quote: { state: NonNulla
         <span class="who">
           <b dir="auto">{post.author.name}</b> <span class="muted">@{post.author.handle}</span>
         </span>
-        <a class="muted when" href={`/post/${post.id}`} aria-label={t.quotedPost(post.author.handle)}>
+        <a class="muted when" href={`/post/${post.id}`}>
+          <span class="hidden">{t.quotedPost(post.author.handle)}</span>
           <Time at={post.createdAt} />
         </a>
       </p>

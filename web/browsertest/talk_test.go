@@ -2,12 +2,17 @@ package browsertest
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"tideline/storage/storagetest"
 )
 
 // card returns an expression for the post with this text of its own.
@@ -86,7 +91,7 @@ func TestTwoPeopleTalk(t *testing.T) {
 	bob.sees("No replies yet.")
 	bob.fillIn(`document.querySelector('.thread ~ .compose textarea')`, "Two pairs, @ad")
 	bob.see(`document.querySelector('[role=listbox] [aria-selected=true]')?.textContent === 'AAda @ada'`)
-	bob.see(`document.activeElement.role === 'combobox' && document.getElementById(document.activeElement.getAttribute('aria-activedescendant')).ariaSelected === 'true'`)
+	bob.see(`document.getElementById(document.activeElement.getAttribute('aria-activedescendant')).ariaSelected === 'true'`)
 	bob.shot("talk-completion")
 	bob.key(kb.Enter)
 	bob.see(`document.querySelector('[role=listbox]') === null && document.activeElement.value === 'Two pairs, @ada '`)
@@ -129,7 +134,7 @@ func TestTwoPeopleTalk(t *testing.T) {
 	ada.see(within(comment, ".excerpt") + `?.textContent === ` + js(news))
 	bob.click("1 new post")
 	bob.shows(comment, pairs, answer, news)
-	bob.see(within(news, ".repost summary") + `?.ariaLabel === 'Repost, 0 reposts, 1 quote'`)
+	bob.see(within(news, ".repost summary") + `?.ariaLabel === 'Repost, 1 (0 reposts, 1 quote)'`)
 	bob.shot("talk-quote")
 	bob.clickOn(within(comment, ".withdraw"))
 	bob.sees("This cannot be undone.")
@@ -138,4 +143,119 @@ func TestTwoPeopleTalk(t *testing.T) {
 	bob.see(within(comment, ".quoted") + `?.textContent === ` + js(withdrawn))
 	ada.see(within(comment, ".quoted") + `?.textContent === ` + js(withdrawn))
 	assert.EqualValues(t, 0, ada.value(`document.querySelectorAll('.wrong').length`))
+}
+
+// said is what the users of a conversation say, by language.
+type said struct{ root, reply, deep, own, quote, gone string }
+
+var speeches = map[string]said{
+	"en": {
+		root: "Spring tide on Sunday, 5.4 m. Who helps to move the boats above the line?", reply: "I can bring the trailer, and @ines has ropes.",
+		deep: "Ropes, yes. Courage has to come from somebody else.", own: "Count me in after breakfast.",
+		quote: "This is how it starts every year.", gone: "I take that back.",
+	},
+	"zh": {
+		root: "星期天大潮，5.4 米。谁来帮忙把船移到潮线以上？", reply: "我可以带拖车，@ines 有绳子。", deep: "绳子有。勇气得别人带。", own: "早饭后算我一个。",
+		quote: "每年都是这样开始的。", gone: "我收回那句话。",
+	},
+}
+
+// TestConversationViews opens the views of a conversation in every look, on a small phone as well, and in both
+// languages. It takes long because the accessibility checker runs on each.
+func TestConversationViews(t *testing.T) {
+	storagetest.Long(t)
+	t.Parallel()
+	script, err := os.ReadFile(axe)
+	require.NoError(t, err, "run npm ci in web")
+	for _, in := range tongues {
+		t.Run(in.code, func(t *testing.T) {
+			t.Parallel()
+			say := speeches[in.code]
+			s := serve(t)
+			people := map[string]*person{}
+			for _, handle := range []string{"ada", "marina", "tomas", "yuki", "ines"} {
+				people[handle] = s.signUp(handle)
+				people[handle].must(`mutation($i: UpdateProfileInput!) { updateProfile(input: $i) { user { id } } }`, map[string]any{"name": in.name[handle]}, nil)
+			}
+			ada, marina, tomas, ines := people["ada"], people["marina"], people["tomas"], people["ines"]
+			for _, handle := range []string{"marina", "tomas", "yuki", "ines"} {
+				ada.relate("follow", people[handle])
+			}
+			marina.relate("follow", ada)
+			root := marina.write(map[string]any{"text": say.root})
+			reply := tomas.write(map[string]any{"text": say.reply, "replyTo": root})
+			ines.write(map[string]any{"text": say.deep, "replyTo": reply})
+			ines.write(map[string]any{"text": say.quote, "quoteOf": root})
+			ada.write(map[string]any{"text": say.own, "replyTo": root})
+			own := ada.write(map[string]any{"text": in.own})
+			withdrawn := people["yuki"].write(map[string]any{"text": say.gone, "quoteOf": own})
+			ada.must(`mutation($i: PostInput!) { withdrawQuote(input: $i) { post { id } } }`, map[string]any{"postId": withdrawn}, nil)
+			people["yuki"].write(map[string]any{"text": say.quote, "quoteOf": own})
+			closed := marina.write(map[string]any{"text": in.post["marina"][0], "replyAudience": "NOBODY"})
+			for _, handle := range []string{"tomas", "yuki", "ines"} {
+				people[handle].must(`mutation($i: RepostInput!) { repost(input: $i) { post { id } } }`, map[string]any{"postId": root}, nil)
+			}
+
+			p := ada.browse(speaks(in.code))
+			look := func(name string) {
+				t.Helper()
+				if p.value(`typeof axe`) == "undefined" {
+					p.value(string(script) + `; null`)
+				}
+				for _, l := range looks {
+					p.look("talk-"+name+"-"+l.name, l.width, l.height, l.scheme, in.code)
+				}
+				p.look("talk-"+name+"-small-light", 360, 740, "light", in.code)
+				p.size(1280, 900, false)
+			}
+			p.see(card(say.root) + ` !== undefined`)
+			p.see(within(say.root, ".reposted") + ` !== null`)
+			look("home")
+			p.clickOn(within(say.root, ".repost summary"))
+			look("menu")
+			p.clickOn(within(say.root, ".repost button + button"))
+			p.see(`document.querySelector('dialog textarea') === document.activeElement`)
+			look("quote")
+			p.write("@i")
+			p.see(`document.querySelector('[role=option]') !== null`)
+			look("completion")
+			p.key(kb.Escape)
+			p.see(`document.querySelector('[role=option]') === null && document.querySelector('dialog') !== null`)
+			p.clickOn(`document.querySelector('dialog button')`)
+			p.see(`document.querySelector('dialog') === null`)
+			p.clickOn(within(say.root, ".reply"))
+			p.see(`document.querySelector('article textarea') === document.activeElement`)
+			look("reply")
+			goTo("/post/"+root, func(tongue) string { return say.own })(p, in)
+			look("thread")
+			goTo("/post/"+reply, func(tongue) string { return say.deep })(p, in)
+			p.see(`document.querySelector('.ancestor') !== null`)
+			look("ancestors")
+			goTo("/post/"+closed, func(tongue) string { return in.post["marina"][0] })(p, in)
+			p.see(`document.querySelector('.closed') !== null`)
+			look("closed")
+			goTo("/post/"+strings.Repeat("A", 12), func(in tongue) string { return "" })(p, in)
+			p.see(`document.querySelector('.empty') !== null`)
+			look("missing")
+			p.offline(true)
+			p.clickOn(`document.querySelector('nav a')`)
+			p.clickOn(within(say.root, ".when"))
+			p.see(`document.querySelector('.failure') !== null`)
+			look("failing")
+			p.offline(false)
+			p.clickOn(`document.querySelector('.failure button')`)
+			p.see(`document.querySelector('.thread') !== null`)
+			p.forgive()
+		})
+	}
+}
+
+// write creates a post and returns its id.
+func (p *person) write(input map[string]any) string {
+	p.s.t.Helper()
+	var answer struct {
+		CreatePost struct{ Post struct{ ID string } }
+	}
+	p.must(`mutation($i: CreatePostInput!) { createPost(input: $i) { post { id } } }`, input, &answer)
+	return answer.CreatePost.Post.ID
 }

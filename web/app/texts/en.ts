@@ -107,7 +107,7 @@ export const en = {
   quote: 'Quote',
   quotes: (n: number) => plural(n, 'quote', 'quotes'),
   quotePlaceholder: 'What do you say to it?',
-  quotedPost: (handle: string) => `The quoted post by @${handle}`,
+  quotedPost: (handle: string) => `The quoted post by @${handle}, `,
   mayNotQuote: 'You may not quote this post.',
   notAvailable: 'The quoted post is not available.',
   withdrawn: 'The author of the quoted post withdrew the quote.',

@@ -128,7 +128,7 @@ export const zh: Texts = {
   quote: '引用',
   quotes: (n) => `${number(n)} 次引用`,
   quotePlaceholder: '说点什么？',
-  quotedPost: (handle) => `@${handle} 的被引用帖子`,
+  quotedPost: (handle) => `@${handle} 的被引用帖子，`,
   mayNotQuote: '您不能引用这条帖子。',
   notAvailable: '被引用的帖子无法显示。',
   withdrawn: '被引用帖子的作者撤回了引用。',
