@@ -3,7 +3,6 @@ import { useEffect, useState } from 'preact/hooks'
 
 import { useAction } from './action'
 import { request } from './api'
-import { tell } from './changes'
 import { LogOut, Settings as SettingsQuery, UpdateProfile, type HomeReplies, type Person, type Session, type Visibility } from './documents'
 import { discard } from './draft'
 import type { Page } from './pages'
@@ -105,8 +104,6 @@ function AccountForm({ account, limits, session }: { account: Account; limits: L
       })
       begin({ ...session, user: updateProfile.user })
       notify(t.saved)
-      // Another choice of replies is another timeline.
-      tell({ what: 'much' })
     })
   }
   return (

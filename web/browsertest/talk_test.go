@@ -145,6 +145,154 @@ func TestTwoPeopleTalk(t *testing.T) {
 	assert.EqualValues(t, 0, ada.value(`document.querySelectorAll('.wrong').length`))
 }
 
+// A repost that fails is taken back, with a notice.
+func TestAFailedRepostIsTakenBack(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	ada, bob := s.signUp("ada"), s.signUp("bob")
+	ada.relate("follow", bob)
+	bob.post("one")
+	a := ada.browse()
+	a.shows("one")
+	a.offline(true)
+	a.see(`document.querySelector('.live').textContent === 'Offline'`)
+	a.menu("one", "Repost")
+	a.sees("The server cannot be reached.")
+	a.see(within("one", ".repost summary") + `.ariaLabel === 'Repost, 0 reposts' && ` + within("one", ".repost.done") + ` === null`)
+	a.offline(false)
+	a.see(live)
+	a.menu("one", "Repost")
+	a.see(within("one", ".repost.done summary") + `?.ariaLabel === 'Repost, 1 repost'`)
+	a.reload()
+	a.see(within("one", ".repost.done") + ` != null`)
+	a.see(within("one", ".reposted") + `?.innerText === 'Reposted by you'`)
+	a.forgive()
+}
+
+// An original is shown once under its newest repost, also when reposts are undone and when the original itself comes.
+func TestAnOriginalIsShownOnce(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	ada, bob, cyd, dan := s.signUp("ada"), s.signUp("bob"), s.signUp("cyd"), s.signUp("dan")
+	ada.relate("follow", bob)
+	ada.relate("follow", cyd)
+	original := dan.post("original")
+	input := map[string]any{"postId": original}
+	repost := func(by *person) {
+		by.must(`mutation($i: RepostInput!) { repost(input: $i) { post { id } } }`, input, nil)
+	}
+	undo := func(by *person) {
+		by.must(`mutation($i: PostInput!) { undoRepost(input: $i) { post { id } } }`, input, nil)
+	}
+	repost(bob)
+	bob.post("between")
+	a := ada.browse()
+	a.shows("between", "original")
+	a.see(within("original", ".reposted") + `.innerText === 'Reposted by Bob'`)
+	repost(cyd)
+	a.click("1 new post")
+	a.shows("original", "between")
+	a.see(within("original", ".reposted") + `.innerText === 'Reposted by Cyd and 1 other'`)
+	undo(cyd)
+	a.shows("between", "original")
+	a.see(within("original", ".reposted") + `.innerText === 'Reposted by Bob'`)
+
+	// A like of the repost is a like of the original.
+	a.pressIn("original", "Like, 0 likes")
+	dan.awaitLikes(original, 1)
+
+	a.visit(s.url + "/@dan")
+	a.click("Follow @dan")
+	a.sees("Following")
+	a.click("Home")
+	a.shows("between", "original")
+	undo(bob)
+	a.see(within("original", ".reposted") + ` === null`)
+	a.shows("between", "original")
+	repost(bob)
+	a.click("1 new post")
+	a.shows("original", "between")
+	dan.must(`mutation($i: DeletePostInput!) { deletePost(input: $i) { deletedPostId } }`, input, nil)
+	a.shows("between")
+}
+
+// The author of a post decides who may reply, and the app gives the reason to those who may not.
+func TestWhoMayReply(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	ada, bob := s.signUp("ada"), s.signUp("bob")
+	b := bob.browse()
+	b.draft("followers only")
+	b.choose(`document.querySelector('.compose select[aria-label="Who may reply"]')`, "FOLLOWERS")
+	b.click("Post")
+	b.shows("followers only")
+	const reason = "Only followers of the author may reply."
+	a := ada.browse()
+	a.visit(s.url + "/@bob")
+	a.see(within("followers only", ".reply") + `?.ariaDisabled === 'true'`)
+	a.see(within("followers only", ".reply") + `.ariaLabel === 'Reply, 0 replies, ` + reason + `'`)
+	a.pressIn("followers only", "Reply")
+	a.see(`document.querySelector('.notices').innerText === ` + js(reason))
+	a.see(`document.querySelector('article textarea') === null`)
+	a.click("Follow @bob")
+	a.see(within("followers only", ".reply") + `?.ariaDisabled === null`)
+	a.clickOn(within("followers only", ".when"))
+	a.fillIn(`document.querySelector('.thread ~ .compose textarea')`, "thanks")
+	a.key(kb.Enter, chromedp.ModifierCtrl)
+	a.shows("thanks")
+
+	// Bob wants no replies in his timeline. They stay in the conversation.
+	bob.relate("follow", ada)
+	b.visit(s.url)
+	b.shows("thanks", "followers only")
+	b.click("Settings")
+	b.clickOn(`document.querySelector('input[name=replies][value=NONE]')`)
+	b.click("Save")
+	b.sees("Saved.")
+	b.click("Home")
+	b.shows("followers only")
+	b.clickOn(within("followers only", ".when"))
+	b.shows("thanks")
+}
+
+// The page of a post loads its replies page by page, in three orders, and offers the ones that come later.
+func TestRepliesOfAThread(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	ada, bob := s.signUp("ada"), s.signUp("bob")
+	root := bob.post("root")
+	const n = 25
+	var want []string
+	for i := range n {
+		want = append(want, fmt.Sprintf("reply %02d", i))
+		reply := bob.write(map[string]any{"text": want[i], "replyTo": root})
+		if i == 7 {
+			ada.must(`mutation($i: LikePostInput!) { likePost(input: $i) { post { id } } }`, map[string]any{"postId": reply}, nil)
+			ada.awaitLikes(reply, 1)
+		}
+	}
+	a := ada.browse()
+	a.visit(s.url + "/post/" + root)
+	a.shows(want...)
+	a.click("Newest")
+	a.see(texts + `.length === 25 && ` + texts + `[0] === 'reply 24'`)
+	a.click("Top")
+	a.see(texts + `.length === 25 && ` + texts + `[0] === 'reply 07'`)
+	a.click("Oldest")
+	a.shows(want...)
+	bob.write(map[string]any{"text": "later", "replyTo": root})
+	a.click("1 new reply")
+	a.shows(append(want, "later")...)
+	a.see(`document.querySelector('.arrived button') === null`)
+
+	// A visitor reads the conversation as well.
+	v := open(t, s.url)
+	v.visit(s.url + "/post/" + root)
+	v.see(texts + `.length === 26`)
+	v.sees("26 replies")
+	v.see(`document.querySelector('.compose, .acts button') === null`)
+}
+
 // said is what the users of a conversation say, by language.
 type said struct{ root, reply, deep, own, quote, gone string }
 

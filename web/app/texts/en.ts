@@ -85,7 +85,7 @@ export const en = {
   replyingTo: ['Replying to ', ''] as [string, string],
   replied: 'Replied.',
   replyAudience: 'Who may reply',
-  mayReply: { EVERYONE: 'Everyone may reply', FOLLOWERS: 'Followers may reply', MUTUALS: 'Friends may reply', MENTIONED: 'Mentioned may reply', NOBODY: 'No replies' },
+  mayReply: { EVERYONE: 'All may reply', FOLLOWERS: 'Followers may reply', MUTUALS: 'Friends may reply', MENTIONED: 'Mentioned may reply', NOBODY: 'No replies' },
   mayNotReply: {
     EVERYONE: 'You cannot reply to this post.',
     FOLLOWERS: 'Only followers of the author may reply.',
