@@ -6,16 +6,20 @@ import { useEffect, useRef } from 'preact/hooks'
 import { address, print } from './api'
 import { tell } from './changes'
 import { PostCounts, type Original } from './documents'
+import { limits } from './limits'
 import { session } from './session'
 
-/** The maximum number of watched posts. The newest posts on the page are watched. */
+/** The maximum number of watched posts, if the server allows so many. The newest posts on the page are watched. */
 const most = 50
+/** The number that every server allows. */
+const always = 20
 /** The time that the posts on the page must stay the same before they are watched, in milliseconds. */
 const settled = 1000
 /** The maximum delay before the next attempt to connect, in milliseconds. */
 const rarely = 30_000
 
-type Card = { post: Original }
+/** first: the page is about this post. */
+type Card = { post: Original; first: boolean }
 type Counts = Pick<Original, 'id' | 'likeCount' | 'replyCount' | 'repostCount' | 'quoteCount'>
 
 const cards = new Set<Card>()
@@ -45,8 +49,9 @@ function watch() {
     watched = ''
     stop = () => {}
   }
-  const newest = [...new Map([...cards].map(({ post }) => [post.id, post.createdAt]))].sort((a, b) => b[1].localeCompare(a[1]))
-  const ids = client && document.visibilityState === 'visible' ? newest.slice(0, most).map(([id]) => id) : []
+  const newest = [...cards].sort((a, b) => Number(b.first) - Number(a.first) || b.post.createdAt.localeCompare(a.post.createdAt))
+  const shown = [...new Set(newest.map(({ post }) => post.id))]
+  const ids = client && document.visibilityState === 'visible' ? shown.slice(0, Math.min(most, limits.state?.pageSize ?? always)) : []
   const again = [...own.values()].includes('done')
   if (ids.join() === watched && !again) return
   const before = stop
@@ -103,8 +108,8 @@ function connect(token: string): Client {
 document.addEventListener('visibilitychange', schedule)
 
 /** Keeps the counts of a drawn post up to date. A pending post has none on the server yet. */
-export function useCounts(post: Original, pending: boolean) {
-  const card = useRef<Card>({ post }).current
+export function useCounts(post: Original, pending: boolean, first: boolean) {
+  const card = useRef<Card>({ post, first }).current
   card.post = post
   useEffect(() => {
     if (pending) return

@@ -41,7 +41,7 @@ type Props = {
 export const PostCard = steady(({ post, reposts, pending, fresh, place, onReply }: Props) => {
   const { author, replyTo } = post
   useStore(preferences)
-  useCounts(post, pending ?? false)
+  useCounts(post, pending ?? false, place === 'subject')
   const viewer = useStore(session)?.user
   const own = viewer?.id === author.id
   // 'begun': the viewer pressed the edit button. 'kept': an unsaved edit was restored.
