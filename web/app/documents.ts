@@ -83,6 +83,13 @@ const OriginalFields = graphql(`
     viewerRepost {
       id
     }
+    mentions {
+      start
+      user {
+        id
+        handle
+      }
+    }
     author {
       id
       handle

@@ -89,7 +89,7 @@ export const PostCard = steady(({ post, reposts, pending, fresh, place, onReply 
           <Edit post={post} focused={editing === 'begun'} onDone={() => setEditing(false)} />
         ) : (
           <p class="text">
-            <Words text={post.text} />
+            <Words text={post.text} recorded={post.mentions} />
           </p>
         )}
         {post.quote && <Quote post={post} viewer={viewer?.id} />}

@@ -38,8 +38,8 @@ export type State = {
 
 /** The maximum number of new entries that one read loads. */
 const mostNew = 2000
-/** The maximum number of entries that one request asks for. */
-const largestPage = 100
+/** The maximum number of entries that one request asks for. More of them may cost more than a server allows. */
+const largestPage = 50
 const seenKey = 'tideline:seen'
 
 /**
@@ -123,6 +123,7 @@ export class Timeline {
       viewerCanReply: false,
       viewerCanQuote: false,
       viewerRepost: null,
+      mentions: [],
       replyTo: null,
       quote: null,
       author: { id, handle, name, avatarUrl },

@@ -212,8 +212,18 @@ func TestAnOriginalIsShownOnce(t *testing.T) {
 	repost(bob)
 	a.click("1 new post")
 	a.shows("original", "between")
+	bob.write(map[string]any{"text": "see @dan", "quoteOf": original})
+	a.click("1 new post")
+	a.shows("see @dan", "original", "between")
+	a.see(within("see @dan", ".excerpt") + `.textContent === 'original'`)
 	dan.must(`mutation($i: DeletePostInput!) { deletePost(input: $i) { deletedPostId } }`, input, nil)
-	a.shows("between")
+	a.shows("see @dan", "between")
+
+	// A mention leads to its user after a change of the handle.
+	dan.must(`mutation($i: ChangeHandleInput!) { changeHandle(input: $i) { user { id } } }`, map[string]any{"handle": "daniel"}, nil)
+	a.reload()
+	a.see(within("see @dan", ".quoted") + `?.textContent === 'The quoted post is not available.'`)
+	a.see(within("see @dan", ".text a") + `?.pathname === '/@daniel'`)
 }
 
 // The author of a post decides who may reply, and the app gives the reason to those who may not.
