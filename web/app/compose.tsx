@@ -20,7 +20,7 @@ export const composing = new Store<{ quoted?: Original } | null>(null)
 /** The timeline of the member; null for a visitor. */
 export const CurrentTimeline = createContext<Timeline | null>(null)
 
-const audiences = ['EVERYONE', 'FOLLOWERS', 'MUTUALS', 'MENTIONED', 'NOBODY'] as const satisfies Audience[]
+export const audiences = ['EVERYONE', 'FOLLOWERS', 'MUTUALS', 'MENTIONED', 'NOBODY'] as const satisfies Audience[]
 
 // boxes counts the boxes on the page. close removes the notice that sayRefused shows.
 let boxes = 0

@@ -427,6 +427,19 @@ export const WithdrawQuote = graphql(
   [OriginalFields],
 )
 
+export const SetAudience = graphql(
+  `
+    mutation SetAudience($input: SetAudienceInput!) {
+      setAudience(input: $input) {
+        post {
+          ...Original
+        }
+      }
+    }
+  `,
+  [OriginalFields],
+)
+
 export const PostCounts = graphql(`
   subscription PostCounts($ids: [ID!]!) {
     postCounts(ids: $ids) {

@@ -5,10 +5,11 @@ import { useLayoutEffect, useRef, useState } from 'preact/hooks'
 import { useAction } from './action'
 import { request } from './api'
 import { tell } from './changes'
-import { Compose, composing } from './compose'
+import { audiences, Compose, composing } from './compose'
 import { changing, useCounts } from './counts'
 import {
-  DeletePost, LikePost, Repost as RepostPost, SetVisibility, UndoRepost, UnlikePost, UpdatePost, Versions, WithdrawQuote, type Original, type Post, type Visibility,
+  DeletePost, LikePost, Repost as RepostPost, SetAudience, SetVisibility, UndoRepost, UnlikePost, UpdatePost, Versions, WithdrawQuote,
+  type Audience as Who, type Original, type Post, type Visibility,
 } from './documents'
 import { editOf, keepEdit } from './draft'
 import { useLimits } from './limits'
@@ -107,6 +108,7 @@ export const PostCard = steady(({ post, reposts, pending, fresh, place, onReply 
             <Counts post={post} />
           )}
           {!pending && own ? <Own post={post} editing={editing !== false} onEdit={() => setEditing('begun')} /> : !pending && <Audience of={post.visibility} />}
+          {!pending && own && place === 'subject' && !replyTo && <WhoMayReply post={post} />}
           {!pending && own && <Delivery id={post.id} />}
           {!pending && !own && viewer && <Complain post={post} />}
         </div>
@@ -452,6 +454,18 @@ function Own({ post, editing, onEdit }: { post: Original; editing: boolean; onEd
       )}
     </>
   )
+}
+
+/** Changes who may reply to the viewer's own post. */
+function WhoMayReply({ post }: { post: Original }) {
+  const { run, busy } = useAction(notify)
+  const choose = (replyAudience: Who) =>
+    run(async () => {
+      const { post: known } = (await request(SetAudience, { input: { postId: post.id, replyAudience } })).setAudience
+      if (known) tell({ what: 'post', post: known })
+      notify(t.mayReply[replyAudience])
+    })
+  return <Choice icon="reply" label={t.replyAudience} value={post.replyAudience} options={audiences} texts={t.mayReply} disabled={busy} onChoose={choose} />
 }
 
 function Complain({ post }: { post: Original }) {

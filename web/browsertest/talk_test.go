@@ -263,6 +263,13 @@ func TestWhoMayReply(t *testing.T) {
 	b.shows("followers only")
 	b.clickOn(within("followers only", ".when"))
 	b.shows("thanks")
+
+	// He changes who may reply. What was said stays.
+	b.choose(`document.querySelector('.thread select[aria-label="Who may reply"]')`, "NOBODY")
+	b.see(`document.querySelector('.notices').innerText === 'No replies'`)
+	a.reload()
+	a.see(`document.querySelector('.closed')?.innerText === 'The author accepts no replies.'`)
+	a.shows("thanks")
 }
 
 // The page of a post loads its replies page by page, in three orders, and offers the ones that come later.
