@@ -1,18 +1,19 @@
 // The frame of the page. It draws the view that the address names, for a member or for a visitor.
 import { useEffect, useLayoutEffect, useMemo, useRef } from 'preact/hooks'
 
-import { Compose, composing } from './compose'
+import { Compose, composing, CurrentTimeline } from './compose'
 import type { Session } from './documents'
 import { Home, LiveSign, placeBefore } from './home'
 import { Dialog, Empty, Icon, Notices } from './parts'
 import { Others, People, useRequests } from './people'
-import { PostPage, Profile, TagPage } from './profile'
+import { Profile, TagPage } from './profile'
 import { preferences, t } from './preferences'
 import { useRoute, type Route } from './route'
 import { session as sessions } from './session'
 import { Settings } from './settings'
 import { Shortcuts } from './shortcuts'
 import { useStore } from './store'
+import { Thread } from './thread'
 import { Timeline } from './timeline'
 import { Welcome } from './welcome'
 
@@ -64,7 +65,7 @@ function Member({ session }: { session: Session }) {
   useEffect(() => {
     void timeline.start(placeBefore(session)?.entries)
     return () => {
-      composing.set(false)
+      composing.set(null)
       timeline.dispose()
     }
   }, [])
@@ -83,54 +84,56 @@ function Member({ session }: { session: Session }) {
   const current = route.name === 'profile' && route.handle !== handle ? undefined : route.name
 
   return (
-    <div class="frame">
-      <header class="bar">
-        <Brand />
-        <nav aria-label={t.main}>
-          {links.map(([name, address, label, count, say]) => (
-            <a href={address} aria-current={name === current ? 'page' : undefined} key={name}>
-              <Icon name={name} />
-              <span class="label">{label}</span>
-              {count > 0 && (
-                <span class="badge">
-                  <span aria-hidden="true">{count > 99 ? '99+' : count}</span>
-                  <span class="hidden">{say(count)}</span>
-                </span>
-              )}
-            </a>
-          ))}
-        </nav>
-        <button class="write" onClick={() => composing.set(true)}>
-          <Icon name="write" />
-          <span class="label">{t.compose}</span>
-        </button>
-        <LiveSign status={status} lateBy={lateBy} />
-      </header>
-      <main id="content" tabIndex={-1}>
-        {route.name === 'home' ? (
-          <Home session={session} timeline={timeline} />
-        ) : route.name === 'settings' ? (
-          <Settings session={session} />
-        ) : (
-          <View route={route} />
+    <CurrentTimeline.Provider value={timeline}>
+      <div class="frame">
+        <header class="bar">
+          <Brand />
+          <nav aria-label={t.main}>
+            {links.map(([name, address, label, count, say]) => (
+              <a href={address} aria-current={name === current ? 'page' : undefined} key={name}>
+                <Icon name={name} />
+                <span class="label">{label}</span>
+                {count > 0 && (
+                  <span class="badge">
+                    <span aria-hidden="true">{count > 99 ? '99+' : count}</span>
+                    <span class="hidden">{say(count)}</span>
+                  </span>
+                )}
+              </a>
+            ))}
+          </nav>
+          <button class="write" onClick={() => composing.set({})}>
+            <Icon name="write" />
+            <span class="label">{t.compose}</span>
+          </button>
+          <LiveSign status={status} lateBy={lateBy} />
+        </header>
+        <main id="content" tabIndex={-1}>
+          {route.name === 'home' ? (
+            <Home session={session} timeline={timeline} />
+          ) : route.name === 'settings' ? (
+            <Settings session={session} />
+          ) : (
+            <View route={route} />
+          )}
+        </main>
+        <aside aria-label={t.people}>
+          {route.name !== 'people' && <Others brief />}
+        </aside>
+        {writing && (
+          <Dialog label={writing.quoted ? t.quote : t.compose} onClose={() => composing.set(null)}>
+            <div class="row">
+              <h2>{writing.quoted ? t.quote : t.compose}</h2>
+              <button class="quiet" onClick={() => composing.set(null)}>
+                {t.close}
+              </button>
+            </div>
+            <Compose quoted={writing.quoted} focused onPosted={() => composing.set(null)} />
+          </Dialog>
         )}
-      </main>
-      <aside aria-label={t.people}>
-        {route.name !== 'people' && <Others brief />}
-      </aside>
-      {writing && (
-        <Dialog label={t.compose} onClose={() => composing.set(false)}>
-          <div class="row">
-            <h2>{t.compose}</h2>
-            <button class="quiet" onClick={() => composing.set(false)}>
-              {t.close}
-            </button>
-          </div>
-          <Compose session={session} timeline={timeline} focused onPosted={() => composing.set(false)} />
-        </Dialog>
-      )}
-      <Shortcuts onCompose={() => composing.set(true)} />
-    </div>
+        <Shortcuts onCompose={() => composing.set({})} />
+      </div>
+    </CurrentTimeline.Provider>
   )
 }
 
@@ -140,7 +143,7 @@ function View({ route }: { route: Route }) {
     case 'profile':
       return <Profile handle={route.handle} tab={route.tab} />
     case 'post':
-      return <PostPage id={route.id} key={route.id} />
+      return <Thread id={route.id} key={route.id} />
     case 'tag':
       return <TagPage tag={route.tag} />
     case 'people':

@@ -1,14 +1,16 @@
 // Broadcasts changes: one part of the page makes a change, and other parts may show the changed data.
 import { useEffect, useRef } from 'preact/hooks'
 
-import type { Person, Post } from './documents'
+import type { Original, Person, Post } from './documents'
 
 export type Change =
-  | { what: 'post'; post: Post }
+  | { what: 'post'; post: Original }
   /** A post left the page. deleted: it was the viewer's own, so the viewer's counts changed, too. */
   | { what: 'gone'; postId: string; deleted?: boolean }
   /** The viewer created a post, here or on another device. */
   | { what: 'posted'; post: Post }
+  /** The viewer reposts a post on this page. */
+  | { what: 'repost'; postId: string }
   /** The follow requests to the viewer may have changed. */
   | { what: 'requests' }
   /** The viewer's relation to a person changed. */
@@ -36,9 +38,10 @@ export function useChanges(watcher: (change: Change) => void) {
   useEffect(() => watchChanges((change) => latest.current(change)), [])
 }
 
-/** Applies a change to a list of posts. */
+/** Applies a change to a list of posts, and to the originals of those that are reposts. */
 export function changed(posts: Post[], change: Change): Post[] {
-  if (change.what === 'gone') return posts.filter(({ id }) => id !== change.postId)
-  if (change.what === 'post') return posts.map((post) => (post.id === change.post.id ? change.post : post))
-  return posts
+  if (change.what === 'gone') return posts.filter(({ id, repostOf }) => id !== change.postId && repostOf?.id !== change.postId)
+  if (change.what !== 'post') return posts
+  const { post } = change
+  return posts.map((old) => (old.id === post.id ? { ...old, ...post } : old.repostOf?.id === post.id ? { ...old, repostOf: post } : old))
 }

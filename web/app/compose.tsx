@@ -1,49 +1,72 @@
-// The box in which a post is written.
-import { useEffect, useId, useLayoutEffect, useRef, useState } from 'preact/hooks'
+// The box in which a post is written: a new one, a reply or a quote.
+import { createContext } from 'preact'
+import { useContext, useEffect, useId, useLayoutEffect, useRef, useState } from 'preact/hooks'
 
-import type { Session } from './documents'
-import { draftOf, write } from './draft'
+import { useCompletion } from './completion'
+import type { Audience, Original, Post } from './documents'
+import { draftOf, write, type About } from './draft'
 import { useLimits } from './limits'
-import { Count, lengthOf, notify } from './parts'
+import { Choice, Count, lengthOf, notify } from './parts'
 import { t } from './preferences'
-import { VisibilityChoice } from './post'
+import { QuoteCard, VisibilityChoice } from './post'
+import { go } from './route'
+import { session } from './session'
 import { Store, useStore } from './store'
 import type { Timeline } from './timeline'
 
-/** Whether the dialog for a new post is open. */
-export const composing = new Store(false)
+/** Whether the dialog for a new post is open, and the post that it quotes. */
+export const composing = new Store<{ quoted?: Original } | null>(null)
+
+/** The timeline of the member; null for a visitor. */
+export const CurrentTimeline = createContext<Timeline | null>(null)
+
+export const audiences = ['EVERYONE', 'FOLLOWERS', 'MUTUALS', 'MENTIONED', 'NOBODY'] as const satisfies Audience[]
 
 // boxes counts the boxes on the page. close removes the notice that sayRefused shows.
 let boxes = 0
 let close = () => {}
 
-/** Shows a notice that a post was refused, unless a box on the page shows it. */
-export function sayRefused(refusal: string) {
+/** Shows a notice that a post was refused, unless a box on the page shows it. open shows the box. */
+export function sayRefused(refusal: string, open: () => void) {
   if (boxes > 0) return
   close()
-  close = notify(refusal, { label: t.openDraft, run: () => composing.set(true) })
+  close = notify(refusal, { label: t.openDraft, run: open })
 }
 
-type Props = { session: Session; timeline: Timeline; focused?: boolean; onPosted?: () => void }
+type Props = {
+  /** The post that is answered. */
+  parent?: Original
+  /** The post that is quoted. */
+  quoted?: Original
+  focused?: boolean
+  onPosted?: (post: Post) => void
+  onCancel?: () => void
+}
 
 /**
- * The box for a new post. With onPosted, the text stays in the box until the server accepts it. Otherwise the timeline
- * shows it at once.
+ * The box for a post. With onPosted, the text stays in the box until the server accepts it. Otherwise the timeline shows
+ * it at once.
  */
-export function Compose({ session, timeline, focused, onPosted }: Props) {
-  const box = draftOf(session.user.handle)
+export function Compose({ parent, quoted, focused, onPosted, onCancel }: Props) {
+  const timeline = useContext(CurrentTimeline)!
+  const { handle, defaultVisibility } = (useStore(session) ?? timeline.session).user
+  const about: About | undefined = parent ? { replyTo: parent.id } : quoted && { quoteOf: quoted.id }
+  const box = draftOf(handle, about)
   const draft = useStore(box)
   const area = useRef<HTMLTextAreaElement>(null)
-  const visibility = draft.visibility ?? session.user.defaultVisibility ?? 'PUBLIC'
+  const visibility = draft.visibility ?? defaultVisibility ?? 'PUBLIC'
   const length = lengthOf(draft.text)
   const most = useLimits()?.postLength
   const [busy, setBusy] = useState(false)
   const refusal = useId()
   const wrong = length === 0 || (most !== undefined && length > most)
+  const label = parent ? t.reply : quoted ? t.quote : t.compose
+  const completion = useCompletion(area, draft.text, (text) => write(box, { text }))
 
   useLayoutEffect(() => {
     boxes++
     close()
+    if (focused) area.current!.focus()
     return () => {
       boxes--
     }
@@ -60,29 +83,43 @@ export function Compose({ session, timeline, focused, onPosted }: Props) {
   const submit = (event: Event) => {
     event.preventDefault()
     if (wrong || busy) return
-    const posted = timeline.post(visibility, onPosted !== undefined)
+    const open = () => (parent ? go(`/post/${parent.id}`) : composing.set({ quoted }))
+    const posted = timeline.post(visibility, open, about, onPosted !== undefined)
     if (!onPosted) return
     setBusy(true)
-    void posted.then((done) => {
+    void posted.then((post) => {
       setBusy(false)
-      if (done) onPosted()
+      if (post) onPosted(post)
     })
   }
 
   return (
-    <form class="compose" onSubmit={submit} aria-label={t.compose}>
-      <textarea
-        ref={area}
-        rows={2}
-        autofocus={focused}
-        aria-label={t.compose}
-        aria-describedby={draft.refusal ? refusal : undefined}
-        readOnly={busy}
-        placeholder={t.writePlaceholder}
-        value={draft.text}
-        onInput={(event) => write(box, { text: event.currentTarget.value })}
-        onKeyDown={(event) => event.key === 'Enter' && (event.ctrlKey || event.metaKey) && submit(event)}
-      />
+    <form class="compose" onSubmit={submit} aria-label={label}>
+      <div class="completes">
+        <textarea
+          ref={area}
+          rows={2}
+          autofocus={focused}
+          aria-label={label}
+          aria-describedby={draft.refusal ? refusal : undefined}
+          readOnly={busy}
+          placeholder={parent ? t.replyPlaceholder(parent.author.handle) : quoted ? t.quotePlaceholder : t.writePlaceholder}
+          value={draft.text}
+          onInput={(event) => {
+            write(box, { text: event.currentTarget.value })
+            completion.look()
+          }}
+          onKeyDown={(event) => {
+            if (completion.onKey(event)) return
+            if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) submit(event)
+            if (event.key === 'Escape' && onCancel) onCancel()
+          }}
+          onBlur={completion.close}
+          {...completion.attributes}
+        />
+        {completion.list}
+      </div>
+      {quoted && <QuoteCard quote={{ state: 'SHOWN', post: quoted }} />}
       {draft.refusal && (
         <p class="wrong" id={refusal} role="alert">
           {draft.refusal}
@@ -90,9 +127,17 @@ export function Compose({ session, timeline, focused, onPosted }: Props) {
       )}
       <div class="row">
         <VisibilityChoice label={t.audience} value={visibility} onChoose={(choice) => write(box, { visibility: choice })} />
+        {!parent && (
+          <Choice icon="reply" label={t.replyAudience} value={draft.audience} options={audiences} texts={t.mayReply} onChoose={(audience) => write(box, { audience })} />
+        )}
         <Count length={length} most={most} />
+        {onCancel && (
+          <button type="button" class="quiet" onClick={onCancel}>
+            {t.cancel}
+          </button>
+        )}
         <button disabled={wrong || busy} title={t.sendShortcut}>
-          {busy ? t.sending : t.post}
+          {busy ? t.sending : parent ? t.reply : t.post}
         </button>
       </div>
     </form>

@@ -1,25 +1,30 @@
-// Keeps the like counts of the posts on the page up to date while the page is visible.
+// Keeps the counts of likes, replies, reposts and quotes of the posts on the page up to date while the page is visible.
 import { reconnectDelay } from '@tideline/client'
 import { createClient, type Client } from 'graphql-ws'
 import { useEffect, useRef } from 'preact/hooks'
 
 import { address, print } from './api'
 import { tell } from './changes'
-import { PostCounts, type Post } from './documents'
+import { PostCounts, type Original } from './documents'
+import { limits } from './limits'
 import { session } from './session'
 
-/** The maximum number of watched posts. The newest posts on the page are watched. */
+/** The maximum number of watched posts, if the server allows so many. The newest posts on the page are watched. */
 const most = 50
+/** The number that every server allows. */
+const always = 20
 /** The time that the posts on the page must stay the same before they are watched, in milliseconds. */
 const settled = 1000
 /** The maximum delay before the next attempt to connect, in milliseconds. */
 const rarely = 30_000
 
-type Card = { post: Post }
+/** first: the page is about this post. */
+type Card = { post: Original; first: boolean }
+type Counts = Pick<Original, 'id' | 'likeCount' | 'replyCount' | 'repostCount' | 'quoteCount'>
 
 const cards = new Set<Card>()
 /**
- * The posts that the viewer likes or unlikes. An entry stays until the next subscription begins, because the current one
+ * The posts that the viewer likes, reposts, or stops doing so. An entry stays until the next subscription begins, because the current one
  * may still send a count from before the change.
  */
 const own = new Map<string, 'busy' | 'done'>()
@@ -44,8 +49,9 @@ function watch() {
     watched = ''
     stop = () => {}
   }
-  const newest = [...new Map([...cards].map(({ post }) => [post.id, post.createdAt]))].sort((a, b) => b[1].localeCompare(a[1]))
-  const ids = client && document.visibilityState === 'visible' ? newest.slice(0, most).map(([id]) => id) : []
+  const newest = [...cards].sort((a, b) => Number(b.first) - Number(a.first) || b.post.createdAt.localeCompare(a.post.createdAt))
+  const shown = [...new Set(newest.map(({ post }) => post.id))]
+  const ids = client && document.visibilityState === 'visible' ? shown.slice(0, Math.min(most, limits.state?.pageSize ?? always)) : []
   const again = [...own.values()].includes('done')
   if (ids.join() === watched && !again) return
   const before = stop
@@ -57,7 +63,7 @@ function watch() {
 
 function subscribe(client: Client, ids: string[]): () => void {
   let over = false
-  const end = client.subscribe<{ postCounts: { id: string; likeCount: number }[] }>(
+  const end = client.subscribe<{ postCounts: Counts[] }>(
     { query: print(PostCounts), variables: { ids } },
     {
       next: ({ data }) => !over && data?.postCounts.forEach(show),
@@ -74,9 +80,11 @@ function subscribe(client: Client, ids: string[]): () => void {
   }
 }
 
-function show({ id, likeCount }: { id: string; likeCount: number }) {
+function show({ id, likeCount, replyCount, repostCount, quoteCount }: Counts) {
   const post = [...cards].find(({ post }) => post.id === id)?.post
-  if (post && post.likeCount !== likeCount && !own.has(id)) tell({ what: 'post', post: { ...post, likeCount } })
+  if (!post || own.has(id)) return
+  const same = post.likeCount === likeCount && post.replyCount === replyCount && post.repostCount === repostCount && post.quoteCount === quoteCount
+  if (!same) tell({ what: 'post', post: { ...post, likeCount, replyCount, repostCount, quoteCount } })
 }
 
 function connect(token: string): Client {
@@ -99,9 +107,9 @@ function connect(token: string): Client {
 
 document.addEventListener('visibilitychange', schedule)
 
-/** Keeps the like count of a drawn post up to date. A pending post has no count on the server yet. */
-export function useCounts(post: Post, pending: boolean) {
-  const card = useRef<Card>({ post }).current
+/** Keeps the counts of a drawn post up to date. A pending post has none on the server yet. */
+export function useCounts(post: Original, pending: boolean, first: boolean) {
+  const card = useRef<Card>({ post, first }).current
   card.post = post
   useEffect(() => {
     if (pending) return
@@ -114,7 +122,7 @@ export function useCounts(post: Post, pending: boolean) {
   }, [post.id, pending])
 }
 
-/** The viewer changes the like of a post. While that is busy, counts from the server are ignored. */
+/** The viewer likes or reposts a post, or stops doing so. While that is busy, counts from the server are ignored. */
 export function changing(id: string, state: 'busy' | 'done') {
   own.set(id, state)
   if (state === 'done') schedule()

@@ -2,7 +2,7 @@
 // `npm run check` reports fields and arguments that do not exist.
 import { print } from '@0no-co/graphql.web'
 import type { Edge } from '@tideline/client'
-import { initGraphQLTada, type FragmentOf } from 'gql.tada'
+import { initGraphQLTada, type FragmentOf, type ResultOf } from 'gql.tada'
 
 import type { introspection } from './schema'
 
@@ -64,9 +64,8 @@ const peoplePage = graphql(
   [person],
 )
 
-/** The fields of a post that the app shows. */
-export const PostFields = graphql(`
-  fragment Post on Post {
+const OriginalFields = graphql(`
+  fragment Original on Post {
     id
     text
     visibility
@@ -75,14 +74,65 @@ export const PostFields = graphql(`
     editedAt
     likeCount
     viewerHasLiked
+    replyCount
+    repostCount
+    quoteCount
+    replyAudience
+    viewerCanReply
+    viewerCanQuote
+    viewerRepost {
+      id
+    }
+    mentions {
+      start
+      user {
+        id
+        handle
+      }
+    }
     author {
       id
       handle
       name
       avatarUrl
     }
+    replyTo {
+      id
+      replyCount
+      author {
+        id
+        handle
+      }
+    }
+    quote {
+      state
+      post {
+        id
+        text
+        createdAt
+        author {
+          id
+          handle
+          name
+          avatarUrl
+        }
+      }
+    }
   }
 `)
+
+/** The fields of a post that the app shows, and the post that it reposts. */
+export const PostFields = graphql(
+  `
+    fragment Post on Post {
+      ...Original
+      repostOf {
+        ...Original
+      }
+    }
+  `,
+  [OriginalFields],
+)
 
 const receipt = graphql(`
   fragment Receipt on PostDelivery {
@@ -100,9 +150,13 @@ export type Person = FragmentOf<typeof person>
 /** The fields of a post for the client kit. */
 export const ofTimeline = { fields: '...Post', fragments: print(PostFields) }
 
+/** A post that is no repost. */
+export type Original = FragmentOf<typeof OriginalFields>
 export type Post = FragmentOf<typeof PostFields>
 export type Entry = Edge<Post>
 export type Visibility = Post['visibility']
+export type Audience = Post['replyAudience']
+export type HomeReplies = NonNullable<NonNullable<ResultOf<typeof Settings>['viewer']>['homeReplies']>
 
 export const SignUp = graphql(
   `
@@ -176,6 +230,7 @@ export const Settings = graphql(
         links
         defaultVisibility
         approvesFollowers
+        homeReplies
         blocked(first: 20) {
           ...PeoplePage
         }
@@ -330,20 +385,109 @@ export const UnlikePost = graphql(
   [PostFields],
 )
 
+export const Repost = graphql(
+  `
+    mutation Repost($input: RepostInput!) {
+      repost(input: $input) {
+        post {
+          id
+          repostOf {
+            ...Original
+          }
+        }
+      }
+    }
+  `,
+  [OriginalFields],
+)
+
+export const UndoRepost = graphql(
+  `
+    mutation UndoRepost($input: PostInput!) {
+      undoRepost(input: $input) {
+        post {
+          ...Original
+        }
+      }
+    }
+  `,
+  [OriginalFields],
+)
+
+export const WithdrawQuote = graphql(
+  `
+    mutation WithdrawQuote($input: PostInput!) {
+      withdrawQuote(input: $input) {
+        post {
+          ...Original
+        }
+      }
+    }
+  `,
+  [OriginalFields],
+)
+
+export const SetAudience = graphql(
+  `
+    mutation SetAudience($input: SetAudienceInput!) {
+      setAudience(input: $input) {
+        post {
+          ...Original
+        }
+      }
+    }
+  `,
+  [OriginalFields],
+)
+
 export const PostCounts = graphql(`
   subscription PostCounts($ids: [ID!]!) {
     postCounts(ids: $ids) {
       id
       likeCount
+      replyCount
+      repostCount
+      quoteCount
     }
   }
 `)
 
-export const OnePost = graphql(
+export const Thread = graphql(
   `
-    query OnePost($id: ID!) {
+    query Thread($id: ID!, $order: ReplyOrder!) {
       post(id: $id) {
         ...Post
+        ancestors {
+          ...Original
+        }
+        replies(first: 20, order: $order) {
+          nodes {
+            ...Post
+          }
+          pageInfo {
+            hasNextPage
+            endCursor
+          }
+        }
+      }
+    }
+  `,
+  [PostFields, OriginalFields],
+)
+
+export const Replies = graphql(
+  `
+    query Replies($id: ID!, $order: ReplyOrder!, $after: Cursor) {
+      post(id: $id) {
+        replies(first: 20, after: $after, order: $order) {
+          nodes {
+            ...Post
+          }
+          pageInfo {
+            hasNextPage
+            endCursor
+          }
+        }
       }
     }
   `,
@@ -393,6 +537,20 @@ export const People = graphql(
   `,
   [person],
 )
+
+/** The people that complete a mention. */
+export const Mentionable = graphql(`
+  query Mentionable($query: String!, $first: Int!) {
+    users(query: $query, first: $first) {
+      nodes {
+        id
+        handle
+        name
+        avatarUrl
+      }
+    }
+  }
+`)
 
 export const Profile = graphql(
   `

@@ -1,11 +1,13 @@
 // Drafts of posts and unsaved edits. They survive a change of view, a reload and an expired session.
-import type { Visibility } from './documents'
+import type { Audience, Visibility } from './documents'
 import { Store } from './store'
 
 export type Draft = {
   text: string
   /** null means the default from the author's settings. */
   visibility: Visibility | null
+  /** Who may reply. */
+  audience: Audience
   /** The idempotency key: a retry after a lost answer does not post the text twice. */
   key: string
   /** Why the server refused the draft, or ''. */
@@ -14,27 +16,35 @@ export type Draft = {
 
 // crypto.randomUUID is missing if the page came over plain HTTP from another machine.
 const newKey = () => crypto.getRandomValues(new Uint32Array(4)).join('-')
-const blank = (): Draft => ({ text: '', visibility: null, key: newKey(), refusal: '' })
+const blank = (): Draft => ({ text: '', visibility: null, audience: 'EVERYONE', key: newKey(), refusal: '' })
 
+const prefix = 'tideline:draft:'
 const drafts = new Map<string, Store<Draft>>()
 
-/** The draft of the person with this handle. */
-export function draftOf(handle: string): Store<Draft> {
-  let draft = drafts.get(handle)
+/** What a draft is about: a post that it replies to or quotes. */
+export type About = { replyTo: string } | { quoteOf: string }
+
+/** The draft of the person with this handle: of a new post, or about another one. */
+export function draftOf(handle: string, about?: About): Store<Draft> {
+  return draftAt(about ? `${handle}:${Object.entries(about)[0]!.join(':')}` : handle)
+}
+
+function draftAt(name: string): Store<Draft> {
+  let draft = drafts.get(name)
   if (!draft) {
-    const storageKey = `tideline:draft:${handle}`
-    const store = (draft = new Store<Draft>(JSON.parse(localStorage.getItem(storageKey) ?? 'null') ?? blank()))
+    const storageKey = prefix + name
+    const store = (draft = new Store<Draft>({ ...blank(), ...JSON.parse(localStorage.getItem(storageKey) ?? '{}') }))
     store.watch(() => {
       if (store.state.text) localStorage.setItem(storageKey, JSON.stringify(store.state))
       else localStorage.removeItem(storageKey)
     })
-    drafts.set(handle, draft)
+    drafts.set(name, draft)
   }
   return draft
 }
 
 /** Changes the draft. The changed draft is another post, so it gets a new key. */
-export function write(draft: Store<Draft>, part: { text: string } | { visibility: Visibility }) {
+export function write(draft: Store<Draft>, part: { text: string } | { visibility: Visibility } | { audience: Audience }) {
   draft.patch({ ...part, key: newKey() })
 }
 
@@ -52,8 +62,12 @@ export function putBack(draft: Store<Draft>, refused: Draft, refusal: string) {
   draft.set(text.trim() ? { ...refused, text: `${refused.text}\n\n${text}`, key: newKey(), refusal } : { ...refused, refusal })
 }
 
-/** Deletes the draft of a person, and all unsaved edits in this browser. */
+/** Deletes the drafts of a person, and all unsaved edits in this browser. */
 export function discard(handle: string) {
+  for (const key of Object.keys(localStorage)) {
+    const name = key.slice(prefix.length)
+    if (key.startsWith(prefix) && name.split(':')[0] === handle) draftAt(name).set(blank())
+  }
   draftOf(handle).set(blank())
   localStorage.removeItem(editsKey)
 }

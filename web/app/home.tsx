@@ -62,7 +62,7 @@ export function Home({ session, timeline }: { session: Session; timeline: Timeli
           ))}
         </div>
       </div>
-      <Compose session={session} timeline={timeline} />
+      <Compose />
       <div class="shore" aria-live="polite">
         {state.unread > 0 && order === 'LATEST' && entries.some(foreign) && <span class="unread">{t.unread(state.unread)}</span>}
         {waiting.length > 0 && (
@@ -76,10 +76,10 @@ export function Home({ session, timeline }: { session: Session; timeline: Timeli
         {pending.map((post) => (
           <PostCard key={post.id} post={post} pending />
         ))}
-        {entries.map(({ node }, i) => (
-          <Fragment key={node.id}>
+        {entries.map(({ post, reposts }, i) => (
+          <Fragment key={post.id}>
             {i === fresh && i > 0 && <Tideline />}
-            <PostCard post={node} fresh={i < fresh} />
+            <PostCard post={post} reposts={reposts} fresh={i < fresh} />
           </Fragment>
         ))}
       </section>
@@ -121,7 +121,7 @@ function usePlace(timeline: Timeline, list: RefObject<HTMLElement | null>) {
     restored.set(true)
     const place = placeBefore(timeline.session)
     // If the post is gone, the next one takes its place.
-    const next = place && timeline.store.state.entries.find(({ score }) => score <= place.score)?.node.id
+    const next = place && timeline.store.state.entries.find(({ score }) => score <= place.score)?.post.id
     const element = place && (document.getElementById(place.id) ?? (next ? document.getElementById(next) : null))
     if (element) scrollTo({ top: scrollY + element.getBoundingClientRect().top - place.top, behavior: 'instant' })
   }, [loaded])
@@ -131,7 +131,7 @@ function usePlace(timeline: Timeline, list: RefObject<HTMLElement | null>) {
       const { entries } = timeline.store.state
       sessionStorage.removeItem(storageKey)
       if (!first || scrollY === 0) return
-      const score = entries.find(({ node }) => node.id === first.id)?.score ?? Infinity
+      const score = entries.find(({ post }) => post.id === first.id)?.score ?? Infinity
       const place: Place = { token: timeline.session.token, entries: entries.length, id: first.id, score, top: first.getBoundingClientRect().top }
       sessionStorage.setItem(storageKey, JSON.stringify(place))
     }

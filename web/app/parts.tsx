@@ -12,6 +12,8 @@ const icons = {
   settings: 'M4 7h9M17 7h3M4 17h3M11 17h9M15 4.8v4.4M9 14.8v4.4',
   write: 'M4 20l1-4L16.5 4.5a2.1 2.1 0 0 1 3 3L8 19l-4 1ZM14.5 6.5l3 3',
   heart: 'M12 20S3.5 15 3.5 8.9C3.5 6 5.6 4.2 8 4.2c1.7 0 3.2 1 4 2.5.8-1.5 2.3-2.5 4-2.5 2.4 0 4.5 1.8 4.5 4.7C20.5 15 12 20 12 20Z',
+  reply: 'M20 11.5c0 4.1-3.6 7-8 7-1.2 0-2.4-.2-3.4-.6L4 19.5l1.3-3.7C4.5 14.6 4 13.1 4 11.5c0-4.1 3.6-7 8-7s8 2.9 8 7Z',
+  repost: 'M4 12V9.5A3 3 0 0 1 7 6.5h11M15 3l3.5 3.5L15 10M20 12v2.5a3 3 0 0 1-3 3H6M9 21l-3.5-3.5L9 14',
   pen: 'M4 20l1-4.5L16.5 4 20 7.5 8.5 19zM14 6.5l3.5 3.5',
   trash: 'M4.5 6.5h15M9 6.5V4h6v2.5M6.5 6.5l.8 13.5h9.4l.8-13.5M10 10.5v6M14 10.5v6',
   flag: 'M5.5 21V4M5.5 5c4-2.5 7 2.5 13 0v9c-6 2.5-9-2.5-13 0',
@@ -107,6 +109,33 @@ export function Time({ at }: { at: string }) {
   )
 }
 
+type ChoiceProps<V extends string> = {
+  icon: keyof typeof icons
+  label: string
+  value: V
+  options: readonly V[]
+  texts: Record<V, string>
+  hints?: Record<V, string>
+  disabled?: boolean
+  onChoose: (value: V) => void
+}
+
+/** A choice of one of several values, with an icon. */
+export function Choice<V extends string>({ icon, label, value, options, texts, hints, disabled, onChoose }: ChoiceProps<V>) {
+  return (
+    <span class="choice">
+      <Icon name={icon} />
+      <select aria-label={label} value={value} disabled={disabled} onChange={(event) => onChoose(event.currentTarget.value as V)}>
+        {options.map((option) => (
+          <option value={option} key={option} title={hints?.[option]}>
+            {texts[option]}
+          </option>
+        ))}
+      </select>
+    </span>
+  )
+}
+
 type CountProps = { length: number; most: number | undefined }
 
 /** The length of a text and its maximum. */
@@ -170,17 +199,26 @@ export function Confirm({ title, hint, action, onYes, onNo }: ConfirmProps) {
   )
 }
 
+type MenuProps = {
+  label: string
+  /** What the button shows, instead of three dots. */
+  button?: ComponentChildren
+  class?: string
+  children: ComponentChildren
+}
+
 /** A button that opens a list of further buttons. Escape or a click elsewhere closes it. */
-export function Menu({ label, children }: { label: string; children: ComponentChildren }) {
+export function Menu({ label, button = <Icon name="more" />, class: kind = '', children }: MenuProps) {
   const element = useRef<HTMLDetailsElement>(null)
-  useEffect(() => {
+  const [open, setOpen] = useState(false)
+  useLayoutEffect(() => {
+    if (!open) return
     const close = (event: Event) => {
-      const menu = element.current
-      if (!menu?.open) return
+      const menu = element.current!
       if (event instanceof KeyboardEvent) {
         if (event.key !== 'Escape') return
         menu.querySelector('summary')!.focus()
-      } else if (menu.contains(event.target as Node) && !(event.target as Element).closest('.menu-items button')) return
+      } else if (menu.contains(event.target as Node)) return
       menu.open = false
     }
     document.addEventListener('click', close)
@@ -189,13 +227,18 @@ export function Menu({ label, children }: { label: string; children: ComponentCh
       document.removeEventListener('click', close)
       document.removeEventListener('keydown', close)
     }
-  }, [])
+  }, [open])
+  // After an item the focus returns to the button, unless the item opens a dialog.
+  const choose = () => {
+    element.current!.open = false
+    if (!document.querySelector('dialog[open]')) element.current!.querySelector('summary')!.focus()
+  }
   return (
-    <details class="menu" ref={element}>
-      <summary aria-label={label}>
-        <Icon name="more" />
-      </summary>
-      <div class="menu-items">{children}</div>
+    <details class={`menu ${kind}`} ref={element} onToggle={(event) => setOpen(event.currentTarget.open)}>
+      <summary aria-label={label}>{button}</summary>
+      <div class="menu-items" onClick={(event) => (event.target as Element).closest('button') && choose()}>
+        {children}
+      </div>
     </details>
   )
 }

@@ -1,15 +1,20 @@
 // A post, as every list shows it.
+import type { Shown } from '@tideline/client'
 import { useLayoutEffect, useRef, useState } from 'preact/hooks'
 
 import { useAction } from './action'
 import { request } from './api'
 import { tell } from './changes'
+import { audiences, Compose, composing } from './compose'
 import { changing, useCounts } from './counts'
-import { DeletePost, LikePost, SetVisibility, UnlikePost, UpdatePost, Versions, type Post, type Visibility } from './documents'
+import {
+  DeletePost, LikePost, Repost as RepostPost, SetAudience, SetVisibility, UndoRepost, UnlikePost, UpdatePost, Versions, WithdrawQuote,
+  type Audience as Who, type Original, type Post, type Visibility,
+} from './documents'
 import { editOf, keepEdit } from './draft'
 import { useLimits } from './limits'
 import { usePages } from './pages'
-import { Avatar, Confirm, Count, Dialog, Icon, lengthOf, notify, steady, Time } from './parts'
+import { Avatar, Choice, Confirm, Count, Dialog, Icon, lengthOf, Menu, notify, steady, Time } from './parts'
 import { preferences, t } from './preferences'
 import { useReceipt } from './receipts'
 import { Report } from './report'
@@ -19,30 +24,48 @@ import { Words } from './words'
 
 export const visibilities = ['PUBLIC', 'FOLLOWERS', 'MUTUALS', 'PRIVATE'] as const satisfies Visibility[]
 
-type Props = { post: Post; pending?: boolean; fresh?: boolean }
+type Props = {
+  post: Original
+  /** The reposts because of which the list shows the post, newest first. */
+  reposts?: Shown<Post>['reposts']
+  /** The server has not answered yet. */
+  pending?: boolean
+  /** The post is new to the reader. */
+  fresh?: boolean
+  /** The place of the post in the page of a thread. */
+  place?: 'ancestor' | 'subject' | 'reply'
+  /** Replies somewhere else than below the post. */
+  onReply?: () => void
+}
 
-/** A post. pending: the server has not answered yet. fresh: it is new to the reader. */
-export const PostCard = steady(({ post, pending, fresh }: Props) => {
-  const { author } = post
+/** A post. */
+export const PostCard = steady(({ post, reposts, pending, fresh, place, onReply }: Props) => {
+  const { author, replyTo } = post
   useStore(preferences)
-  useCounts(post, pending ?? false)
+  useCounts(post, pending ?? false, place === 'subject')
   const viewer = useStore(session)?.user
   const own = viewer?.id === author.id
   // 'begun': the viewer pressed the edit button. 'kept': an unsaved edit was restored.
   const [editing, setEditing] = useState<'begun' | 'kept' | false>(() => own && !pending && editOf(post.id) !== undefined && 'kept')
+  const [replying, setReplying] = useState(false)
   const article = useRef<HTMLElement>(null)
   const edited = useRef(editing)
+  const answered = useRef(replying)
   useLayoutEffect(() => {
-    // The form had the focus and is gone, so the edit button gets it.
-    if (edited.current && !editing) article.current?.querySelector<HTMLElement>('.edits')?.focus()
+    // The form had the focus and is gone, so the button that opened it gets it.
+    const closed = edited.current && !editing ? '.edits' : answered.current && !replying ? '.reply' : ''
+    if (closed) article.current?.querySelector<HTMLElement>(closed)?.focus()
     edited.current = editing
-  }, [editing])
+    answered.current = replying
+  }, [editing, replying])
+  const kind = ['post', pending && 'pending', fresh && 'fresh', place].filter(Boolean).join(' ')
   return (
-    <article ref={article} class={pending ? 'post pending' : fresh ? 'post fresh' : 'post'} id={post.id} tabIndex={-1} aria-labelledby={`by-${post.id}`}>
+    <article ref={article} class={kind} id={post.id} tabIndex={-1} aria-labelledby={`by-${post.id}`}>
       <a class="face" href={`/@${author.handle}`} tabIndex={-1} aria-hidden="true">
         <Avatar person={author} />
       </a>
       <div class="body">
+        {reposts && reposts.length > 0 && <RepostedBy reposts={reposts} viewer={viewer?.id} />}
         <p class="by" id={`by-${post.id}`}>
           <a class="who" href={`/@${author.handle}`}>
             <b dir="auto">{author.name}</b> <span class="muted">@{author.handle}</span>
@@ -56,24 +79,192 @@ export const PostCard = steady(({ post, pending, fresh }: Props) => {
           )}
           {post.editedAt && <Edited post={post} at={post.editedAt} own={own} />}
         </p>
+        {replyTo && !place && (
+          <p class="muted replying">
+            {t.replyingTo[0]}
+            <a href={`/post/${replyTo.id}`}>@{replyTo.author.handle}</a>
+            {t.replyingTo[1]}
+          </p>
+        )}
         {editing ? (
           <Edit post={post} focused={editing === 'begun'} onDone={() => setEditing(false)} />
         ) : (
           <p class="text">
-            <Words text={post.text} />
+            <Words text={post.text} recorded={post.mentions} />
           </p>
         )}
+        {post.quote && <Quote post={post} viewer={viewer?.id} />}
         {post.hiddenByModerators && <p class="note">{t.hiddenByModerators}</p>}
         <div class="acts">
-          {pending ? <Audience of={post.visibility} /> : viewer ? <Like post={post} /> : post.likeCount > 0 && <span class="muted">{t.likes(post.likeCount)}</span>}
+          {pending ? (
+            <Audience of={post.visibility} />
+          ) : viewer ? (
+            <>
+              <Reply post={post} open={replying} onReply={onReply ?? (() => setReplying(!replying))} />
+              <Repost post={post} />
+              <Like post={post} />
+            </>
+          ) : (
+            <Counts post={post} />
+          )}
           {!pending && own ? <Own post={post} editing={editing !== false} onEdit={() => setEditing('begun')} /> : !pending && <Audience of={post.visibility} />}
+          {!pending && own && place === 'subject' && !replyTo && <WhoMayReply post={post} />}
           {!pending && own && <Delivery id={post.id} />}
           {!pending && !own && viewer && <Complain post={post} />}
         </div>
+        {replying && (
+          <Compose
+            parent={post}
+            focused
+            onCancel={() => setReplying(false)}
+            onPosted={({ replyTo }) => {
+              setReplying(false)
+              notify(t.replied)
+              if (replyTo) tell({ what: 'post', post: { ...post, replyCount: replyTo.replyCount } })
+            }}
+          />
+        )}
       </div>
     </article>
   )
 })
+
+/** Says who reposted a post: the newest by name, and how many others. */
+function RepostedBy({ reposts, viewer }: { reposts: Shown<Post>['reposts']; viewer: string | undefined }) {
+  const { author } = reposts[0]!.node
+  const [before, after] = t.repostedBy(reposts.length - 1)
+  return (
+    <p class="muted reposted">
+      <Icon name="repost" />
+      <span>
+        {before}
+        <a href={`/@${author.handle}`} dir="auto">
+          {author.id === viewer ? t.you : author.name}
+        </a>
+        {after}
+      </span>
+    </p>
+  )
+}
+
+/** The counts of a post, for a visitor. */
+function Counts({ post: { likeCount, replyCount, repostCount, quoteCount } }: { post: Original }) {
+  const counts = [replyCount && t.replies(replyCount), repostCount && t.reposts(repostCount), quoteCount && t.quotes(quoteCount), likeCount && t.likes(likeCount)]
+  const shown = counts.filter(Boolean)
+  return shown.length > 0 ? <span class="muted">{shown.join(' · ')}</span> : null
+}
+
+function Reply({ post, open, onReply }: { post: Original; open: boolean; onReply: () => void }) {
+  const { replyCount, viewerCanReply, replyAudience } = post
+  // Not disabled, so that the keyboard and screen readers reach the reason.
+  const why = viewerCanReply ? '' : t.mayNotReply[replyAudience]
+  return (
+    <button
+      class="act counted reply"
+      aria-label={[t.reply, t.replies(replyCount), why].filter(Boolean).join(', ')}
+      aria-disabled={why ? true : undefined}
+      aria-expanded={open || undefined}
+      title={why || undefined}
+      onClick={() => (why ? notify(why) : onReply())}
+    >
+      <Icon name="reply" />
+      <span class="count">{replyCount || ''}</span>
+    </button>
+  )
+}
+
+/** The menu with which the viewer reposts or quotes a post. */
+function Repost({ post }: { post: Original }) {
+  const { viewerRepost, repostCount, quoteCount, viewerCanQuote } = post
+  const { run, busy } = useAction(notify)
+  const repost = () =>
+    run(async () => {
+      changing(post.id, 'busy')
+      tell({ what: 'repost', postId: post.id })
+      const by = viewerRepost ? -1 : 1
+      tell({ what: 'post', post: { ...post, repostCount: repostCount + by, viewerRepost: viewerRepost ? null : { id: '' } } })
+      const input = { postId: post.id }
+      try {
+        const known = viewerRepost ? (await request(UndoRepost, { input })).undoRepost.post : (await request(RepostPost, { input })).repost.post.repostOf
+        if (viewerRepost) tell({ what: 'gone', postId: viewerRepost.id })
+        tell(known ? { what: 'post', post: known } : { what: 'gone', postId: post.id })
+      } catch (e) {
+        tell({ what: 'post', post })
+        throw e
+      } finally {
+        changing(post.id, 'done')
+      }
+    })
+  const count = repostCount + quoteCount
+  const label = `${t.repost}, ${quoteCount > 0 ? `${count} (${t.reposts(repostCount)}, ${t.quotes(quoteCount)})` : t.reposts(repostCount)}`
+  return (
+    <Menu
+      class={viewerRepost ? 'act counted repost done' : 'act counted repost'}
+      label={label}
+      button={
+        <>
+          <Icon name="repost" />
+          <span class="count">{count || ''}</span>
+        </>
+      }
+    >
+      <button disabled={busy} onClick={repost}>
+        {viewerRepost ? t.undoRepost : t.repost}
+      </button>
+      <button disabled={!viewerCanQuote} title={viewerCanQuote ? undefined : t.mayNotQuote} onClick={() => composing.set({ quoted: post })}>
+        {t.quote}
+      </button>
+    </Menu>
+  )
+}
+
+/** The quote of a post, and for the quoted author a button that withdraws it. */
+function Quote({ post, viewer }: { post: Original; viewer: string | undefined }) {
+  const [asking, setAsking] = useState(false)
+  const { run, busy } = useAction(notify)
+  const quote = post.quote!
+  const withdraw = () => {
+    setAsking(false)
+    return run(async () => {
+      const answer = await request(WithdrawQuote, { input: { postId: post.id } })
+      notify(t.quoteWithdrawn)
+      tell(answer.withdrawQuote.post ? { what: 'post', post: answer.withdrawQuote.post } : { what: 'gone', postId: post.id })
+    })
+  }
+  return (
+    <>
+      <QuoteCard quote={quote} />
+      {quote.post && quote.post.author.id === viewer && post.author.id !== viewer && (
+        <button class="link withdraw" disabled={busy} onClick={() => setAsking(true)}>
+          {t.withdrawQuote}
+        </button>
+      )}
+      {asking && <Confirm title={t.withdrawThis} hint={t.withdrawHint} action={t.withdrawQuote} onYes={withdraw} onNo={() => setAsking(false)} />}
+    </>
+  )
+}
+
+type Quoted = Pick<Original, 'id' | 'text' | 'createdAt' | 'author'>
+
+/** A quoted post, or why it is not shown. */
+export function QuoteCard({ quote: { state, post } }: { quote: { state: NonNullable<Original['quote']>['state']; post: Quoted | null } }) {
+  if (!post) return <p class="quoted muted">{state === 'WITHDRAWN' ? t.withdrawn : t.notAvailable}</p>
+  return (
+    <blockquote class="quoted">
+      <p class="by">
+        <Avatar person={post.author} />
+        <span class="who">
+          <b dir="auto">{post.author.name}</b> <span class="muted">@{post.author.handle}</span>
+        </span>
+        <a class="muted when" href={`/post/${post.id}`}>
+          <span class="hidden">{t.quotedPost(post.author.handle)}</span>
+          <Time at={post.createdAt} />
+        </a>
+      </p>
+      <p class="excerpt">{post.text}</p>
+    </blockquote>
+  )
+}
 
 /** The visibility of a post that is not public. */
 function Audience({ of }: { of: Visibility }) {
@@ -86,7 +277,7 @@ function Audience({ of }: { of: Visibility }) {
   )
 }
 
-function Like({ post }: { post: Post }) {
+function Like({ post }: { post: Original }) {
   const { viewerHasLiked: liked, likeCount } = post
   // The viewer may press the button again before the answer arrives. The last choice counts.
   const wanted = useRef(liked)
@@ -98,7 +289,7 @@ function Like({ post }: { post: Post }) {
     busy.current = true
     changing(post.id, 'busy')
     const input = { postId: post.id }
-    let known = post
+    let known: Original = post
     try {
       while (known.viewerHasLiked !== wanted.current) {
         known = known.viewerHasLiked ? (await request(UnlikePost, { input })).unlikePost.post : (await request(LikePost, { input })).likePost.post
@@ -111,7 +302,7 @@ function Like({ post }: { post: Post }) {
     tell({ what: 'post', post: known })
   }
   return (
-    <button class="act like" aria-pressed={liked} aria-label={`${t.like}, ${t.likes(likeCount)}`} onClick={toggle}>
+    <button class="act counted like" aria-pressed={liked} aria-label={`${t.like}, ${t.likes(likeCount)}`} onClick={toggle}>
       <Icon name="heart" />
       <span class="count">{likeCount || ''}</span>
     </button>
@@ -119,7 +310,7 @@ function Like({ post }: { post: Post }) {
 }
 
 /** The mark of an edited post. For the author it opens the earlier versions. */
-function Edited({ post, at, own }: { post: Post; at: string; own: boolean }) {
+function Edited({ post, at, own }: { post: Original; at: string; own: boolean }) {
   const [open, setOpen] = useState(false)
   const title = t.editedAt(new Date(at).toLocaleString(preferences.state.language))
   if (!own)
@@ -139,7 +330,7 @@ function Edited({ post, at, own }: { post: Post; at: string; own: boolean }) {
 }
 
 /** The earlier versions of the viewer's own post. */
-function Earlier({ post, onClose }: { post: Post; onClose: () => void }) {
+function Earlier({ post, onClose }: { post: Original; onClose: () => void }) {
   const fetch = async (after: string | null) => (await request(Versions, { id: post.id, first: 20, after })).post?.versions ?? null
   const { items, loaded, next, busy, error, more, retry } = usePages(fetch, [post.id, post.editedAt])
   return (
@@ -170,7 +361,7 @@ function Earlier({ post, onClose }: { post: Post; onClose: () => void }) {
 }
 
 /** The form for editing a post. The browser stores an unsaved edit until it is saved or cancelled. */
-function Edit({ post, focused, onDone }: { post: Post; focused: boolean; onDone: () => void }) {
+function Edit({ post, focused, onDone }: { post: Original; focused: boolean; onDone: () => void }) {
   const kept = useRef(editOf(post.id)).current
   const [text, setText] = useState(kept?.text ?? post.text)
   // The version on which the edit is based, even if another device edits the post meanwhile.
@@ -232,7 +423,7 @@ function Edit({ post, focused, onDone }: { post: Post; focused: boolean; onDone:
   )
 }
 
-function Own({ post, editing, onEdit }: { post: Post; editing: boolean; onEdit: () => void }) {
+function Own({ post, editing, onEdit }: { post: Original; editing: boolean; onEdit: () => void }) {
   const [asking, setAsking] = useState(false)
   const { run, busy } = useAction(notify)
   const setVisibility = (visibility: Visibility) =>
@@ -265,7 +456,19 @@ function Own({ post, editing, onEdit }: { post: Post; editing: boolean; onEdit: 
   )
 }
 
-function Complain({ post }: { post: Post }) {
+/** Changes who may reply to the viewer's own post. */
+function WhoMayReply({ post }: { post: Original }) {
+  const { run, busy } = useAction(notify)
+  const choose = (replyAudience: Who) =>
+    run(async () => {
+      const { post: known } = (await request(SetAudience, { input: { postId: post.id, replyAudience } })).setAudience
+      if (known) tell({ what: 'post', post: known })
+      notify(t.mayReply[replyAudience])
+    })
+  return <Choice icon="reply" label={t.replyAudience} value={post.replyAudience} options={audiences} texts={t.mayReply} disabled={busy} onChoose={choose} />
+}
+
+function Complain({ post }: { post: Original }) {
   const [open, setOpen] = useState(false)
   return (
     <>
@@ -297,17 +500,6 @@ function Delivery({ id }: { id: string }) {
 
 type ChoiceProps = { label: string; value: Visibility; disabled?: boolean; onChoose: (visibility: Visibility) => void }
 
-export function VisibilityChoice({ label, value, disabled, onChoose }: ChoiceProps) {
-  return (
-    <span class="choice">
-      <Icon name={value} />
-      <select aria-label={label} value={value} disabled={disabled} onChange={(event) => onChoose(event.currentTarget.value as Visibility)}>
-        {visibilities.map((visibility) => (
-          <option value={visibility} key={visibility} title={t.visibilityHint[visibility]}>
-            {t.visibility[visibility]}
-          </option>
-        ))}
-      </select>
-    </span>
-  )
+export function VisibilityChoice(props: ChoiceProps) {
+  return <Choice icon={props.value} options={visibilities} texts={t.visibility} hints={t.visibilityHint} {...props} />
 }

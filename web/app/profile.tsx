@@ -1,9 +1,10 @@
-// The pages of a person, of a single post and of a tag.
-import { useEffect, useState } from 'preact/hooks'
+// The pages of a person and of a tag.
+import { collapse } from '@tideline/client'
+import { useEffect, useMemo, useState } from 'preact/hooks'
 
 import { request } from './api'
 import { changed, useChanges } from './changes'
-import { Followers, Following, OnePost, Profile as ProfileQuery, Tagged, type Person, type Post } from './documents'
+import { Followers, Following, Profile as ProfileQuery, Tagged, type Person, type Post } from './documents'
 import { usePages, type Page } from './pages'
 import { Avatar, Empty, Failure, Icon, More, Skeleton } from './parts'
 import { FollowButton, PersonList, RelationMenu, withPerson } from './people'
@@ -47,7 +48,10 @@ export function Profile({ handle, tab }: { handle: string; tab: Tab }) {
           }}
           keys={[handle, viewer]}
           takes={(post) => post.author.id === person?.id}
-          onTaken={() => setPerson((known) => known && { ...known, postCount: known.postCount + 1 })}
+          onTaken={({ replyTo, repostOf }) => {
+            // The count has neither replies nor reposts.
+            if (!replyTo && !repostOf) setPerson((known) => known && { ...known, postCount: known.postCount + 1 })
+          }}
           none={person?.relationship?.blocking ? '' : t.noPosts}
         />
       ) : (
@@ -145,7 +149,7 @@ type PostsProps = {
   none: string
   /** Whether the viewer's new post belongs on top of the list. 'perhaps': only the server knows. */
   takes: (post: Post) => boolean | 'perhaps'
-  onTaken?: () => void
+  onTaken?: (post: Post) => void
 }
 
 function Posts({ fetch, keys, none, takes, onTaken }: PostsProps) {
@@ -159,14 +163,16 @@ function Posts({ fetch, keys, none, takes, onTaken }: PostsProps) {
       // An answer that is still to come may be from before the post.
       if (!list.loaded || list.busy || takesIt === 'perhaps') return list.reload()
       list.change((posts) => [change.post, ...posts])
-      onTaken?.()
+      onTaken?.(change.post)
     } else list.change((posts) => changed(posts, change))
   })
+  // An original with reposts in the list appears once, as in the timeline.
+  const shown = useMemo(() => collapse(list.items.map((node) => ({ cursor: '', score: 0, node }))), [list.items])
   return (
     <>
       <section class="posts" aria-label={t.posts}>
-        {list.items.map((post) => (
-          <PostCard post={post} key={post.id} />
+        {shown.map(({ post, reposts }) => (
+          <PostCard post={post} reposts={reposts} key={post.id} />
         ))}
       </section>
       {!list.loaded && !list.error && <Skeleton />}
@@ -205,7 +211,7 @@ export function TagPage({ tag }: { tag: string }) {
 }
 
 /** The heading of the page of a post or a tag, with a link back. */
-function Head({ title }: { title: string }) {
+export function Head({ title }: { title: string }) {
   return (
     <div class="head">
       <a class="back" href="/" aria-label={t.back} title={t.back} onClick={back}>
@@ -213,31 +219,5 @@ function Head({ title }: { title: string }) {
       </a>
       <h1>{title}</h1>
     </div>
-  )
-}
-
-export function PostPage({ id }: { id: string }) {
-  const viewer = useStore(session)?.token
-  const { items, loaded, error, retry, reload, change } = usePages<Post>(
-    async () => {
-      const { post } = await request(OnePost, { id })
-      return post && { nodes: [post], pageInfo: { hasNextPage: false, endCursor: null } }
-    },
-    [id, viewer],
-  )
-  useChanges((what) => {
-    if (what.what === 'relation' || what.what === 'much') reload()
-    else change((posts) => changed(posts, what))
-  })
-  return (
-    <>
-      <Head title={t.onePost} />
-      {items.map((post) => (
-        <PostCard post={post} key={post.id} />
-      ))}
-      {!loaded && !error && <Skeleton lines={1} />}
-      {loaded && items.length === 0 && <Empty title={t.postGone} />}
-      {error && <Failure message={error} onRetry={retry} />}
-    </>
   )
 }

@@ -3,7 +3,7 @@ import { useEffect, useState } from 'preact/hooks'
 
 import { useAction } from './action'
 import { request } from './api'
-import { LogOut, Settings as SettingsQuery, UpdateProfile, type Person, type Session, type Visibility } from './documents'
+import { LogOut, Settings as SettingsQuery, UpdateProfile, type HomeReplies, type Person, type Session, type Visibility } from './documents'
 import { discard } from './draft'
 import type { Page } from './pages'
 import { Failure, notify, Skeleton } from './parts'
@@ -20,6 +20,7 @@ type Account = {
   links: string[]
   defaultVisibility: Visibility | null
   approvesFollowers: boolean
+  homeReplies: HomeReplies | null
   blocked: Page<Person> | null
   muted: Page<Person> | null
 }
@@ -77,6 +78,8 @@ export async function logOut(session: Session) {
   await told
 }
 
+const repliesAtHome = ['FOLLOWED', 'ALL', 'NONE'] as const satisfies HomeReplies[]
+
 /** The values of the form's fields with this name, without empty ones. */
 const written = (form: FormData, name: string) => form.getAll(name).map((value) => String(value).trim()).filter(Boolean)
 
@@ -96,6 +99,7 @@ function AccountForm({ account, limits, session }: { account: Account; limits: L
           links: written(form, 'link'),
           defaultVisibility: form.get('visibility') as Visibility,
           approvesFollowers: form.has('approves'),
+          homeReplies: form.get('replies') as HomeReplies,
         },
       })
       begin({ ...session, user: updateProfile.user })
@@ -153,6 +157,17 @@ function AccountForm({ account, limits, session }: { account: Account; limits: L
             <input type="radio" name="visibility" value={visibility} defaultChecked={visibility === (account.defaultVisibility ?? 'PUBLIC')} />
             <span>
               {t.visibility[visibility]} <span class="muted">{t.visibilityHint[visibility]}</span>
+            </span>
+          </label>
+        ))}
+      </fieldset>
+      <fieldset>
+        <legend>{t.homeReplies}</legend>
+        {repliesAtHome.map((choice) => (
+          <label class="option" key={choice}>
+            <input type="radio" name="replies" value={choice} defaultChecked={choice === (account.homeReplies ?? 'FOLLOWED')} />
+            <span>
+              {t.homeRepliesOf[choice]} <span class="muted">{t.homeRepliesHint[choice]}</span>
             </span>
           </label>
         ))}

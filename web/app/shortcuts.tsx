@@ -35,6 +35,7 @@ export function Shortcuts({ onCompose }: { onCompose: () => void }) {
       j: () => step(1),
       k: () => step(-1),
       l: () => press('article:focus .like, article:focus-within .like'),
+      r: () => press('article:focus .reply, article:focus-within .reply'),
       h: () => go('/'),
       '/': () => {
         go('/people')

@@ -1,12 +1,12 @@
 // The home timeline: the client kit's store and this app's additions. It adds texts, drafts, broadcast changes, the line
 // above which posts are new, and the posts that the reader has seen since.
-import { readLine, TimelineStore, type Snapshot, type Order, type Status, type TimelineEvent } from '@tideline/client'
+import { collapse, originalOf, readLine, TimelineStore, type Order, type Shown, type Snapshot, type Status, type TimelineEvent } from '@tideline/client'
 
 import { address, send } from './api'
 import { tell, watchChanges } from './changes'
 import { sayRefused } from './compose'
-import { ofTimeline, type Entry, type Post, type Session, type Visibility } from './documents'
-import { draftOf, putBack, take } from './draft'
+import { ofTimeline, type Entry, type Original, type Post, type Session, type Visibility } from './documents'
+import { draftOf, putBack, take, type About } from './draft'
 import { askLimits, limits } from './limits'
 import { t } from './preferences'
 import { expire, session } from './session'
@@ -16,12 +16,12 @@ export type { Order, Status }
 
 export type State = {
   order: Order
-  /** The entries on display, in the chosen order, each post once. */
-  entries: Entry[]
+  /** The entries on display, in the chosen order, each original once with its reposts. */
+  entries: Shown<Post>[]
   /** New entries that wait until the reader asks for them, newest first. */
-  waiting: Entry[]
+  waiting: Shown<Post>[]
   /** The viewer's posts that the server has not answered yet, newest first. */
-  pending: Post[]
+  pending: Original[]
   /** The cursor of the next page; null if there is none. */
   next: string | null
   loaded: boolean
@@ -38,8 +38,8 @@ export type State = {
 
 /** The maximum number of new entries that one read loads. */
 const mostNew = 2000
-/** The maximum number of entries that one request asks for. */
-const largestPage = 100
+/** The maximum number of entries that one request asks for. More of them may cost more than a server allows. */
+const largestPage = 50
 const seenKey = 'tideline:seen'
 
 /**
@@ -49,8 +49,10 @@ const seenKey = 'tideline:seen'
 export class Timeline {
   readonly store: Store<State>
   readonly #kit: TimelineStore<Post>
-  /** The entries above the read mark whose end the reader has seen. */
+  /** The originals above the read mark whose end the reader has seen. */
   readonly #seen: Set<string>
+  // The posts that the viewer reposted on this page. They stay where the viewer reads them until the reader asks for new posts.
+  readonly #reposted = new Set<string>()
   // Whether this page has moved the read mark since the line was drawn.
   #moved = false
   #marking = false
@@ -87,8 +89,9 @@ export class Timeline {
       this.#kit.subscribe(() => this.#update()),
       watchChanges((change) => {
         if (change.what === 'relation') void this.#kit.refresh(true)
-        else if (change.what === 'post') this.#kit.change(change.post)
+        else if (change.what === 'post') this.#kit.change({ ...change.post, repostOf: null })
         else if (change.what === 'gone') this.#kit.remove(change.postId)
+        else if (change.what === 'repost') this.#reposted.add(change.postId)
       }),
     ]
     // A long list loads in large pages, and the limits give their size.
@@ -113,9 +116,24 @@ export class Timeline {
       editedAt: null,
       likeCount: 0,
       viewerHasLiked: false,
+      replyCount: 0,
+      repostCount: 0,
+      quoteCount: 0,
+      replyAudience: 'EVERYONE' as const,
+      viewerCanReply: false,
+      viewerCanQuote: false,
+      viewerRepost: null,
+      mentions: [],
+      replyTo: null,
+      quote: null,
       author: { id, handle, name, avatarUrl },
     }))
-    return { order, entries, waiting, pending: shown, next, loaded, busy, error: error?.message ?? '', status, lateBy, unread, read }
+    const before = this.store?.state
+    const drawn = {
+      entries: unchanged(before?.entries, collapse(entries.filter(this.#settled))),
+      waiting: unchanged(before?.waiting, collapse(waiting.filter(this.#settled))),
+    }
+    return { order, ...drawn, pending: shown, next, loaded, busy, error: error?.message ?? '', status, lateBy, unread, read }
   }
 
   #update() {
@@ -134,6 +152,8 @@ export class Timeline {
     this.store.set(this.#state({ unread, read }))
   }
 
+  #settled = ({ node }: Entry) => !(node.repostOf && node.author.id === this.session.user.id && this.#reposted.has(node.repostOf.id))
+
   #foreign = ({ node }: Entry) => node.author.id !== this.session.user.id
 
   /** The entries above the read mark that the reader has seen without a gap, lowest first. Own posts count as seen. */
@@ -141,7 +161,7 @@ export class Timeline {
     if (line === undefined) return []
     const above = entries.filter(({ score }) => score > line).reverse()
     const lowest = waiting.findLast(({ score }) => score > line)?.score ?? Infinity
-    const end = above.findIndex((entry) => entry.score > lowest || (this.#foreign(entry) && !this.#seen.has(entry.node.id)))
+    const end = above.findIndex((entry) => entry.score > lowest || (this.#foreign(entry) && !this.#seen.has(originalOf(entry.node).id)))
     return end < 0 ? above : above.slice(0, end)
   }
 
@@ -152,7 +172,7 @@ export class Timeline {
     this.#update()
   }
 
-  /** The reader has seen a post to its end. */
+  /** The reader has seen a post to its end, and so all its reposts. */
   saw(postId: string) {
     this.#seen.add(postId)
   }
@@ -168,7 +188,7 @@ export class Timeline {
     if (event.__typename === 'TimelineInvalidated') tell({ what: 'much' })
     if (event.__typename === 'TimelinePostUpdated') tell({ what: 'post', post: event.edge.node })
     if (event.__typename !== 'TimelinePostAdded') return
-    if (entries.some(({ node }) => node.id === event.edge.node.id)) tell({ what: 'post', post: event.edge.node })
+    if (entries.some(({ post }) => post.id === event.edge.node.id)) tell({ what: 'post', post: event.edge.node })
     else if (!this.#foreign(event.edge)) tell({ what: 'posted', post: event.edge.node })
   }
 
@@ -178,6 +198,7 @@ export class Timeline {
 
   /** Shows the waiting entries, above the line. */
   showWaiting() {
+    this.#reposted.clear()
     this.look()
     void this.#kit.show()
   }
@@ -198,29 +219,40 @@ export class Timeline {
     const done = await this.#kit.markRead(upTo)
     this.#marking = false
     if (!done) return
-    passed.forEach(({ node }) => this.#seen.delete(node.id))
+    passed.forEach(({ node }) => this.#seen.delete(originalOf(node).id))
     void this.markRead()
   }
 
   /**
-   * Posts the draft and shows it at once. A refused draft goes back into its box. With keep, the draft stays in the box
-   * until the server accepts it. Reports whether the server accepted it.
+   * Posts the draft and shows it at once. A refused draft goes back into its box, which open shows. With keep, the draft
+   * stays in the box until the server accepts it. Returns the post, or null if the server refused it.
    */
-  async post(visibility: Visibility, keep = false): Promise<boolean> {
+  async post(visibility: Visibility, open: () => void, about?: About, keep = false): Promise<Post | null> {
     const { handle } = this.session.user
-    const box = draftOf(handle)
+    const box = draftOf(handle, about)
     const draft = keep ? box.state : take(box)
-    const { key } = draft
-    const posted = await this.#kit.post(draft.text, { visibility, key })
+    const { key, audience } = draft
+    const input = about && 'replyTo' in about ? about : { ...about, replyAudience: audience }
+    const posted = await this.#kit.post(draft.text, { visibility, key, input })
     if (posted) {
       if (box.state.key === key) take(box)
       tell({ what: 'posted', post: posted.node })
-      return true
+      return posted.node
     }
     const refused = this.#kit.getSnapshot().pending.find((post) => post.key === key)
     this.#kit.discard(key)
     putBack(box, draft, t.notPosted(refused?.error?.message ?? ''))
-    if (session.state?.token === this.session.token) sayRefused(t.notPosted(refused?.error?.message ?? ''))
-    return false
+    if (session.state?.token === this.session.token) sayRefused(t.notPosted(refused?.error?.message ?? ''), open)
+    return null
   }
+}
+
+/** The new list with the objects of the old one where they are the same, so that only changed posts are drawn again. */
+function unchanged(before: Shown<Post>[] | undefined, now: Shown<Post>[]): Shown<Post>[] {
+  const old = new Map(before?.map((shown) => [shown.node.id, shown]))
+  return now.map((shown) => {
+    const was = old.get(shown.node.id)
+    const same = was && was.score === shown.score && was.cursor === shown.cursor && was.post === shown.post
+    return same && was.reposts.length === shown.reposts.length && was.reposts.every(({ node }, i) => node === shown.reposts[i]!.node) ? was : shown
+  })
 }

@@ -15,10 +15,18 @@ function link(found: string) {
   )
 }
 
-/** Draws a text in which web addresses, mentions and tags are links. */
-export function Words({ text }: { text: string }) {
+/** A mention that the server recorded. start is in code points. */
+type Recorded = { start: number; user: { handle: string } }
+
+/**
+ * Draws a text in which web addresses, mentions and tags are links. A recorded mention leads to its user even if the user
+ * has another handle by now, and somebody else the old one.
+ */
+export function Words({ text, recorded = [] }: { text: string; recorded?: Recorded[] }) {
+  const current = (handle: string, start: number) =>
+    (recorded.length > 0 && recorded.find((mention) => mention.start === [...text.slice(0, start)].length)?.user.handle) || handle
   const links = [
-    ...mentions(text).map(({ handle, start, end }) => ({ start, end, part: <a href={`/@${handle}`}>{text.slice(start, end)}</a> })),
+    ...mentions(text).map(({ handle, start, end }) => ({ start, end, part: <a href={`/@${current(handle, start)}`}>{text.slice(start, end)}</a> })),
     ...Array.from(text.matchAll(linked), ({ 0: match, index }) => {
       const word = match[0] === 'h' ? trim(match) : match
       return { start: index, end: index + word.length, part: link(word) }

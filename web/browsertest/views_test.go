@@ -151,7 +151,7 @@ var views = []view{
 	{"delete", func(p *page, in tongue) {
 		p.clickOn(`document.querySelector('dialog button')`)
 		p.see(`document.querySelector('dialog') === null`)
-		p.clickOn(`document.querySelector('article .act:not(.like):not(.complain) + .act')`)
+		p.clickOn(`document.querySelector('article .edits + .act')`)
 		p.see(`document.querySelector('dialog') !== null`)
 	}},
 	{"report", func(p *page, in tongue) {

@@ -2,7 +2,7 @@
 // page, an event or a user action. Nothing here does I/O, waits or reads the clock.
 
 /** The fields of a post that this module reads. */
-export type Post = { id: string; author?: { id: string } | null; text?: string | null }
+export type Post = { id: string; author?: { id: string } | null; text?: string | null; repostOf?: Post | null }
 
 /** An entry of the timeline, as the API gives it. */
 export type Edge<P extends Post = Post> = { cursor: string; score: number; node: P }
@@ -37,6 +37,8 @@ export type Pending = {
   key: string
   text: string
   visibility?: string
+  /** The other fields of CreatePostInput, such as replyTo. */
+  input?: Record<string, unknown>
   createdAt: string
   /** Why the last attempt failed; code is '' if no answer came. Undefined while a request is in flight. */
   error?: { code: string; message: string }
@@ -161,6 +163,28 @@ export function readLine<P extends Post>(s: Held<P>, unread = s.unread): number 
   if (unread === 0) return all[0]?.score ?? -Infinity
   for (const [i, entry] of all.entries()) if (foreign(s, entry) && --unread === 0) return all[i + 1]?.score ?? (s.gap || s.next ? undefined : -Infinity)
   return undefined
+}
+
+/** The original of a repost, or the post itself. */
+export const originalOf = <P extends Post>(node: P): Omit<P, 'repostOf'> => (node.repostOf as P | null | undefined) ?? node
+
+/** An entry as a view shows it: a post with its reposts among the entries, newest first. It stands where the newest of them does. */
+export type Shown<P extends Post = Post> = Edge<P> & { post: Omit<P, 'repostOf'>; reposts: Edge<P>[] }
+
+/**
+ * Returns the entries with each original once, at the first of its entries. The state keeps all entries, so an original
+ * whose newest repost is undone moves to the next one, or to its own place.
+ */
+export function collapse<P extends Post>(entries: Edge<P>[]): Shown<P>[] {
+  const byOriginal = new Map<string, Shown<P>>()
+  for (const edge of entries) {
+    const post = originalOf(edge.node)
+    let shown = byOriginal.get(post.id)
+    if (!shown) byOriginal.set(post.id, (shown = { ...edge, post, reposts: [] }))
+    if (edge.node.repostOf) shown.reposts.push(edge)
+    else shown.post = post
+  }
+  return [...byOriginal.values()]
 }
 
 /** Returns the state after the step. */
@@ -306,16 +330,20 @@ function remove<P extends Post>(s: Held<P>, id: string): Held<P> {
   return s.entries.length > 0 && left.entries.length === 0 ? show(left) : left
 }
 
+/** Replaces a post, also as the original of reposts. */
 function change<P extends Post>(s: Held<P>, node: P): Held<P> {
-  const changed = (list: Edge<P>[]) => (has(list, node.id) ? list.map((e) => (e.node.id === node.id ? { ...e, node } : e)) : list)
+  const shows = (e: Edge<P>) => e.node.id === node.id || e.node.repostOf?.id === node.id
+  const replaced = (e: Edge<P>) => ({ ...e, node: e.node.id === node.id ? node : { ...e.node, repostOf: node } })
+  const changed = (list: Edge<P>[]) => (list.some(shows) ? list.map((e) => (shows(e) ? replaced(e) : e)) : list)
   const reading = s.reading && { ...s.reading, changed: new Map(s.reading.changed).set(node.id, node) }
   return { ...s, reading, entries: changed(s.entries), waiting: changed(s.waiting) }
 }
 
-/** Returns the entry with the newest content of its post received during the read. */
+/** Returns the entry with the newest content of its post, and of the original of a repost, received during the read. */
 const latest = <P extends Post>(reading: Reading<P>, edge: Edge<P>) => {
-  const node = reading.changed.get(edge.node.id)
-  return node ? { ...edge, node } : edge
+  const node = reading.changed.get(edge.node.id) ?? edge.node
+  const original = node.repostOf && reading.changed.get(node.repostOf.id)
+  return original ? { ...edge, node: { ...node, repostOf: original } } : node === edge.node ? edge : { ...edge, node }
 }
 
 /** Returns the entries of the page, updated with the events received during the read. */

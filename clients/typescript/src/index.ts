@@ -1,6 +1,6 @@
 // The client kit: reads a user's timeline, subscribes to its events, and stores it.
-export { readLine } from './core.js'
-export type { Edge, Held, Order, Page, Pending, Post, Saved, TimelineEvent } from './core.js'
+export { collapse, originalOf, readLine } from './core.js'
+export type { Edge, Held, Order, Page, Pending, Post, Saved, Shown, TimelineEvent } from './core.js'
 export { mirror } from './mirror.js'
 export type { Cache } from './mirror.js'
 export { documents, reconnectDelay, Refusal } from './server.js'

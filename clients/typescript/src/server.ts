@@ -74,11 +74,16 @@ export function reconnectDelay(reason: string): number | undefined {
   return said && +said[1]! <= 60_000 ? +said[1]! * (1 + Math.random() / 10) : undefined
 }
 
+const postFields = 'id text visibility createdAt likeCount viewerHasLiked author { id handle name }'
+
 /** The fields selected of a post by default. */
-export const defaultFields = 'id text visibility createdAt likeCount viewerHasLiked author { id handle name }'
+export const defaultFields = `${postFields} repostOf { ${postFields} }`
 
 /** A post with the default fields. */
-export type DefaultPost = {
+export type DefaultPost = OriginalPost & { repostOf?: OriginalPost | null }
+
+/** A post that is no repost. */
+export type OriginalPost = {
   id: string
   text: string
   visibility: 'PUBLIC' | 'FOLLOWERS' | 'MUTUALS' | 'PRIVATE'

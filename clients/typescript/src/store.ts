@@ -522,10 +522,10 @@ export class TimelineStore<P extends Post = DefaultPost> {
 
   // ---- Writing
 
-  /** Creates a post, shown as pending at once. Resolves to null on failure; the post then stays with its error. */
-  post = (text: string, input: { visibility?: string; key?: string } = {}): Promise<Edge<P> | null> => {
-    const { visibility, key = newKey() } = input
-    this.#step({ type: 'compose', post: { key, text, createdAt: new Date().toISOString(), ...(visibility && { visibility }) } })
+  /** Creates a post, shown as pending at once; input has further fields of CreatePostInput, such as replyTo. Resolves to null on failure; the post then stays with its error. */
+  post = (text: string, options: { visibility?: string; key?: string; input?: Record<string, unknown> } = {}): Promise<Edge<P> | null> => {
+    const { visibility, key = newKey(), input } = options
+    this.#step({ type: 'compose', post: { key, text, createdAt: new Date().toISOString(), ...(visibility && { visibility }), ...(input && { input }) } })
     return this.#send(key)
   }
 
@@ -542,9 +542,9 @@ export class TimelineStore<P extends Post = DefaultPost> {
   discard = (key: string): void => this.#step({ type: 'discard', key })
 
   async #send(key: string): Promise<Edge<P> | null> {
-    const { text, visibility } = this.#held.pending.find((p) => p.key === key) as Pending
+    const { text, visibility, input } = this.#held.pending.find((p) => p.key === key) as Pending
     try {
-      const { createPost } = await this.#request(this.#documents.create, { input: { text, visibility, idempotencyKey: key } })
+      const { createPost } = await this.#request(this.#documents.create, { input: { ...input, text, visibility, idempotencyKey: key } })
       this.#step({ type: 'posted', key, edge: createPost.edge })
       return createPost.edge
     } catch (error) {

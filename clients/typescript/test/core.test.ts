@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 
-import { empty, foreign, merge, readLine, restore, save, shownTop, step, type Edge, type Held, type Page, type Saved, type Step, type TimelineEvent } from '../src/core.js'
+import { collapse, empty, foreign, merge, readLine, restore, save, shownTop, step, type Edge, type Held, type Page, type Saved, type Step, type TimelineEvent } from '../src/core.js'
 
 /** The mulberry32 generator: the same seed gives the same numbers. */
 function random(seed: number) {
@@ -500,4 +500,35 @@ test('a late post that is told while its page is on its way is there with the pa
   assert.deepEqual(ids(held.entries), ['c'])
   held = step(held, { type: 'page', id: 2, page: { edges: [edge('b', 6), edge('a', 3)], next: 'a', position: '1', unreadCount: 0 } })
   assert.deepEqual(ids(held.entries), ['c', 'b', 'late', 'a'])
+})
+
+test('an original is shown once, under its newest repost', () => {
+  const of = (id: string, text = id) => ({ id, author: { id: 'someone' }, text })
+  const entry = (score: number, node: Edge['node']): Edge => ({ cursor: `${score}`, score, node })
+  const repost = (score: number, by: string, original = of('original')) => entry(score, { id: `by ${by}`, author: { id: by }, text: '', repostOf: original })
+  const shows = (s: Held) => collapse(s.entries).map(({ post, reposts }) => [post.text, ...reposts.map(({ node }) => node.id)].join(', '))
+  const after = (...events: TimelineEvent[]) => {
+    s = events.reduce<Held>((held, event) => step(held, { type: 'event', event }), s)
+    return shows(s)
+  }
+  const added = (edge: Edge): TimelineEvent => ({ __typename: 'TimelinePostAdded', position: '', edge })
+  const removed = (postId: string): TimelineEvent => ({ __typename: 'TimelinePostRemoved', position: '', postId })
+
+  let s = step(step(empty(viewer), { type: 'read', id: 1, what: 'top' }), {
+    type: 'page', id: 1, page: { edges: [repost(5, 'ada'), entry(4, of('between'))], next: null, position: '', unreadCount: 0 },
+  })
+  assert.deepEqual(shows(s), ['original, by ada', 'between'])
+  assert.deepEqual(after(added(entry(1, of('original')))), ['original, by ada', 'between'], 'the original arrives')
+  assert.deepEqual(after(added(repost(6, 'bob')), added(repost(3, 'cyd'))), ['original, by bob, by ada, by cyd', 'between'])
+  assert.deepEqual(after(removed('by bob')), ['original, by ada, by cyd', 'between'], 'the newest repost is undone')
+  assert.deepEqual(after(removed('by ada')), ['between', 'original, by cyd'])
+  assert.deepEqual(after({ __typename: 'TimelinePostUpdated', position: '', edge: entry(1, of('original', 'edited')) }), ['between', 'edited, by cyd'])
+  assert.deepEqual(after(removed('original')), ['between', 'edited, by cyd'], 'a repost carries the edited text')
+  assert.deepEqual(after(removed('by cyd')), ['between'])
+
+  // An edit that arrives during a read holds for the original within a repost, too.
+  s = step(s, { type: 'read', id: 2, what: 'top' })
+  s = step(s, { type: 'changed', node: of('original', 'edited again') })
+  s = step(s, { type: 'page', id: 2, page: { edges: [repost(7, 'dan')], next: null, position: '', unreadCount: 0 } })
+  assert.deepEqual(shows(s), ['edited again, by dan'])
 })

@@ -1,5 +1,5 @@
 // The example in the README; readme.test.ts compares the two.
-import { indexedDBStorage, TimelineStore } from '../src/index.js'
+import { collapse, indexedDBStorage, TimelineStore } from '../src/index.js'
 
 const url = 'http://127.0.0.1:8080/graphql'
 const logIn = `mutation ($input: LogInInput!) { logIn(input: $input) { token user { id } } }`
@@ -16,7 +16,7 @@ timeline.subscribe(() => {
   document.body.innerText = [
     `${status}, ${unread} unread`,
     ...pending.map(({ text, error }) => `… ${text} ${error?.message ?? ''}`),
-    ...entries.map(({ node }) => `@${node.author.handle}: ${node.text}`),
+    ...collapse(entries).map(({ post }) => `@${post.author.handle}: ${post.text}`),
   ].join('\n')
 })
 await timeline.start()

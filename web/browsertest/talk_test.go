@@ -1,0 +1,428 @@
+package browsertest
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"tideline/storage/storagetest"
+)
+
+// card returns an expression for the post with this text of its own.
+func card(text string) string {
+	return fmt.Sprintf(`[...document.querySelectorAll('article')].find((e) => e.querySelector('.body > .text')?.textContent === %s)`, js(text))
+}
+
+// within returns an expression for the first element that the selector finds in the post with this text.
+func within(text, selector string) string {
+	return fmt.Sprintf(`%s?.querySelector(%s)`, card(text), js(selector))
+}
+
+// menu chooses an item in the repost menu of a post.
+func (p *page) menu(post, item string) {
+	p.t.Helper()
+	p.clickOn(within(post, ".repost summary"))
+	p.see(within(post, ".repost") + `.open`)
+	p.clickOn(fmt.Sprintf(`[...%s.querySelectorAll('.repost button')].find((e) => e.textContent === %s)`, card(post), js(item)))
+}
+
+// shot writes a picture of the page if the test runs with -screenshots.
+func (p *page) shot(name string) {
+	p.t.Helper()
+	if *screenshots != "" {
+		p.picture(filepath.Join(*screenshots, name+".png"), 1280, 900)
+	}
+}
+
+// Two people sign up and talk in two browsers at once: each sees what the other does.
+func TestTwoPeopleTalk(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	bob, ada := open(t, s.url), open(t, s.url)
+	for _, who := range []struct {
+		p            *page
+		handle, name string
+	}{{bob, "bob", "Bob"}, {ada, "ada", "Ada"}} {
+		who.p.fill("Handle", who.handle)
+		who.p.fill("Name", who.name)
+		who.p.fill("Password", password)
+		who.p.click("Sign up")
+		who.p.see(live)
+	}
+	const news, answer = "Low water at six", "Are you bringing boots?"
+	bob.draft(news)
+	bob.click("Post")
+	bob.shows(news)
+	ada.click("Follow @bob")
+	ada.shows(news)
+	bob.visit(s.url + "/@ada")
+	bob.click("Follow @ada")
+	bob.sees("friends")
+	bob.click("Home")
+
+	// Ada replies below the post. Her reply is in her own timeline at once.
+	ada.pressIn(news, "Reply")
+	ada.see(`document.activeElement === document.querySelector('article textarea')`)
+	ada.write(answer)
+	ada.key(kb.Enter, chromedp.ModifierCtrl)
+	ada.sees("Replied.")
+	ada.shows(answer, news)
+	ada.see(within(answer, ".replying") + `?.textContent === 'Replying to @bob'`)
+	ada.see(within(news, ".reply") + `?.ariaLabel === 'Reply, 1 reply'`)
+	ada.see(pill + ` === undefined`)
+
+	// Bob gets it, and the count.
+	bob.see(within(news, ".reply") + `?.ariaLabel === 'Reply, 1 reply'`)
+	bob.click("1 new post")
+	bob.shows(answer, news)
+	bob.shot("talk-home")
+
+	// He answers in the thread, with her handle completed by the keyboard.
+	bob.clickOn(within(answer, ".when"))
+	bob.see(`document.querySelector('.thread .text')?.textContent === ` + js(answer))
+	bob.see(`document.querySelector('.ancestor .text')?.textContent === ` + js(news))
+	bob.sees("No replies yet.")
+	bob.fillIn(`document.querySelector('.thread ~ .compose textarea')`, "Two pairs, @ad")
+	bob.see(`document.querySelector('[role=listbox] [aria-selected=true]')?.textContent === 'AAda @ada'`)
+	bob.see(`document.getElementById(document.activeElement.getAttribute('aria-activedescendant')).ariaSelected === 'true'`)
+	bob.shot("talk-completion")
+	bob.key(kb.Enter)
+	bob.see(`document.querySelector('[role=listbox]') === null && document.activeElement.value === 'Two pairs, @ada '`)
+	bob.key(kb.Enter, chromedp.ModifierCtrl)
+	const pairs = "Two pairs, @ada"
+	bob.see(within(pairs, ".text a") + `?.pathname === '/@ada'`)
+	bob.see(`document.querySelector('.thread ~ .head h2').textContent === '1 reply'`)
+	bob.shot("talk-thread")
+	bob.click("Home")
+
+	// Ada gets the answer, too, and reposts the first post: it stays where she reads it.
+	ada.click("1 new post")
+	ada.shows(pairs, answer, news)
+	ada.menu(news, "Repost")
+	ada.see(within(news, ".repost summary") + `?.ariaLabel === 'Repost, 1 repost'`)
+	ada.shows(pairs, answer, news)
+	ada.see(pill + ` === undefined`)
+
+	// Bob has it under the repost, once.
+	bob.see(`new Set(` + texts + `).size === 3`)
+	bob.see(pill + ` === '1 new post'`)
+	bob.click("1 new post")
+	bob.shows(news, pairs, answer)
+	bob.see(within(news, ".reposted") + `?.innerText === 'Reposted by Ada'`)
+	ada.menu(news, "Undo repost")
+	ada.see(within(news, ".repost summary") + `?.ariaLabel === 'Repost, 0 reposts'`)
+	bob.shows(pairs, answer, news)
+	bob.see(within(news, ".reposted") + ` === null`)
+
+	// Ada quotes, and Bob withdraws his post from her quote.
+	ada.menu(news, "Quote")
+	const comment = "Worth getting up for"
+	ada.see(`document.querySelector('dialog .excerpt')?.textContent === ` + js(news))
+	ada.see(`document.activeElement === document.querySelector('dialog textarea')`)
+	ada.write(comment)
+	ada.shot("talk-quote-box")
+	ada.key(kb.Enter, chromedp.ModifierCtrl)
+	ada.see(`document.querySelector('dialog') === null`)
+	ada.shows(comment, pairs, answer, news)
+	ada.see(within(comment, ".excerpt") + `?.textContent === ` + js(news))
+	bob.click("1 new post")
+	bob.shows(comment, pairs, answer, news)
+	bob.see(within(news, ".repost summary") + `?.ariaLabel === 'Repost, 1 (0 reposts, 1 quote)'`)
+	bob.shot("talk-quote")
+	bob.clickOn(within(comment, ".withdraw"))
+	bob.sees("This cannot be undone.")
+	bob.click("Withdraw the quote")
+	const withdrawn = "The author of the quoted post withdrew the quote."
+	bob.see(within(comment, ".quoted") + `?.textContent === ` + js(withdrawn))
+	ada.see(within(comment, ".quoted") + `?.textContent === ` + js(withdrawn))
+	assert.EqualValues(t, 0, ada.value(`document.querySelectorAll('.wrong').length`))
+}
+
+// A repost that fails is taken back, with a notice.
+func TestAFailedRepostIsTakenBack(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	ada, bob := s.signUp("ada"), s.signUp("bob")
+	ada.relate("follow", bob)
+	bob.post("one")
+	a := ada.browse()
+	a.shows("one")
+	a.offline(true)
+	a.see(`document.querySelector('.live').textContent === 'Offline'`)
+	a.menu("one", "Repost")
+	a.sees("The server cannot be reached.")
+	a.see(within("one", ".repost summary") + `.ariaLabel === 'Repost, 0 reposts' && ` + within("one", ".repost.done") + ` === null`)
+	a.offline(false)
+	a.see(live)
+	a.menu("one", "Repost")
+	a.see(within("one", ".repost.done summary") + `?.ariaLabel === 'Repost, 1 repost'`)
+	a.reload()
+	a.see(within("one", ".repost.done") + ` != null`)
+	a.see(within("one", ".reposted") + `?.innerText === 'Reposted by you'`)
+	a.forgive()
+}
+
+// An original is shown once under its newest repost, also when reposts are undone and when the original itself comes.
+func TestAnOriginalIsShownOnce(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	ada, bob, cyd, dan := s.signUp("ada"), s.signUp("bob"), s.signUp("cyd"), s.signUp("dan")
+	ada.relate("follow", bob)
+	ada.relate("follow", cyd)
+	original := dan.post("original")
+	input := map[string]any{"postId": original}
+	repost := func(by *person) {
+		by.must(`mutation($i: RepostInput!) { repost(input: $i) { post { id } } }`, input, nil)
+	}
+	undo := func(by *person) {
+		by.must(`mutation($i: PostInput!) { undoRepost(input: $i) { post { id } } }`, input, nil)
+	}
+	repost(bob)
+	bob.post("between")
+	a := ada.browse()
+	a.shows("between", "original")
+	a.see(within("original", ".reposted") + `.innerText === 'Reposted by Bob'`)
+	repost(cyd)
+	a.click("1 new post")
+	a.shows("original", "between")
+	a.see(within("original", ".reposted") + `.innerText === 'Reposted by Cyd and 1 other'`)
+	undo(cyd)
+	a.shows("between", "original")
+	a.see(within("original", ".reposted") + `.innerText === 'Reposted by Bob'`)
+
+	// A like of the repost is a like of the original.
+	a.pressIn("original", "Like, 0 likes")
+	dan.awaitLikes(original, 1)
+
+	a.visit(s.url + "/@dan")
+	a.click("Follow @dan")
+	a.sees("Following")
+	a.click("Home")
+	a.shows("between", "original")
+	undo(bob)
+	a.see(within("original", ".reposted") + ` === null`)
+	a.shows("between", "original")
+	repost(bob)
+	a.click("1 new post")
+	a.shows("original", "between")
+	bob.write(map[string]any{"text": "see @dan", "quoteOf": original})
+	a.click("1 new post")
+	a.shows("see @dan", "original", "between")
+	a.see(within("see @dan", ".excerpt") + `.textContent === 'original'`)
+	dan.must(`mutation($i: DeletePostInput!) { deletePost(input: $i) { deletedPostId } }`, input, nil)
+	a.shows("see @dan", "between")
+
+	// A mention leads to its user after a change of the handle.
+	dan.must(`mutation($i: ChangeHandleInput!) { changeHandle(input: $i) { user { id } } }`, map[string]any{"handle": "daniel"}, nil)
+	a.reload()
+	a.see(within("see @dan", ".quoted") + `?.textContent === 'The quoted post is not available.'`)
+	a.see(within("see @dan", ".text a") + `?.pathname === '/@daniel'`)
+}
+
+// The author of a post decides who may reply, and the app gives the reason to those who may not.
+func TestWhoMayReply(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	ada, bob := s.signUp("ada"), s.signUp("bob")
+	b := bob.browse()
+	b.draft("followers only")
+	b.choose(`document.querySelector('.compose select[aria-label="Who may reply"]')`, "FOLLOWERS")
+	b.click("Post")
+	b.shows("followers only")
+	const reason = "Only followers of the author may reply."
+	a := ada.browse()
+	a.visit(s.url + "/@bob")
+	a.see(within("followers only", ".reply") + `?.ariaDisabled === 'true'`)
+	a.see(within("followers only", ".reply") + `.ariaLabel === 'Reply, 0 replies, ` + reason + `'`)
+	a.pressIn("followers only", "Reply")
+	a.see(`document.querySelector('.notices').innerText === ` + js(reason))
+	a.see(`document.querySelector('article textarea') === null`)
+	a.click("Follow @bob")
+	a.see(within("followers only", ".reply") + `?.ariaDisabled === null`)
+	a.clickOn(within("followers only", ".when"))
+	a.fillIn(`document.querySelector('.thread ~ .compose textarea')`, "thanks")
+	a.key(kb.Enter, chromedp.ModifierCtrl)
+	a.shows("thanks")
+
+	// Bob wants no replies in his timeline. They stay in the conversation.
+	bob.relate("follow", ada)
+	b.visit(s.url)
+	b.shows("thanks", "followers only")
+	b.click("Settings")
+	b.clickOn(`document.querySelector('input[name=replies][value=NONE]')`)
+	b.click("Save")
+	b.sees("Saved.")
+	b.click("Home")
+	b.shows("followers only")
+	b.clickOn(within("followers only", ".when"))
+	b.shows("thanks")
+
+	// He changes who may reply. What was said stays.
+	b.choose(`document.querySelector('.thread select[aria-label="Who may reply"]')`, "NOBODY")
+	b.see(`document.querySelector('.notices').innerText === 'No replies'`)
+	a.reload()
+	a.see(`document.querySelector('.closed')?.innerText === 'The author accepts no replies.'`)
+	a.shows("thanks")
+}
+
+// The page of a post loads its replies page by page, in three orders, and offers the ones that come later.
+func TestRepliesOfAThread(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	ada, bob := s.signUp("ada"), s.signUp("bob")
+	root := bob.post("root")
+	const n = 25
+	var want []string
+	for i := range n {
+		want = append(want, fmt.Sprintf("reply %02d", i))
+		reply := bob.write(map[string]any{"text": want[i], "replyTo": root})
+		if i == 7 {
+			ada.must(`mutation($i: LikePostInput!) { likePost(input: $i) { post { id } } }`, map[string]any{"postId": reply}, nil)
+			ada.awaitLikes(reply, 1)
+		}
+	}
+	a := ada.browse()
+	a.visit(s.url + "/post/" + root)
+	a.see(texts + `.length === 20`)
+	a.click("Load more")
+	a.shows(want...)
+	a.click("Newest")
+	a.see(texts + `.length === 20 && ` + texts + `[0] === 'reply 24'`)
+	a.click("Top")
+	a.see(texts + `.length === 20 && ` + texts + `[0] === 'reply 07'`)
+	a.click("Newest")
+	a.see(texts + `[0] === 'reply 24'`)
+	bob.write(map[string]any{"text": "later", "replyTo": root})
+	a.click("1 new reply")
+	a.see(texts + `[0] === 'later'`)
+	a.see(`document.querySelector('.arrived button') === null`)
+
+	// A visitor reads the conversation as well.
+	v := open(t, s.url)
+	v.visit(s.url + "/post/" + root)
+	v.see(texts + `.length === 20`)
+	v.sees("26 replies")
+	v.see(`document.querySelector('.compose, .acts button') === null`)
+}
+
+// said is what the users of a conversation say, by language.
+type said struct{ root, reply, deep, own, quote, gone string }
+
+var speeches = map[string]said{
+	"en": {
+		root: "Spring tide on Sunday, 5.4 m. Who helps to move the boats above the line?", reply: "I can bring the trailer, and @ines has ropes.",
+		deep: "Ropes, yes. Courage has to come from somebody else.", own: "Count me in after breakfast.",
+		quote: "This is how it starts every year.", gone: "I take that back.",
+	},
+	"zh": {
+		root: "星期天大潮，5.4 米。谁来帮忙把船移到潮线以上？", reply: "我可以带拖车，@ines 有绳子。", deep: "绳子有。勇气得别人带。", own: "早饭后算我一个。",
+		quote: "每年都是这样开始的。", gone: "我收回那句话。",
+	},
+}
+
+// TestConversationViews opens the views of a conversation in every look, on a small phone as well, and in both
+// languages. It takes long because the accessibility checker runs on each.
+func TestConversationViews(t *testing.T) {
+	storagetest.Long(t)
+	t.Parallel()
+	script, err := os.ReadFile(axe)
+	require.NoError(t, err, "run npm ci in web")
+	for _, in := range tongues {
+		t.Run(in.code, func(t *testing.T) {
+			t.Parallel()
+			say := speeches[in.code]
+			s := serve(t)
+			people := map[string]*person{}
+			for _, handle := range []string{"ada", "marina", "tomas", "yuki", "ines"} {
+				people[handle] = s.signUp(handle)
+				people[handle].must(`mutation($i: UpdateProfileInput!) { updateProfile(input: $i) { user { id } } }`, map[string]any{"name": in.name[handle]}, nil)
+			}
+			ada, marina, tomas, ines := people["ada"], people["marina"], people["tomas"], people["ines"]
+			for _, handle := range []string{"marina", "tomas", "yuki", "ines"} {
+				ada.relate("follow", people[handle])
+			}
+			marina.relate("follow", ada)
+			root := marina.write(map[string]any{"text": say.root})
+			reply := tomas.write(map[string]any{"text": say.reply, "replyTo": root})
+			ines.write(map[string]any{"text": say.deep, "replyTo": reply})
+			ines.write(map[string]any{"text": say.quote, "quoteOf": root})
+			ada.write(map[string]any{"text": say.own, "replyTo": root})
+			own := ada.write(map[string]any{"text": in.own})
+			withdrawn := people["yuki"].write(map[string]any{"text": say.gone, "quoteOf": own})
+			ada.must(`mutation($i: PostInput!) { withdrawQuote(input: $i) { post { id } } }`, map[string]any{"postId": withdrawn}, nil)
+			people["yuki"].write(map[string]any{"text": say.quote, "quoteOf": own})
+			closed := marina.write(map[string]any{"text": in.post["marina"][0], "replyAudience": "NOBODY"})
+			for _, handle := range []string{"tomas", "yuki", "ines"} {
+				people[handle].must(`mutation($i: RepostInput!) { repost(input: $i) { post { id } } }`, map[string]any{"postId": root}, nil)
+			}
+
+			p := ada.browse(speaks(in.code))
+			look := func(name string) {
+				t.Helper()
+				if p.value(`typeof axe`) == "undefined" {
+					p.value(string(script) + `; null`)
+				}
+				for _, l := range looks {
+					p.look("talk-"+name+"-"+l.name, l.width, l.height, l.scheme, in.code)
+				}
+				p.look("talk-"+name+"-small-light", 360, 740, "light", in.code)
+				p.size(1280, 900, false)
+			}
+			p.see(card(say.root) + ` !== undefined`)
+			p.see(within(say.root, ".reposted") + ` !== null`)
+			look("home")
+			p.clickOn(within(say.root, ".repost summary"))
+			look("menu")
+			p.clickOn(within(say.root, ".repost button + button"))
+			p.see(`document.querySelector('dialog textarea') === document.activeElement`)
+			look("quote")
+			p.write("@i")
+			p.see(`document.querySelector('[role=option]') !== null`)
+			look("completion")
+			p.key(kb.Escape)
+			p.see(`document.querySelector('[role=option]') === null && document.querySelector('dialog') !== null`)
+			p.clickOn(`document.querySelector('dialog button')`)
+			p.see(`document.querySelector('dialog') === null`)
+			p.clickOn(within(say.root, ".reply"))
+			p.see(`document.querySelector('article textarea') === document.activeElement`)
+			look("reply")
+			goTo("/post/"+root, func(tongue) string { return say.own })(p, in)
+			look("thread")
+			goTo("/post/"+reply, func(tongue) string { return say.deep })(p, in)
+			p.see(`document.querySelector('.ancestor') !== null`)
+			look("ancestors")
+			goTo("/post/"+closed, func(tongue) string { return in.post["marina"][0] })(p, in)
+			p.see(`document.querySelector('.closed') !== null`)
+			look("closed")
+			goTo("/post/"+strings.Repeat("A", 12), func(in tongue) string { return "" })(p, in)
+			p.see(`document.querySelector('.empty') !== null`)
+			look("missing")
+			p.offline(true)
+			p.clickOn(`document.querySelector('nav a')`)
+			p.clickOn(within(say.root, ".when"))
+			p.see(`document.querySelector('.failure') !== null`)
+			look("failing")
+			p.offline(false)
+			p.clickOn(`document.querySelector('.failure button')`)
+			p.see(`document.querySelector('.thread') !== null`)
+			p.forgive()
+		})
+	}
+}
+
+// write creates a post and returns its id.
+func (p *person) write(input map[string]any) string {
+	p.s.t.Helper()
+	var answer struct {
+		CreatePost struct{ Post struct{ ID string } }
+	}
+	p.must(`mutation($i: CreatePostInput!) { createPost(input: $i) { post { id } } }`, input, &answer)
+	return answer.CreatePost.Post.ID
+}
