@@ -366,7 +366,7 @@ func TestNothingIsLeftOfAUserWhoIsDeletedUnderLoad(t *testing.T) {
 		require.NoError(w, err)
 		requireNoTrace(w, texts(gone.ID)...)
 		require.False(w, w.Stores.DB.Post.Query().Where(entpost.Or(entpost.IDIn(posts...), entpost.RepostOfIn(posts...))).ExistX(w.Ctx))
-		found, err := audit.NewCounters(w.Stores.DB).Posts(w.Ctx, 0, 100_000, false)
+		found, err := audit.NewRecounter(w.Stores.DB).Posts(w.Ctx, 0, 100_000, false)
 		require.NoError(w, err)
 		require.Empty(w, found.Wrong)
 		for _, u := range w.Stores.DB.User.Query().AllX(w.Ctx) {

@@ -20,7 +20,7 @@ import (
 // requireCounted requires that all counters are right.
 func requireCounted(w *feedtest.World) {
 	w.Helper()
-	counters := audit.NewCounters(w.Stores.DB)
+	counters := audit.NewRecounter(w.Stores.DB)
 	for _, of := range []func() (audit.Recounted, error){
 		func() (audit.Recounted, error) { return counters.Users(w.Ctx, 0, 1000, false) },
 		func() (audit.Recounted, error) { return counters.Posts(w.Ctx, 0, 1000, false) },

@@ -75,7 +75,7 @@ func (b *Bulk) posts(ctx context.Context, tx *ent.Tx, issuer string, list []Post
 	for i := range list {
 		err := list[i].clean(b.cfg.MaxText, now)
 		if err == nil && seen[list[i].ExternalID] {
-			err = refusal.New(refusal.RepeatedRow, "Another row before has the same external id.").In("externalId")
+			err = refusal.New(refusal.RepeatedRow, "An earlier row has the same external id.").In("externalId")
 		}
 		if err != nil {
 			results[i] = refused(err)
@@ -252,7 +252,7 @@ func (p *Post) clean(maxText int, now time.Time) (err error) {
 		return err
 	}
 	if p.CreatedAt != nil && p.CreatedAt.Before(ids.Earliest) {
-		return refusal.New(refusal.TooOld, "No post is older than %s: ids begin there.", ids.Earliest.Format(time.DateOnly)).In("createdAt")
+		return refusal.New(refusal.TooOld, "A post cannot be older than %s.", ids.Earliest.Format(time.DateOnly)).In("createdAt")
 	}
 	if p.Data, err = cleanData(p.Data); err != nil {
 		return err

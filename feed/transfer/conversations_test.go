@@ -36,7 +36,7 @@ const talk = `{"type":"user","id":"1","handle":"ada","homeReplies":"ALL"}
 // requireCounted requires that all counters are right.
 func requireCounted(w *feedtest.World) {
 	w.Helper()
-	counters := audit.NewCounters(w.Stores.DB)
+	counters := audit.NewRecounter(w.Stores.DB)
 	users, err := counters.Users(w.Ctx, 0, 1000, false)
 	require.NoError(w, err)
 	posts, err := counters.Posts(w.Ctx, 0, 1000, false)
