@@ -225,8 +225,8 @@ func (a *Audit) unshowable(ctx context.Context, on visibility.Surface, userID in
 	return hidden, err
 }
 
-// Explain says in a sentence why a post is, or is not, in the viewer's home timeline. It names the
-// rule that hides the post: a rule about the post itself, about the root of its conversation, about
+// Explain says in a sentence why the viewer's home timeline shows a post, or why it does not. It names
+// the rule that hides the post: a rule about the post itself, about the root of its conversation, about
 // the original of a repost, or the viewer's HomeReplies.
 //
 // Cost: one query by primary key. If no rule hides the post, also Reader.MergedFollowees and at most

@@ -35,10 +35,10 @@ func (l links) all() (list []*ent.Post) {
 
 // linker finds the posts that rows name.
 type linker struct {
-	known, fresh map[string]*ent.Post // by external id
-	originals    map[int64]*ent.Post  // of the known reposts
-	links        map[*ent.Post]links  // of the fresh posts
-	gone         map[int64]bool       // known posts that may not be named
+	known, newPosts map[string]*ent.Post // by external id
+	originals       map[int64]*ent.Post  // of the known reposts
+	links           map[*ent.Post]links  // of the new posts
+	gone            map[int64]bool       // known posts that may not be named
 }
 
 // names returns the external ids of the posts that the row names.
@@ -76,7 +76,7 @@ func (l *linker) named(externalID, field string) (*ent.Post, error) {
 	if externalID == "" {
 		return nil, nil
 	}
-	p := l.fresh[externalID]
+	p := l.newPosts[externalID]
 	if p == nil {
 		p = l.known[externalID]
 	}
@@ -123,7 +123,7 @@ func (l *linker) same(row *Post, p *ent.Post) bool {
 	return true
 }
 
-// hold locks the known posts that fresh posts name, in the order of ids. It notes which of them are
+// hold locks the known posts that new posts name, in the order of ids. It notes which of them are
 // deleted, or belong to users who are being deleted or will be, and so may not be named.
 func (l *linker) hold(ctx context.Context, tx *ent.Tx) error {
 	authors := map[int64][]int64{} // their posts
@@ -162,7 +162,7 @@ func (l *linker) hold(ctx context.Context, tx *ent.Tx) error {
 	return nil
 }
 
-// reposted returns the pairs of a user and an original that the user has reposted, among the fresh
+// reposted returns the pairs of a user and an original that the user has reposted, among the new
 // reposts. The authors must be locked.
 func (l *linker) reposted(ctx context.Context, b *Bulk, tx *ent.Tx) (map[pair]bool, error) {
 	var pairs []pair
@@ -177,9 +177,9 @@ func (l *linker) reposted(ctx context.Context, b *Bulk, tx *ent.Tx) (map[pair]bo
 	return b.among(ctx, tx, post.Table, post.FieldAuthorID, post.FieldRepostOf, pairs)
 }
 
-// admit locks what the fresh posts name, and refuses the rows whose posts cannot be named any longer
+// admit locks what the new posts name, and refuses the rows whose posts cannot be named any longer
 // and second reposts of an original by the same user. It returns the remaining posts.
-func (l *linker) admit(ctx context.Context, b *Bulk, tx *ent.Tx, list []Post, fresh []*ent.Post, at []int, results []*Result) ([]*ent.Post, []int, error) {
+func (l *linker) admit(ctx context.Context, b *Bulk, tx *ent.Tx, list []Post, newPosts []*ent.Post, positions []int, results []*Result) ([]*ent.Post, []int, error) {
 	if err := l.hold(ctx, tx); err != nil {
 		return nil, nil, err
 	}
@@ -194,8 +194,8 @@ func (l *linker) admit(ctx context.Context, b *Bulk, tx *ent.Tx, list []Post, fr
 	seen, refusedBefore := map[repost]bool{}, map[*ent.Post]bool{}
 	var posts []*ent.Post
 	var places []int
-	for n, p := range fresh {
-		row := &list[at[n]]
+	for n, p := range newPosts {
+		row := &list[positions[n]]
 		_, err := l.of(row)
 		named := l.links[p]
 		for _, other := range named.all() {
@@ -210,16 +210,16 @@ func (l *linker) admit(ctx context.Context, b *Bulk, tx *ent.Tx, list []Post, fr
 			seen[repost{p.AuthorID, o}] = true
 		}
 		if err != nil {
-			refusedBefore[p], results[at[n]] = true, refused(err)
+			refusedBefore[p], results[positions[n]] = true, refused(err)
 			continue
 		}
-		posts, places = append(posts, p), append(places, at[n])
+		posts, places = append(posts, p), append(places, positions[n])
 	}
 	return posts, places, nil
 }
 
 // noEarlier returns the given time, or the time of the latest post that p names if that is later:
-// nothing is answered before it is written. times has the times of the fresh posts before p.
+// nothing is answered before it is written. times has the times of the new posts before p.
 func (l *linker) noEarlier(p *ent.Post, given *time.Time, times map[*ent.Post]time.Time, now time.Time) *time.Time {
 	if given == nil {
 		times[p] = now
@@ -239,19 +239,19 @@ func (l *linker) noEarlier(p *ent.Post, given *time.Time, times map[*ent.Post]ti
 	return &at
 }
 
-// set sets the ids of the named posts in the fresh posts, which have their own ids, and refuses rows
+// set sets the ids of the named posts in the new posts, which have their own ids, and refuses rows
 // that name a post that got no id.
-func (l *linker) set(fresh []*ent.Post, at []int, results []*Result) ([]*ent.Post, []int) {
+func (l *linker) set(newPosts []*ent.Post, positions []int, results []*Result) ([]*ent.Post, []int) {
 	var posts []*ent.Post
 	var places []int
-	for n, p := range fresh {
+	for n, p := range newPosts {
 		named, placed := l.links[p], true
 		for _, other := range named.all() {
 			placed = placed && other.ID != 0
 		}
 		if !placed {
 			p.ID = 0
-			results[at[n]] = refused(refusal.New(refusal.NoSuchPost, "It names a post whose row was refused."))
+			results[positions[n]] = refused(refusal.New(refusal.NoSuchPost, "It names a post whose row was refused."))
 			continue
 		}
 		if parent := named.parent; parent != nil {
@@ -266,7 +266,7 @@ func (l *linker) set(fresh []*ent.Post, at []int, results []*Result) ([]*ent.Pos
 		if named.original != nil {
 			p.RepostOf, p.RootID = named.original.ID, named.original.RootID
 		}
-		posts, places = append(posts, p), append(places, at[n])
+		posts, places = append(posts, p), append(places, positions[n])
 	}
 	return posts, places
 }
@@ -279,8 +279,8 @@ type named struct {
 	Quotes  int64 `json:"d"`
 }
 
-// countNamed adds the fresh posts to the counters of the posts that they name, which are locked or new.
-func (b *Bulk) countNamed(ctx context.Context, tx *ent.Tx, fresh []*ent.Post) error {
+// countNamed adds the new posts to the counters of the posts that they name, which are locked or new.
+func (b *Bulk) countNamed(ctx context.Context, tx *ent.Tx, newPosts []*ent.Post) error {
 	counts := map[int64]*named{}
 	of := func(id int64) *named {
 		if counts[id] == nil {
@@ -288,7 +288,7 @@ func (b *Bulk) countNamed(ctx context.Context, tx *ent.Tx, fresh []*ent.Post) er
 		}
 		return counts[id]
 	}
-	for _, p := range fresh {
+	for _, p := range newPosts {
 		if p.ParentID != 0 {
 			of(p.ParentID).Replies++
 		}
@@ -341,13 +341,13 @@ func (p *Post) checkMentions() error {
 	return nil
 }
 
-// mention inserts the mentions of the fresh posts. A row without mentions has the mentions of the
+// mention inserts the mentions of the new posts. A row without mentions has the mentions of the
 // text, as a post that is written here. Unknown users are not mentioned.
-func (b *Bulk) mention(ctx context.Context, tx *ent.Tx, issuer string, list []Post, at []int, fresh []*ent.Post) error {
+func (b *Bulk) mention(ctx context.Context, tx *ent.Tx, issuer string, list []Post, positions []int, newPosts []*ent.Post) error {
 	var externalIDs []string
 	handles := map[string]bool{}
-	for n, p := range fresh {
-		if given := list[at[n]].Mentions; given != nil {
+	for n, p := range newPosts {
+		if given := list[positions[n]].Mentions; given != nil {
 			for _, m := range given {
 				externalIDs = append(externalIDs, m.User)
 			}
@@ -369,8 +369,8 @@ func (b *Bulk) mention(ctx context.Context, tx *ent.Tx, issuer string, list []Po
 		return err
 	}
 	var given, found []newMention
-	for n, p := range fresh {
-		row := list[at[n]]
+	for n, p := range newPosts {
+		row := list[positions[n]]
 		for _, m := range row.Mentions {
 			if u := users[m.User]; u != nil {
 				given = append(given, newMention{p.ID, u.ID, m.Start, m.End, p.AuthorID})

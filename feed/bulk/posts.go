@@ -49,19 +49,20 @@ type Post struct {
 }
 
 // backdated is the age from which a post takes its place among old posts. Ordinary posts of that
-// age have been delivered, and no process makes ids for that time any longer.
+// age have been delivered, and no process makes ids for that time any more.
 const backdated = 15 * time.Minute
 
 // Posts writes posts that do not exist yet. A post that is older than a quarter of an hour gets an
-// id of its time: it takes its place in every timeline, and nobody is notified. A younger one is a
-// new post, with notifications. A post is never older than the posts that it answers, quotes or
-// reposts. The sender decides who may do so. Posts refuses an existing post with another author,
-// text, visibility or data, or that names other posts. Error: BadInput, for more than MaxRows.
+// id of its time: it takes its place in every timeline, and nobody is notified. A younger post gets
+// the next id, like a post that is written now, and followers are notified. A post is never older
+// than the posts that it answers, quotes or reposts. The sender decides who may do so. Posts refuses a
+// row whose post exists with another author, text, visibility or data, or names other posts. Error:
+// BadInput, for more than MaxRows.
 //
 // Cost: ten statements a thousand rows, and a job; six more if rows name other posts, which are
-// locked, and three with mentions; one job more for each young post. For a time
-// with thousands of posts one more statement for each step of the id clock that has one. Inboxes of
-// the followers that Redis holds are dropped.
+// locked, and three with mentions; one more job for each young post. If the id that an
+// old post should get is taken, one more statement for each step of the id clock with such posts. The
+// job drops the inboxes of the authors' followers.
 func (b *Bulk) Posts(ctx context.Context, issuer string, list []Post) ([]*Result, error) {
 	return take(ctx, b, list, func(ctx context.Context, tx *ent.Tx, list []Post, results []*Result) error {
 		return b.posts(ctx, tx, issuer, list, results)
@@ -97,8 +98,8 @@ func (b *Bulk) posts(ctx context.Context, tx *ent.Tx, issuer string, list []Post
 	if err != nil {
 		return err
 	}
-	var fresh []*ent.Post
-	var at []int // positions in list
+	var newPosts []*ent.Post
+	var positions []int // of the new posts in list
 	for i, row := range list {
 		if results[i] != nil {
 			continue
@@ -118,48 +119,48 @@ func (b *Bulk) posts(ctx context.Context, tx *ent.Tx, issuer string, list []Post
 			if row.Hidden {
 				p.Visibility = p.Visibility.Hidden()
 			}
-			link.fresh[row.ExternalID], link.links[p] = p, named
-			fresh = append(fresh, p)
-			at = append(at, i)
+			link.newPosts[row.ExternalID], link.links[p] = p, named
+			newPosts = append(newPosts, p)
+			positions = append(positions, i)
 		case p.AuthorID != author.ID || p.Text != row.Text || row.Visibility != nil && *row.Visibility != p.Visibility.Shown(), or(row.Data, *p.Data) != *p.Data, !link.same(&row, p):
-			results[i] = refused(refusal.New(refusal.OtherContent, "The post is there with another author, text, visibility or data, or it names other posts."))
+			results[i] = refused(refusal.New(refusal.OtherContent, "The post already exists with another author, text, visibility or data, or it names other posts."))
 		default:
 			results[i] = &Result{Status: Unchanged, Post: p.ID}
 		}
 	}
-	if len(fresh) == 0 {
+	if len(newPosts) == 0 {
 		return nil
 	}
 	var users []int64
-	for _, p := range fresh {
+	for _, p := range newPosts {
 		users = append(users, p.AuthorID)
 	}
 	users = sorted(users)
 	if err := lock(ctx, tx, users); err != nil {
 		return err
 	}
-	if fresh, at, err = link.admit(ctx, b, tx, list, fresh, at, results); err != nil || len(fresh) == 0 {
+	if newPosts, positions, err = link.admit(ctx, b, tx, list, newPosts, positions, results); err != nil || len(newPosts) == 0 {
 		return err
 	}
-	young, err := b.number(ctx, tx, issuer, list, at, fresh, link, now)
+	young, err := b.assignIDs(ctx, tx, issuer, list, positions, newPosts, link, now)
 	if err != nil {
 		return err
 	}
-	fresh, at = placed(fresh, at, results)
-	if fresh, at = link.set(fresh, at, results); len(fresh) == 0 {
+	newPosts, positions = refuseWithoutID(newPosts, positions, results)
+	if newPosts, positions = link.set(newPosts, positions, results); len(newPosts) == 0 {
 		return nil
 	}
-	if err := b.insert(ctx, tx, issuer, list, at, fresh); err != nil {
+	if err := b.insert(ctx, tx, issuer, list, positions, newPosts); err != nil {
 		return err
 	}
-	for n, p := range fresh {
-		results[at[n]] = &Result{Status: Created, Post: p.ID}
+	for n, p := range newPosts {
+		results[positions[n]] = &Result{Status: Created, Post: p.ID}
 	}
-	counts := visibility.CountNewPosts(fresh)
+	counts := visibility.CountNewPosts(newPosts)
 	if err := exec(ctx, tx, "UPDATE users SET "+visibility.AddCounts+" FROM "+b.table(visibility.CountColumns...)+" WHERE users.id = r.author", counts); err != nil {
 		return fmt.Errorf("count posts: %w", err)
 	}
-	if err := b.countNamed(ctx, tx, fresh); err != nil {
+	if err := b.countNamed(ctx, tx, newPosts); err != nil {
 		return err
 	}
 	for _, p := range young {
@@ -170,12 +171,16 @@ func (b *Bulk) posts(ctx context.Context, tx *ent.Tx, issuer string, list []Post
 			return err
 		}
 	}
-	old := job.Authors{}
+	// This includes authors who have only young posts here. Their feeds are also dropped, and the next
+	// reads take them from SQL.
+	authored := job.Authors{}
 	for _, c := range counts {
-		old.Authors, old.Newest = append(old.Authors, c.Author), append(old.Newest, c.Last)
+		authored.Authors, authored.Newest = append(authored.Authors, c.Author), append(authored.Newest, c.Last)
 	}
-	b.onCommit(tx, func(ctx context.Context) error { return b.cfg.Timelines.Own.Forget(ctx, old.Authors, old.Newest) })
-	return b.cfg.Queue.Enqueue(ctx, tx, queue.Large, job.PostsBackdated, old)
+	b.onCommit(tx, func(ctx context.Context) error {
+		return b.cfg.Timelines.Own.Forget(ctx, authored.Authors, authored.Newest)
+	})
+	return b.cfg.Queue.Enqueue(ctx, tx, queue.Large, job.PostsBackdated, authored)
 }
 
 // newPost is a row of the inserts of a post and its external id.
@@ -202,13 +207,15 @@ type newTag struct {
 	Tag  string `json:"b"`
 }
 
-func (b *Bulk) insert(ctx context.Context, tx *ent.Tx, issuer string, list []Post, at []int, fresh []*ent.Post) error {
-	create := make([]newPost, len(fresh))
-	for n, p := range fresh {
-		create[n] = newPost{p.ID, p.AuthorID, p.Text, p.Visibility, hex.EncodeToString([]byte(list[at[n]].ExternalID)),
+// insert inserts the new posts with their external ids, tags and data. positions are the positions of
+// the posts in list.
+func (b *Bulk) insert(ctx context.Context, tx *ent.Tx, issuer string, list []Post, positions []int, newPosts []*ent.Post) error {
+	create := make([]newPost, len(newPosts))
+	for n, p := range newPosts {
+		create[n] = newPost{p.ID, p.AuthorID, p.Text, p.Visibility, hex.EncodeToString([]byte(list[positions[n]].ExternalID)),
 			p.ParentID, p.ParentAuthorID, p.RootID, p.RepostOf, p.QuoteOf, p.QuoteWithdrawn, p.ReplyAudience, p.QuoteAudience}
 	}
-	// Every transaction inserts in the same order, so that no two wait for each other.
+	// Every transaction inserts in the same order, so that two transactions cannot deadlock.
 	slices.SortFunc(create, func(a, b newPost) int { return strings.Compare(a.ExternalID, b.ExternalID) })
 	from := b.table("a bigint", "b bigint", "c text", "d text", "e text", "f bigint", "g bigint", "h bigint", "i bigint", "j bigint", "k boolean", "l text", "m text")
 	err := exec(ctx, tx, "INSERT INTO posts (id, author_id, text, visibility, parent_id, parent_author_id, root_id, repost_of, quote_of, quote_withdrawn, reply_audience, quote_audience)"+
@@ -221,7 +228,7 @@ func (b *Bulk) insert(ctx context.Context, tx *ent.Tx, issuer string, list []Pos
 		return fmt.Errorf("name posts: %w", err)
 	}
 	var tags []newTag
-	for _, p := range fresh {
+	for _, p := range newPosts {
 		for _, tag := range tag.In(p.Text) {
 			tags = append(tags, newTag{p.ID, tag})
 		}
@@ -231,11 +238,11 @@ func (b *Bulk) insert(ctx context.Context, tx *ent.Tx, issuer string, list []Pos
 			return fmt.Errorf("tag posts: %w", err)
 		}
 	}
-	if err := b.mention(ctx, tx, issuer, list, at, fresh); err != nil {
+	if err := b.mention(ctx, tx, issuer, list, positions, newPosts); err != nil {
 		return err
 	}
 	var kept []data
-	for _, p := range fresh {
+	for _, p := range newPosts {
 		if *p.Data != ent.NoData {
 			kept = append(kept, data{p.ID, *p.Data})
 		}
@@ -252,7 +259,7 @@ func (p *Post) clean(maxText int, now time.Time) (err error) {
 		return err
 	}
 	if p.CreatedAt != nil && p.CreatedAt.Before(ids.Earliest) {
-		return refusal.New(refusal.TooOld, "A post cannot be older than %s.", ids.Earliest.Format(time.DateOnly)).In("createdAt")
+		return refusal.New(refusal.TooOld, "A post cannot be older than %s, when ids begin.", ids.Earliest.Format(time.DateOnly)).In("createdAt")
 	}
 	if p.Data, err = cleanData(p.Data); err != nil {
 		return err
@@ -293,19 +300,23 @@ func (b *Bulk) postsOf(ctx context.Context, tx *ent.Tx, issuer string, externalI
 	return byName, rows.Wrap("find posts", err)
 }
 
-// spread is the number of steps of the id clock behind a full step over which further posts are
-// spread: 4 seconds, or 82 before 2026. So one moment has ids for 16 million posts.
+// spread is the number of steps of the id clock after a full step over which further posts of that
+// step are spread: 4 seconds, or 82 seconds before 2026. So there are ids for up to 16 million posts
+// of one moment. Each post tries only one of these steps, so the last posts before that bound may be
+// refused.
 const spread = 4096
 
-// number gives the posts their ids, and returns the young posts. An old post takes a free id of its
-// step of the id clock, or of one of the next steps if that one is full, as happens with an archive
-// that stores only days. The first id that it tries depends on the external id, so that posts of
-// one moment do not all try the same one. A post keeps the id 0 if none is free.
-func (b *Bulk) number(ctx context.Context, tx *ent.Tx, issuer string, list []Post, at []int, fresh []*ent.Post, link *linker, now time.Time) (young []*ent.Post, err error) {
-	var left []*ent.Post
+// assignIDs gives the new posts their ids, and returns the young posts. An old post takes a free id
+// of its step of the id clock. If that step is full, as happens with an archive that stores only
+// days, it takes a free id of one of the next steps. If that step is also full, its id stays 0.
+//
+// A hash of the external id chooses both the first id that is tried in a step and the second step, so
+// that posts of one moment do not all try the same.
+func (b *Bulk) assignIDs(ctx context.Context, tx *ent.Tx, issuer string, list []Post, positions []int, newPosts []*ent.Post, link *linker, now time.Time) (young []*ent.Post, err error) {
+	var old []*ent.Post
 	hashes, times := map[*ent.Post]int64{}, map[*ent.Post]time.Time{}
-	for n, p := range fresh {
-		row := list[at[n]]
+	for n, p := range newPosts {
+		row := list[positions[n]]
 		created := link.noEarlier(p, row.CreatedAt, times, now)
 		if created == nil || created.After(now.Add(-backdated)) {
 			if p.ID, err = b.cfg.IDs.Next(); err != nil {
@@ -318,85 +329,85 @@ func (b *Bulk) number(ctx context.Context, tx *ent.Tx, issuer string, list []Pos
 		_, _ = hash.Write([]byte(issuer + "\x00" + row.ExternalID))
 		hashes[p] = int64(hash.Sum64() >> 1)
 		p.ID = max(ids.At(*created)+hashes[p]%ids.PerStep, 1)
-		left = append(left, p)
+		old = append(old, p)
 	}
-	used := map[int64]bool{}
-	wanted := map[*ent.Post]int64{}
-	for _, p := range left {
-		wanted[p] = p.ID
+	taken := map[int64]bool{}
+	firstTries := map[*ent.Post]int64{}
+	for _, p := range old {
+		firstTries[p] = p.ID
 	}
-	full, err := place(ctx, tx, left, used)
+	unplaced, err := takeFreeIDs(ctx, tx, old, taken)
 	if err != nil {
 		return nil, err
 	}
-	for _, p := range full {
-		p.ID = wanted[p] + (1+hashes[p]/ids.PerStep%spread)*ids.PerStep
+	for _, p := range unplaced {
+		p.ID = firstTries[p] + (1+hashes[p]/ids.PerStep%spread)*ids.PerStep
 	}
-	_, err = place(ctx, tx, full, used)
+	_, err = takeFreeIDs(ctx, tx, unplaced, taken)
 	return young, err
 }
 
-// place gives each post a free id of the step of its present id, preferably that id. It adds the
-// ids to used, and returns the posts whose steps are full, with the id 0.
-func place(ctx context.Context, tx *ent.Tx, list []*ent.Post, used map[int64]bool) (full []*ent.Post, err error) {
+// takeFreeIDs gives each post a free id of the same step as its present id: the present id if it is
+// free. Ids in taken are not free; takeFreeIDs adds the ids that it gives, and ids that it finds in
+// SQL. It returns the posts whose steps are full, with the id 0.
+func takeFreeIDs(ctx context.Context, tx *ent.Tx, list []*ent.Post, taken map[int64]bool) (unplaced []*ent.Post, err error) {
 	if len(list) == 0 {
 		return nil, nil
 	}
-	taken, err := tx.Post.Query().Where(rows.Among(post.FieldID, rows.PostIDs(list))).IDs(ctx)
+	inSQL, err := tx.Post.Query().Where(rows.Among(post.FieldID, rows.PostIDs(list))).IDs(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("look for free ids: %w", err)
 	}
-	for _, id := range taken {
-		used[id] = true
+	for _, id := range inSQL {
+		taken[id] = true
 	}
 	crowded := map[int64][]*ent.Post{} // by the first id of the step
 	for _, p := range list {
-		if used[p.ID] {
+		if taken[p.ID] {
 			step := p.ID - p.ID%ids.PerStep
 			crowded[step] = append(crowded[step], p)
 		}
-		used[p.ID] = true
+		taken[p.ID] = true
 	}
 	for step, posts := range crowded {
-		taken, err := tx.Post.Query().Where(post.IDGTE(step), post.IDLT(step+ids.PerStep)).IDs(ctx)
+		inSQL, err := tx.Post.Query().Where(post.IDGTE(step), post.IDLT(step+ids.PerStep)).IDs(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("look for free ids: %w", err)
 		}
-		for _, id := range taken {
-			used[id] = true
+		for _, id := range inSQL {
+			taken[id] = true
 		}
 		for _, p := range posts {
-			if p.ID = free(used, step, p.ID); p.ID == 0 {
-				full = append(full, p)
+			if p.ID = freeID(taken, step, p.ID); p.ID == 0 {
+				unplaced = append(unplaced, p)
 				continue
 			}
-			used[p.ID] = true
+			taken[p.ID] = true
 		}
 	}
-	return full, nil
+	return unplaced, nil
 }
 
-// free returns an unused id of the step. It tries the ids from the given one to the end of the
-// step, and then from the start. It returns 0 if all are used.
-func free(used map[int64]bool, step, from int64) int64 {
+// freeID returns an id of the step that is not taken, or 0 if all are taken. It tries the ids from the
+// given one to the end of the step, and then from the start of the step.
+func freeID(taken map[int64]bool, step, from int64) int64 {
 	for n := range int64(ids.PerStep) {
-		if id := step + (from-step+n)%ids.PerStep; id > 0 && !used[id] {
+		if id := step + (from-step+n)%ids.PerStep; id > 0 && !taken[id] {
 			return id
 		}
 	}
 	return 0
 }
 
-// placed removes the posts without an id, and refuses their rows.
-func placed(fresh []*ent.Post, at []int, results []*Result) ([]*ent.Post, []int) {
-	var posts []*ent.Post
-	var rows []int
-	for n, p := range fresh {
+// refuseWithoutID refuses the rows of posts without an id. It returns the other posts, and their
+// positions in the list of rows.
+func refuseWithoutID(newPosts []*ent.Post, positions []int, results []*Result) (withID []*ent.Post, theirs []int) {
+	for n, p := range newPosts {
 		if p.ID == 0 {
-			results[at[n]] = refused(refusal.New(refusal.MomentFull, "More than %d posts are of one moment.", ids.PerStep*spread).In("createdAt"))
+			results[positions[n]] = refused(refusal.New(refusal.MomentFull, "So many posts have this time that no id is free.").In("createdAt"))
 			continue
 		}
-		posts, rows = append(posts, p), append(rows, at[n])
+		withID, theirs = append(withID, p), append(theirs, positions[n])
 	}
-	return posts, rows
+	return withID, theirs
 }
