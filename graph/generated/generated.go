@@ -1068,7 +1068,7 @@ union TimelineEvent = TimelinePostAdded | TimelinePostUpdated | TimelinePostRemo
 type Subscription {
   "Live events of the viewer's timeline. With ` + "`" + `after` + "`" + ` (the position of the page that the client read or of the last event it got, or the cursor of the newest entry it has), the stream first sends what the client missed and then continues live, without gaps or duplicates. If it cannot guarantee that, the first event is TimelineInvalidated. ` + "`" + `updates` + "`" + ` adds TimelinePostUpdated, including edits that were made while the client was away. ` + "`" + `heartbeat` + "`" + ` (seconds, 1 to 3600) adds TimelineHeartbeat: a client that misses two is no longer connected."
   timelineEvents(after: Cursor, heartbeat: Int, updates: Boolean): TimelineEvent!
-  "Live counts of the posts that the client shows, at most ` + "`" + `limits.pageSize` + "`" + `. Sends first all of them that the viewer may see; then, at most every two seconds, the ones whose likeCount changed. Leaves out posts that are deleted or hidden."
+  "Live counts of the posts that the client shows, at most ` + "`" + `limits.pageSize` + "`" + `. Sends first all of them that the viewer may see; then, at most every two seconds, the ones whose likeCount, replyCount, repostCount or quoteCount changed. Leaves out posts that are deleted or hidden."
   postCounts(ids: [ID!]!): [Post!]!
 }
 `, BuiltIn: false},
