@@ -15,16 +15,16 @@ import (
 	"tideline/queue"
 )
 
-// TellDependents enqueues a job for each of the replies and reposts that depend on a post and have a
-// higher id than after, at most most of them. The jobs tell clients to look at them again. It deletes
-// reposts whose original is gone. It returns the last id, or 0 if there are no more. It may be
-// repeated.
+// TellDependents enqueues a job for each of the replies, reposts and quotes of a post that have a
+// higher id than after, at most most of them. The jobs tell clients to look at them again. After an
+// edit, replies are left out: they do not show the text. TellDependents deletes reposts whose original
+// is gone. It returns the last id, or 0 if there are no more. It may be repeated.
 //
-// Cost: two index ranges, and two statements a reply or repost, in one transaction.
-func (f *Feed) TellDependents(ctx context.Context, base, after int64, onlyReposts bool, most int) (last int64, err error) {
+// Cost: three index ranges, and two statements a post, in one transaction.
+func (f *Feed) TellDependents(ctx context.Context, base, after int64, edited bool, most int) (last int64, err error) {
 	err = rows.InTx(ctx, f.cfg.DB, func(tx *ent.Tx) error {
 		last = 0
-		gone, list, err := dependents(ctx, tx, base, after, onlyReposts, most)
+		gone, list, err := dependents(ctx, tx, base, after, edited, most)
 		if err != nil {
 			return err
 		}
@@ -55,15 +55,15 @@ func (f *Feed) TellDependents(ctx context.Context, base, after int64, onlyRepost
 
 // dependents returns the next page of the replies and reposts that depend on a post, locked. gone
 // reports whether the post is deleted.
-func dependents(ctx context.Context, tx *ent.Tx, base, after int64, onlyReposts bool, most int) (gone bool, list []*ent.Post, err error) {
+func dependents(ctx context.Context, tx *ent.Tx, base, after int64, edited bool, most int) (gone bool, list []*ent.Post, err error) {
 	exists, err := tx.Post.Query().Where(post.ID(base), post.VisibilityNEQ(schema.Deleted)).Exist(ctx)
 	if err != nil {
 		return false, nil, fmt.Errorf("find post: %w", err)
 	}
-	// Two queries: an OR of the two columns in one would read neither index in order.
-	named := []predicate.Post{post.RepostOf(base), post.RootID(base)}
-	if onlyReposts {
-		named = named[:1]
+	// A query each: an OR of the columns in one would read no index in order.
+	named := []predicate.Post{post.RepostOf(base), post.QuoteOf(base), post.RootID(base)}
+	if edited {
+		named = named[:2]
 	}
 	for _, of := range named {
 		some, err := tx.Post.Query().Where(of, post.IDGT(after), post.VisibilityNEQ(schema.Deleted), rows.ForUpdate).Order(ent.Asc(post.FieldID)).Limit(most).All(ctx)
@@ -73,5 +73,6 @@ func dependents(ctx context.Context, tx *ent.Tx, base, after int64, onlyReposts 
 		list = append(list, some...)
 	}
 	slices.SortFunc(list, func(a, b *ent.Post) int { return cmp.Compare(a.ID, b.ID) })
+	list = slices.CompactFunc(list, func(a, b *ent.Post) bool { return a.ID == b.ID })
 	return !exists, list[:min(len(list), most)], nil
 }

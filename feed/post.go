@@ -221,27 +221,27 @@ func (f *Feed) changeVisibility(ctx context.Context, tx *ent.Tx, author *ent.Use
 	return f.enqueuePost(ctx, tx, job.PostChanged, author, job.Post{Post: p.ID, Author: author.ID, From: from, To: to})
 }
 
-// baseChanged enqueues the job that tells clients of the replies and reposts that depend on p, if
-// there are any. The post must be locked, so that none can be added meanwhile.
+// baseChanged enqueues the job that tells clients of the replies, reposts and quotes that show or
+// depend on p, if there are any. The post must be locked, so that none can be added meanwhile.
 //
-// Cost: two look-ups by index.
+// Cost: three look-ups by index.
 func (f *Feed) baseChanged(ctx context.Context, tx *ent.Tx, p *ent.Post) error {
 	if p.RepostOf != 0 {
 		return nil
 	}
-	exist, err := tx.Post.Query().Where(post.Or(post.RootID(p.ID), post.RepostOf(p.ID))).Exist(ctx)
+	exist, err := tx.Post.Query().Where(post.Or(post.RootID(p.ID), post.RepostOf(p.ID), post.QuoteOf(p.ID))).Exist(ctx)
 	if err != nil || !exist {
 		return rows.Wrap("look for replies and reposts", err)
 	}
 	return f.cfg.Queue.Enqueue(ctx, tx, queue.Large, job.BaseChanged, job.Post{Post: p.ID, Author: p.AuthorID})
 }
 
-// textChanged is baseChanged for an edit of p, which can hide or show its reposts: the old or the new
-// text may have a word that a viewer mutes.
+// textChanged is baseChanged for an edit of p. Its quotes show the text, and it can hide or show its
+// reposts: the old or the new text may have a word that a viewer mutes.
 func (f *Feed) textChanged(ctx context.Context, tx *ent.Tx, p *ent.Post) error {
-	exist, err := tx.Post.Query().Where(post.RepostOf(p.ID)).Exist(ctx)
+	exist, err := tx.Post.Query().Where(post.Or(post.RepostOf(p.ID), post.QuoteOf(p.ID))).Exist(ctx)
 	if err != nil || !exist {
-		return rows.Wrap("look for reposts", err)
+		return rows.Wrap("look for reposts and quotes", err)
 	}
 	return f.cfg.Queue.Enqueue(ctx, tx, queue.Large, job.BaseChanged, job.Post{Post: p.ID, Author: p.AuthorID, Edited: true})
 }

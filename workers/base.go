@@ -21,7 +21,7 @@ type baseWalk struct {
 // baseChanged tells the clients that may show a reply or a repost that the post which it depends on
 // was shown, hidden or deleted. Reads need no job: they obey the rule at once. Each reply and repost
 // gets a fan-out of its own, like one for an edit. A repost whose original is gone is deleted. If the
-// payload has no post, all posts of the author are meant. After an edit, only reposts are told.
+// payload has no post, all posts of the author are meant. After an edit, replies are left out.
 func (w *Workers) baseChanged(ctx context.Context, j *queue.Job) error {
 	var args job.Post
 	var p baseWalk

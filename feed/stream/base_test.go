@@ -57,3 +57,31 @@ func TestDependentPostsLeaveLiveTimelines(t *testing.T) {
 		}
 	})
 }
+
+// A client that asks for edits is told when the card of a quote changes: when the quoted post is edited,
+// hidden or deleted.
+func TestQuotesAreUpdatedWithTheQuotedPost(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *world) {
+		ann, bob := w.pair() // ann follows bob
+		cat := w.User("cat")
+		quoted := w.Post(cat, schema.Public)
+		l := w.listenFor(ann, stream.Options{Updates: true})
+		p, err := w.Feed.CreatePost(w.Ctx, bob, feed.Draft{Text: "look", QuoteOf: quoted})
+		require.NoError(w, err)
+		w.Drain()
+		require.Equal(w, p.ID, l.added())
+		w.edit(cat, quoted, "edited")
+		w.Drain()
+		for _, change := range []func() error{
+			func() error { return nil }, // the edit
+			func() error { _, err := w.Feed.SetVisibility(w.Ctx, cat, quoted, schema.Private); return err },
+			func() error { return w.Feed.DeletePost(w.Ctx, cat, quoted) },
+		} {
+			require.NoError(w, change())
+			w.Drain()
+			id, _ := l.updated()
+			require.Equal(w, p.ID, id)
+		}
+	})
+}

@@ -178,13 +178,13 @@ func (r Unchecked) Counts(ctx context.Context, ids []int64) (map[int64]PostCount
 	return counts, rows.Wrap("read counts", found.Err())
 }
 
-// NextBase returns the id of the author's next post, after the one with the id after, on which replies
-// or reposts depend; 0 if there is none.
+// NextBase returns the id of the author's next post, after the one with the id after, that has replies,
+// reposts or quotes; 0 if there is none.
 //
-// Cost: an index range of the author's posts up to that post, with two look-ups each.
+// Cost: an index range of the author's posts up to that post, with three look-ups each.
 func (r Unchecked) NextBase(ctx context.Context, author, after int64) (int64, error) {
 	list, err := rows.IDs(ctx, r.db, "SELECT p.id FROM posts p WHERE p.author_id = $1 AND p.id > $2 AND (EXISTS (SELECT 1 FROM posts d WHERE d.root_id = p.id)"+
-		" OR EXISTS (SELECT 1 FROM posts d WHERE d.repost_of = p.id)) ORDER BY p.id LIMIT 1", author, after)
+		" OR EXISTS (SELECT 1 FROM posts d WHERE d.repost_of = p.id) OR EXISTS (SELECT 1 FROM posts d WHERE d.quote_of = p.id)) ORDER BY p.id LIMIT 1", author, after)
 	if err != nil || len(list) == 0 {
 		return 0, rows.Wrap("find posts with replies", err)
 	}
