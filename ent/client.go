@@ -2942,22 +2942,6 @@ func (c *PostMentionClient) QueryPost(_m *PostMention) *PostQuery {
 	return query
 }
 
-// QueryUser queries the user edge of a PostMention.
-func (c *PostMentionClient) QueryUser(_m *PostMention) *UserQuery {
-	query := (&UserClient{config: c.config}).Query()
-	query.path = func(context.Context) (fromV *sql.Selector, _ error) {
-		id := _m.ID
-		step := sqlgraph.NewStep(
-			sqlgraph.From(postmention.Table, postmention.FieldID, id),
-			sqlgraph.To(user.Table, user.FieldID),
-			sqlgraph.Edge(sqlgraph.M2O, false, postmention.UserTable, postmention.UserColumn),
-		)
-		fromV = sqlgraph.Neighbors(_m.driver.Dialect(), step)
-		return fromV, nil
-	}
-	return query
-}
-
 // Hooks returns the client hooks.
 func (c *PostMentionClient) Hooks() []Hook {
 	return c.hooks.PostMention

@@ -11072,6 +11072,8 @@ type PostMentionMutation struct {
 	op            Op
 	typ           string
 	id            *int64
+	user_id       *int64
+	adduser_id    *int64
 	start         *int
 	addstart      *int
 	end           *int
@@ -11079,8 +11081,6 @@ type PostMentionMutation struct {
 	clearedFields map[string]struct{}
 	post          *int64
 	clearedpost   bool
-	user          *int64
-	cleareduser   bool
 	done          bool
 	oldValue      func(context.Context) (*PostMention, error)
 	predicates    []predicate.PostMention
@@ -11228,12 +11228,13 @@ func (m *PostMentionMutation) ResetPostID() {
 
 // SetUserID sets the "user_id" field.
 func (m *PostMentionMutation) SetUserID(i int64) {
-	m.user = &i
+	m.user_id = &i
+	m.adduser_id = nil
 }
 
 // UserID returns the value of the "user_id" field in the mutation.
 func (m *PostMentionMutation) UserID() (r int64, exists bool) {
-	v := m.user
+	v := m.user_id
 	if v == nil {
 		return
 	}
@@ -11257,9 +11258,28 @@ func (m *PostMentionMutation) OldUserID(ctx context.Context) (v int64, err error
 	return oldValue.UserID, nil
 }
 
+// AddUserID adds i to the "user_id" field.
+func (m *PostMentionMutation) AddUserID(i int64) {
+	if m.adduser_id != nil {
+		*m.adduser_id += i
+	} else {
+		m.adduser_id = &i
+	}
+}
+
+// AddedUserID returns the value that was added to the "user_id" field in this mutation.
+func (m *PostMentionMutation) AddedUserID() (r int64, exists bool) {
+	v := m.adduser_id
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
 // ResetUserID resets all changes to the "user_id" field.
 func (m *PostMentionMutation) ResetUserID() {
-	m.user = nil
+	m.user_id = nil
+	m.adduser_id = nil
 }
 
 // SetStart sets the "start" field.
@@ -11401,33 +11421,6 @@ func (m *PostMentionMutation) ResetPost() {
 	m.clearedpost = false
 }
 
-// ClearUser clears the "user" edge to the User entity.
-func (m *PostMentionMutation) ClearUser() {
-	m.cleareduser = true
-	m.clearedFields[postmention.FieldUserID] = struct{}{}
-}
-
-// UserCleared reports if the "user" edge to the User entity was cleared.
-func (m *PostMentionMutation) UserCleared() bool {
-	return m.cleareduser
-}
-
-// UserIDs returns the "user" edge IDs in the mutation.
-// Note that IDs always returns len(IDs) <= 1 for unique edges, and you should use
-// UserID instead. It exists only for internal usage by the builders.
-func (m *PostMentionMutation) UserIDs() (ids []int64) {
-	if id := m.user; id != nil {
-		ids = append(ids, *id)
-	}
-	return
-}
-
-// ResetUser resets all changes to the "user" edge.
-func (m *PostMentionMutation) ResetUser() {
-	m.user = nil
-	m.cleareduser = false
-}
-
 // Where appends a list predicates to the PostMentionMutation builder.
 func (m *PostMentionMutation) Where(ps ...predicate.PostMention) {
 	m.predicates = append(m.predicates, ps...)
@@ -11466,7 +11459,7 @@ func (m *PostMentionMutation) Fields() []string {
 	if m.post != nil {
 		fields = append(fields, postmention.FieldPostID)
 	}
-	if m.user != nil {
+	if m.user_id != nil {
 		fields = append(fields, postmention.FieldUserID)
 	}
 	if m.start != nil {
@@ -11553,6 +11546,9 @@ func (m *PostMentionMutation) SetField(name string, value ent.Value) error {
 // this mutation.
 func (m *PostMentionMutation) AddedFields() []string {
 	var fields []string
+	if m.adduser_id != nil {
+		fields = append(fields, postmention.FieldUserID)
+	}
 	if m.addstart != nil {
 		fields = append(fields, postmention.FieldStart)
 	}
@@ -11567,6 +11563,8 @@ func (m *PostMentionMutation) AddedFields() []string {
 // was not set, or was not defined in the schema.
 func (m *PostMentionMutation) AddedField(name string) (ent.Value, bool) {
 	switch name {
+	case postmention.FieldUserID:
+		return m.AddedUserID()
 	case postmention.FieldStart:
 		return m.AddedStart()
 	case postmention.FieldEnd:
@@ -11580,6 +11578,13 @@ func (m *PostMentionMutation) AddedField(name string) (ent.Value, bool) {
 // type.
 func (m *PostMentionMutation) AddField(name string, value ent.Value) error {
 	switch name {
+	case postmention.FieldUserID:
+		v, ok := value.(int64)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.AddUserID(v)
+		return nil
 	case postmention.FieldStart:
 		v, ok := value.(int)
 		if !ok {
@@ -11639,12 +11644,9 @@ func (m *PostMentionMutation) ResetField(name string) error {
 
 // AddedEdges returns all edge names that were set/added in this mutation.
 func (m *PostMentionMutation) AddedEdges() []string {
-	edges := make([]string, 0, 2)
+	edges := make([]string, 0, 1)
 	if m.post != nil {
 		edges = append(edges, postmention.EdgePost)
-	}
-	if m.user != nil {
-		edges = append(edges, postmention.EdgeUser)
 	}
 	return edges
 }
@@ -11657,17 +11659,13 @@ func (m *PostMentionMutation) AddedIDs(name string) []ent.Value {
 		if id := m.post; id != nil {
 			return []ent.Value{*id}
 		}
-	case postmention.EdgeUser:
-		if id := m.user; id != nil {
-			return []ent.Value{*id}
-		}
 	}
 	return nil
 }
 
 // RemovedEdges returns all edge names that were removed in this mutation.
 func (m *PostMentionMutation) RemovedEdges() []string {
-	edges := make([]string, 0, 2)
+	edges := make([]string, 0, 1)
 	return edges
 }
 
@@ -11679,12 +11677,9 @@ func (m *PostMentionMutation) RemovedIDs(name string) []ent.Value {
 
 // ClearedEdges returns all edge names that were cleared in this mutation.
 func (m *PostMentionMutation) ClearedEdges() []string {
-	edges := make([]string, 0, 2)
+	edges := make([]string, 0, 1)
 	if m.clearedpost {
 		edges = append(edges, postmention.EdgePost)
-	}
-	if m.cleareduser {
-		edges = append(edges, postmention.EdgeUser)
 	}
 	return edges
 }
@@ -11695,8 +11690,6 @@ func (m *PostMentionMutation) EdgeCleared(name string) bool {
 	switch name {
 	case postmention.EdgePost:
 		return m.clearedpost
-	case postmention.EdgeUser:
-		return m.cleareduser
 	}
 	return false
 }
@@ -11708,9 +11701,6 @@ func (m *PostMentionMutation) ClearEdge(name string) error {
 	case postmention.EdgePost:
 		m.ClearPost()
 		return nil
-	case postmention.EdgeUser:
-		m.ClearUser()
-		return nil
 	}
 	return fmt.Errorf("unknown PostMention unique edge %s", name)
 }
@@ -11721,9 +11711,6 @@ func (m *PostMentionMutation) ResetEdge(name string) error {
 	switch name {
 	case postmention.EdgePost:
 		m.ResetPost()
-		return nil
-	case postmention.EdgeUser:
-		m.ResetUser()
 		return nil
 	}
 	return fmt.Errorf("unknown PostMention edge %s", name)

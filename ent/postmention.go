@@ -7,7 +7,6 @@ import (
 	"strings"
 	"tideline/ent/post"
 	"tideline/ent/postmention"
-	"tideline/ent/user"
 
 	"entgo.io/ent"
 	"entgo.io/ent/dialect/sql"
@@ -36,11 +35,9 @@ type PostMention struct {
 type PostMentionEdges struct {
 	// Post holds the value of the post edge.
 	Post *Post `json:"post,omitempty"`
-	// User holds the value of the user edge.
-	User *User `json:"user,omitempty"`
 	// loadedTypes holds the information for reporting if a
 	// type was loaded (or requested) in eager-loading or not.
-	loadedTypes [2]bool
+	loadedTypes [1]bool
 }
 
 // PostOrErr returns the Post value or an error if the edge
@@ -52,17 +49,6 @@ func (e PostMentionEdges) PostOrErr() (*Post, error) {
 		return nil, &NotFoundError{label: post.Label}
 	}
 	return nil, &NotLoadedError{edge: "post"}
-}
-
-// UserOrErr returns the User value or an error if the edge
-// was not loaded in eager-loading, or loaded but was not found.
-func (e PostMentionEdges) UserOrErr() (*User, error) {
-	if e.User != nil {
-		return e.User, nil
-	} else if e.loadedTypes[1] {
-		return nil, &NotFoundError{label: user.Label}
-	}
-	return nil, &NotLoadedError{edge: "user"}
 }
 
 // scanValues returns the types for scanning values from sql.Rows.
@@ -133,11 +119,6 @@ func (_m *PostMention) Value(name string) (ent.Value, error) {
 // QueryPost queries the "post" edge of the PostMention entity.
 func (_m *PostMention) QueryPost() *PostQuery {
 	return NewPostMentionClient(_m.config).QueryPost(_m)
-}
-
-// QueryUser queries the "user" edge of the PostMention entity.
-func (_m *PostMention) QueryUser() *UserQuery {
-	return NewPostMentionClient(_m.config).QueryUser(_m)
 }
 
 // Update returns a builder for updating this PostMention.

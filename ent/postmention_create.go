@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"tideline/ent/post"
 	"tideline/ent/postmention"
-	"tideline/ent/user"
 
 	"entgo.io/ent/dialect/sql"
 	"entgo.io/ent/dialect/sql/sqlgraph"
@@ -56,11 +55,6 @@ func (_c *PostMentionCreate) SetID(v int64) *PostMentionCreate {
 // SetPost sets the "post" edge to the Post entity.
 func (_c *PostMentionCreate) SetPost(v *Post) *PostMentionCreate {
 	return _c.SetPostID(v.ID)
-}
-
-// SetUser sets the "user" edge to the User entity.
-func (_c *PostMentionCreate) SetUser(v *User) *PostMentionCreate {
-	return _c.SetUserID(v.ID)
 }
 
 // Mutation returns the PostMentionMutation object of the builder.
@@ -112,9 +106,6 @@ func (_c *PostMentionCreate) check() error {
 	if len(_c.mutation.PostIDs()) == 0 {
 		return &ValidationError{Name: "post", err: errors.New(`ent: missing required edge "PostMention.post"`)}
 	}
-	if len(_c.mutation.UserIDs()) == 0 {
-		return &ValidationError{Name: "user", err: errors.New(`ent: missing required edge "PostMention.user"`)}
-	}
 	return nil
 }
 
@@ -148,6 +139,10 @@ func (_c *PostMentionCreate) createSpec() (*PostMention, *sqlgraph.CreateSpec) {
 		_node.ID = id
 		_spec.ID.Value = id
 	}
+	if value, ok := _c.mutation.UserID(); ok {
+		_spec.SetField(postmention.FieldUserID, field.TypeInt64, value)
+		_node.UserID = value
+	}
 	if value, ok := _c.mutation.Start(); ok {
 		_spec.SetField(postmention.FieldStart, field.TypeInt, value)
 		_node.Start = value
@@ -171,23 +166,6 @@ func (_c *PostMentionCreate) createSpec() (*PostMention, *sqlgraph.CreateSpec) {
 			edge.Target.Nodes = append(edge.Target.Nodes, k)
 		}
 		_node.PostID = nodes[0]
-		_spec.Edges = append(_spec.Edges, edge)
-	}
-	if nodes := _c.mutation.UserIDs(); len(nodes) > 0 {
-		edge := &sqlgraph.EdgeSpec{
-			Rel:     sqlgraph.M2O,
-			Inverse: false,
-			Table:   postmention.UserTable,
-			Columns: []string{postmention.UserColumn},
-			Bidi:    false,
-			Target: &sqlgraph.EdgeTarget{
-				IDSpec: sqlgraph.NewFieldSpec(user.FieldID, field.TypeInt64),
-			},
-		}
-		for _, k := range nodes {
-			edge.Target.Nodes = append(edge.Target.Nodes, k)
-		}
-		_node.UserID = nodes[0]
 		_spec.Edges = append(_spec.Edges, edge)
 	}
 	return _node, _spec

@@ -9,7 +9,6 @@ import (
 	"tideline/ent/post"
 	"tideline/ent/postmention"
 	"tideline/ent/predicate"
-	"tideline/ent/user"
 
 	"entgo.io/ent"
 	"entgo.io/ent/dialect"
@@ -26,7 +25,6 @@ type PostMentionQuery struct {
 	inters     []Interceptor
 	predicates []predicate.PostMention
 	withPost   *PostQuery
-	withUser   *UserQuery
 	modifiers  []func(*sql.Selector)
 	// intermediate query (i.e. traversal path).
 	sql  *sql.Selector
@@ -79,28 +77,6 @@ func (_q *PostMentionQuery) QueryPost() *PostQuery {
 			sqlgraph.From(postmention.Table, postmention.FieldID, selector),
 			sqlgraph.To(post.Table, post.FieldID),
 			sqlgraph.Edge(sqlgraph.M2O, false, postmention.PostTable, postmention.PostColumn),
-		)
-		fromU = sqlgraph.SetNeighbors(_q.driver.Dialect(), step)
-		return fromU, nil
-	}
-	return query
-}
-
-// QueryUser chains the current query on the "user" edge.
-func (_q *PostMentionQuery) QueryUser() *UserQuery {
-	query := (&UserClient{config: _q.config}).Query()
-	query.path = func(ctx context.Context) (fromU *sql.Selector, err error) {
-		if err := _q.prepareQuery(ctx); err != nil {
-			return nil, err
-		}
-		selector := _q.sqlQuery(ctx)
-		if err := selector.Err(); err != nil {
-			return nil, err
-		}
-		step := sqlgraph.NewStep(
-			sqlgraph.From(postmention.Table, postmention.FieldID, selector),
-			sqlgraph.To(user.Table, user.FieldID),
-			sqlgraph.Edge(sqlgraph.M2O, false, postmention.UserTable, postmention.UserColumn),
 		)
 		fromU = sqlgraph.SetNeighbors(_q.driver.Dialect(), step)
 		return fromU, nil
@@ -301,7 +277,6 @@ func (_q *PostMentionQuery) Clone() *PostMentionQuery {
 		inters:     append([]Interceptor{}, _q.inters...),
 		predicates: append([]predicate.PostMention{}, _q.predicates...),
 		withPost:   _q.withPost.Clone(),
-		withUser:   _q.withUser.Clone(),
 		// clone intermediate query.
 		sql:       _q.sql.Clone(),
 		path:      _q.path,
@@ -317,17 +292,6 @@ func (_q *PostMentionQuery) WithPost(opts ...func(*PostQuery)) *PostMentionQuery
 		opt(query)
 	}
 	_q.withPost = query
-	return _q
-}
-
-// WithUser tells the query-builder to eager-load the nodes that are connected to
-// the "user" edge. The optional arguments are used to configure the query builder of the edge.
-func (_q *PostMentionQuery) WithUser(opts ...func(*UserQuery)) *PostMentionQuery {
-	query := (&UserClient{config: _q.config}).Query()
-	for _, opt := range opts {
-		opt(query)
-	}
-	_q.withUser = query
 	return _q
 }
 
@@ -409,9 +373,8 @@ func (_q *PostMentionQuery) sqlAll(ctx context.Context, hooks ...queryHook) ([]*
 	var (
 		nodes       = []*PostMention{}
 		_spec       = _q.querySpec()
-		loadedTypes = [2]bool{
+		loadedTypes = [1]bool{
 			_q.withPost != nil,
-			_q.withUser != nil,
 		}
 	)
 	_spec.ScanValues = func(columns []string) ([]any, error) {
@@ -441,12 +404,6 @@ func (_q *PostMentionQuery) sqlAll(ctx context.Context, hooks ...queryHook) ([]*
 			return nil, err
 		}
 	}
-	if query := _q.withUser; query != nil {
-		if err := _q.loadUser(ctx, query, nodes, nil,
-			func(n *PostMention, e *User) { n.Edges.User = e }); err != nil {
-			return nil, err
-		}
-	}
 	return nodes, nil
 }
 
@@ -472,35 +429,6 @@ func (_q *PostMentionQuery) loadPost(ctx context.Context, query *PostQuery, node
 		nodes, ok := nodeids[n.ID]
 		if !ok {
 			return fmt.Errorf(`unexpected foreign-key "post_id" returned %v`, n.ID)
-		}
-		for i := range nodes {
-			assign(nodes[i], n)
-		}
-	}
-	return nil
-}
-func (_q *PostMentionQuery) loadUser(ctx context.Context, query *UserQuery, nodes []*PostMention, init func(*PostMention), assign func(*PostMention, *User)) error {
-	ids := make([]int64, 0, len(nodes))
-	nodeids := make(map[int64][]*PostMention)
-	for i := range nodes {
-		fk := nodes[i].UserID
-		if _, ok := nodeids[fk]; !ok {
-			ids = append(ids, fk)
-		}
-		nodeids[fk] = append(nodeids[fk], nodes[i])
-	}
-	if len(ids) == 0 {
-		return nil
-	}
-	query.Where(user.IDIn(ids...))
-	neighbors, err := query.All(ctx)
-	if err != nil {
-		return err
-	}
-	for _, n := range neighbors {
-		nodes, ok := nodeids[n.ID]
-		if !ok {
-			return fmt.Errorf(`unexpected foreign-key "user_id" returned %v`, n.ID)
 		}
 		for i := range nodes {
 			assign(nodes[i], n)
@@ -539,9 +467,6 @@ func (_q *PostMentionQuery) querySpec() *sqlgraph.QuerySpec {
 		}
 		if _q.withPost != nil {
 			_spec.Node.AddColumnOnce(postmention.FieldPostID)
-		}
-		if _q.withUser != nil {
-			_spec.Node.AddColumnOnce(postmention.FieldUserID)
 		}
 	}
 	if ps := _q.predicates; len(ps) > 0 {

@@ -65,9 +65,6 @@ func (_u *PostMentionUpdate) check() error {
 	if _u.mutation.PostCleared() && len(_u.mutation.PostIDs()) > 0 {
 		return errors.New(`ent: clearing a required unique edge "PostMention.post"`)
 	}
-	if _u.mutation.UserCleared() && len(_u.mutation.UserIDs()) > 0 {
-		return errors.New(`ent: clearing a required unique edge "PostMention.user"`)
-	}
 	return nil
 }
 
@@ -160,9 +157,6 @@ func (_u *PostMentionUpdateOne) ExecX(ctx context.Context) {
 func (_u *PostMentionUpdateOne) check() error {
 	if _u.mutation.PostCleared() && len(_u.mutation.PostIDs()) > 0 {
 		return errors.New(`ent: clearing a required unique edge "PostMention.post"`)
-	}
-	if _u.mutation.UserCleared() && len(_u.mutation.UserIDs()) > 0 {
-		return errors.New(`ent: clearing a required unique edge "PostMention.user"`)
 	}
 	return nil
 }

@@ -479,6 +479,14 @@ var (
 				Columns: []*schema.Column{PostsColumns[17], PostsColumns[3], PostsColumns[0]},
 			},
 			{
+				Name:    "post_author_id_edited_at",
+				Unique:  false,
+				Columns: []*schema.Column{PostsColumns[17], PostsColumns[2]},
+				Annotation: &entsql.IndexAnnotation{
+					Where: "edited_at > 0",
+				},
+			},
+			{
 				Name:    "post_author_id_changed_at",
 				Unique:  false,
 				Columns: []*schema.Column{PostsColumns[17], PostsColumns[13]},
@@ -588,10 +596,10 @@ var (
 	// PostMentionsColumns holds the columns for the "post_mentions" table.
 	PostMentionsColumns = []*schema.Column{
 		{Name: "id", Type: field.TypeInt64, Increment: true},
+		{Name: "user_id", Type: field.TypeInt64},
 		{Name: "start", Type: field.TypeInt},
 		{Name: "end", Type: field.TypeInt},
 		{Name: "post_id", Type: field.TypeInt64},
-		{Name: "user_id", Type: field.TypeInt64},
 	}
 	// PostMentionsTable holds the schema information for the "post_mentions" table.
 	PostMentionsTable = &schema.Table{
@@ -601,14 +609,8 @@ var (
 		ForeignKeys: []*schema.ForeignKey{
 			{
 				Symbol:     "post_mentions_posts_post",
-				Columns:    []*schema.Column{PostMentionsColumns[3]},
-				RefColumns: []*schema.Column{PostsColumns[0]},
-				OnDelete:   schema.Cascade,
-			},
-			{
-				Symbol:     "post_mentions_users_user",
 				Columns:    []*schema.Column{PostMentionsColumns[4]},
-				RefColumns: []*schema.Column{UsersColumns[0]},
+				RefColumns: []*schema.Column{PostsColumns[0]},
 				OnDelete:   schema.Cascade,
 			},
 		},
@@ -616,12 +618,12 @@ var (
 			{
 				Name:    "postmention_post_id_start",
 				Unique:  true,
-				Columns: []*schema.Column{PostMentionsColumns[3], PostMentionsColumns[1]},
+				Columns: []*schema.Column{PostMentionsColumns[4], PostMentionsColumns[2]},
 			},
 			{
 				Name:    "postmention_user_id_post_id",
 				Unique:  false,
-				Columns: []*schema.Column{PostMentionsColumns[4], PostMentionsColumns[3]},
+				Columns: []*schema.Column{PostMentionsColumns[1], PostMentionsColumns[4]},
 			},
 		},
 	}
@@ -1087,7 +1089,6 @@ func init() {
 	PostDataTable.ForeignKeys[0].RefTable = PostsTable
 	PostDeltaTable.ForeignKeys[0].RefTable = PostsTable
 	PostMentionsTable.ForeignKeys[0].RefTable = PostsTable
-	PostMentionsTable.ForeignKeys[1].RefTable = UsersTable
 	PostTagsTable.ForeignKeys[0].RefTable = PostsTable
 	PostVersionsTable.ForeignKeys[0].RefTable = PostsTable
 	ReportsTable.ForeignKeys[0].RefTable = UsersTable

@@ -114,6 +114,26 @@ func UserIDNotIn(vs ...int64) predicate.PostMention {
 	return predicate.PostMention(sql.FieldNotIn(FieldUserID, vs...))
 }
 
+// UserIDGT applies the GT predicate on the "user_id" field.
+func UserIDGT(v int64) predicate.PostMention {
+	return predicate.PostMention(sql.FieldGT(FieldUserID, v))
+}
+
+// UserIDGTE applies the GTE predicate on the "user_id" field.
+func UserIDGTE(v int64) predicate.PostMention {
+	return predicate.PostMention(sql.FieldGTE(FieldUserID, v))
+}
+
+// UserIDLT applies the LT predicate on the "user_id" field.
+func UserIDLT(v int64) predicate.PostMention {
+	return predicate.PostMention(sql.FieldLT(FieldUserID, v))
+}
+
+// UserIDLTE applies the LTE predicate on the "user_id" field.
+func UserIDLTE(v int64) predicate.PostMention {
+	return predicate.PostMention(sql.FieldLTE(FieldUserID, v))
+}
+
 // StartEQ applies the EQ predicate on the "start" field.
 func StartEQ(v int) predicate.PostMention {
 	return predicate.PostMention(sql.FieldEQ(FieldStart, v))
@@ -209,29 +229,6 @@ func HasPost() predicate.PostMention {
 func HasPostWith(preds ...predicate.Post) predicate.PostMention {
 	return predicate.PostMention(func(s *sql.Selector) {
 		step := newPostStep()
-		sqlgraph.HasNeighborsWith(s, step, func(s *sql.Selector) {
-			for _, p := range preds {
-				p(s)
-			}
-		})
-	})
-}
-
-// HasUser applies the HasEdge predicate on the "user" edge.
-func HasUser() predicate.PostMention {
-	return predicate.PostMention(func(s *sql.Selector) {
-		step := sqlgraph.NewStep(
-			sqlgraph.From(Table, FieldID),
-			sqlgraph.Edge(sqlgraph.M2O, false, UserTable, UserColumn),
-		)
-		sqlgraph.HasNeighbors(s, step)
-	})
-}
-
-// HasUserWith applies the HasEdge predicate on the "user" edge with a given conditions (other predicates).
-func HasUserWith(preds ...predicate.User) predicate.PostMention {
-	return predicate.PostMention(func(s *sql.Selector) {
-		step := newUserStep()
 		sqlgraph.HasNeighborsWith(s, step, func(s *sql.Selector) {
 			for _, p := range preds {
 				p(s)

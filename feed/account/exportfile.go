@@ -165,14 +165,28 @@ func (x exporter) posts(ctx context.Context) error {
 
 // mentions returns the mentions in the posts of users who are not hidden.
 func (x exporter) mentions(ctx context.Context, posts []int64) (map[int64][]exportedMention, error) {
-	found, err := x.db.PostMention.Query().Where(rows.Among(postmention.FieldPostID, posts), postmention.HasUserWith(user.Hidden(false))).
-		Order(ent.Asc(postmention.FieldPostID, postmention.FieldStart)).WithUser().All(ctx)
+	found, err := x.db.PostMention.Query().Where(rows.Among(postmention.FieldPostID, posts)).
+		Order(ent.Asc(postmention.FieldPostID, postmention.FieldStart)).All(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("find mentions: %w", err)
 	}
+	users := make([]int64, len(found))
+	for i, m := range found {
+		users[i] = m.UserID
+	}
+	people, err := x.db.User.Query().Where(rows.Among(user.FieldID, users), user.Hidden(false)).Select(user.FieldID, user.FieldHandle).All(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("find mentioned users: %w", err)
+	}
+	handles := map[int64]string{}
+	for _, u := range people {
+		handles[u.ID] = u.Handle
+	}
 	mentions := map[int64][]exportedMention{}
 	for _, m := range found {
-		mentions[m.PostID] = append(mentions[m.PostID], exportedMention{ent.NodeID("User", m.UserID), m.Edges.User.Handle, m.Start, m.End})
+		if handle, shown := handles[m.UserID]; shown {
+			mentions[m.PostID] = append(mentions[m.PostID], exportedMention{ent.NodeID("User", m.UserID), handle, m.Start, m.End})
+		}
 	}
 	return mentions, nil
 }
