@@ -48,7 +48,7 @@ func (Post) Indexes() []ent.Index {
 	return []ent.Index{
 		index.Fields("author_id", "id"),
 		index.Fields("author_id", "visibility", "id"),                                            // skips hidden posts, however many there are
-		index.Fields("author_id", "edited_at").Annotations(entsql.IndexWhere("edited_at > 0")), // for processes of version 0.1.0
+		index.Fields("author_id", "edited_at").Annotations(entsql.IndexWhere("edited_at > 0")),   // for processes of version 0.1.0
 		index.Fields("author_id", "changed_at").Annotations(entsql.IndexWhere("changed_at > 0")), // few posts change
 		index.Fields("parent_id", "id").Annotations(entsql.IndexWhere("parent_id IS NOT NULL")),
 		index.Fields("root_id", "id").Annotations(entsql.IndexWhere("root_id IS NOT NULL")),
