@@ -1,6 +1,7 @@
 package feed
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -16,11 +17,11 @@ import (
 	"tideline/feed/session"
 	"tideline/feed/visibility"
 	"tideline/feed/webhook"
-	"tideline/internal/pipeline"
 )
 
-// link sets the parent, the root and the quoted post of a new post, and checks in tx that the viewer
-// may reply and quote. The posts stay as they are until tx ends. The author must be locked.
+// link sets the ids of the posts to which a new post is linked: the parent and the root of a reply, the
+// original of a repost, and the quoted post. It checks in tx that the viewer may reply and quote. Other
+// transactions cannot change the linked posts before tx ends. The author must be locked.
 func (f *Feed) link(ctx context.Context, tx *ent.Tx, v session.Viewer, p *ent.Post, d Draft) error {
 	if d.ReplyTo != 0 {
 		if d.ReplyAudience != "" || d.QuoteAudience != "" {
@@ -54,6 +55,13 @@ func (f *Feed) link(ctx context.Context, tx *ent.Tx, v session.Viewer, p *ent.Po
 			return refusal.New(refusal.QuotesLimited, "The author lets only some users quote the post.").In("quoteOf")
 		}
 		p.QuoteOf = quoted.ID
+	}
+	if p.RepostOf != 0 {
+		original, _, err := f.subject(ctx, tx, v, p.RepostOf, "postId")
+		if err != nil {
+			return err
+		}
+		p.RepostOf, p.RootID = original.ID, original.RootID
 	}
 	return nil
 }
@@ -93,17 +101,16 @@ func (f *Feed) admits(ctx context.Context, tx *ent.Tx, v session.Viewer, root *e
 	if root.AuthorID == v.ID {
 		return true, nil
 	}
+	var relation visibility.Relation
+	var mentioned bool
+	var err error
 	switch to {
-	case "", schema.Everyone:
-		return true, nil
 	case schema.OnlyFollowers, schema.OnlyMutuals:
-		relation, err := f.cfg.Visibility.In(tx).Relation(ctx, v.ID, root.AuthorID)
-		return visibility.InAudience(to, relation), err
+		relation, err = f.cfg.Visibility.In(tx).Relation(ctx, v.ID, root.AuthorID)
 	case schema.OnlyMentioned:
-		mentioned, err := tx.PostMention.Query().Where(postmention.PostID(root.ID), postmention.UserID(v.ID)).Exist(ctx)
-		return mentioned, rows.Wrap("find mention", err)
+		mentioned, err = tx.PostMention.Query().Where(postmention.PostID(root.ID), postmention.UserID(v.ID)).Exist(ctx)
 	}
-	return false, nil
+	return visibility.InAudience(to, relation, mentioned), rows.Wrap("look for the audience", err)
 }
 
 // SetAudience changes who may reply to the viewer's post, and who may quote it; nil leaves an
@@ -120,7 +127,7 @@ func (f *Feed) SetAudience(ctx context.Context, v session.Viewer, id int64, repl
 		if err != nil {
 			return err
 		}
-		if !visibility.Counted(p) {
+		if visibility.DependsOnOthers(p) {
 			return refusal.New(refusal.Contradiction, "A reply has the audiences of its root, and a repost those of its original.").In("postId")
 		}
 		update := tx.Post.UpdateOneID(id).SetNillableReplyAudience(reply).SetNillableQuoteAudience(quote)
@@ -152,12 +159,12 @@ func (f *Feed) Repost(ctx context.Context, v session.Viewer, id int64, to *schem
 		if to != nil {
 			p.Visibility = *to
 		}
-		return f.repostInTx(ctx, tx, v, p)
+		return f.insertInTx(ctx, tx, v, p, Draft{})
 	})
 	if sqlgraph.IsUniqueConstraintError(err) { // an earlier call
 		earlier, err := f.ownRepost(ctx, v, p.RepostOf)
 		if err != nil || earlier == nil {
-			return nil, cmpErr(err)
+			return nil, cmp.Or(err, refusal.ErrNoSuchPost) // undone in the meantime
 		}
 		f.cfg.Home.Own.Add(ctx, v.ID, earlier.ID)
 		return earlier, nil
@@ -169,45 +176,6 @@ func (f *Feed) Repost(ctx context.Context, v session.Viewer, id int64, to *schem
 	return f.Post(ctx, v, p.ID)
 }
 
-// cmpErr returns err, or NotFound if there is none: the repost was undone in the meantime.
-func cmpErr(err error) error {
-	if err != nil {
-		return err
-	}
-	return refusal.ErrNoSuchPost
-}
-
-// repostInTx runs in the transaction of Repost.
-func (f *Feed) repostInTx(ctx context.Context, tx *ent.Tx, v session.Viewer, p *ent.Post) error {
-	var author ent.User
-	lock := pipeline.Pipeline{Dialect: f.cfg.Dialect}
-	visibility.CountNewPost(&lock, p, &author)
-	if err := lock.Send(ctx, tx); err != nil {
-		return fmt.Errorf("lock author: %w", err)
-	}
-	if author.ID == 0 {
-		return refusal.ErrSignIn
-	}
-	original, _, err := f.subject(ctx, tx, v, p.RepostOf, "postId")
-	if err != nil {
-		return err
-	}
-	p.RepostOf, p.RootID = original.ID, original.RootID
-	w := pipeline.Pipeline{Dialect: f.cfg.Dialect, Commit: true}
-	insert(&w, p)
-	if err := f.cfg.Webhooks.NewPost(&w, &author, p); err != nil {
-		return err
-	}
-	if err := f.cfg.Queue.EnqueueWith(ctx, tx, &w, f.poolFor(&author), job.PostCreated, job.Post{Post: p.ID, Author: p.AuthorID}); err != nil {
-		return err
-	}
-	for _, c := range counted(p) {
-		query, args := c.of.Adding(f.cfg.Dialect, c.post, 1)
-		w.Exec(query, args...)
-	}
-	return w.Send(ctx, tx)
-}
-
 // ownRepost returns the viewer's repost of the original, or nil.
 func (f *Feed) ownRepost(ctx context.Context, v session.Viewer, original int64) (*ent.Post, error) {
 	id, err := f.cfg.DB.Post.Query().Where(post.AuthorID(v.ID), post.RepostOf(original)).OnlyID(ctx)
@@ -217,11 +185,7 @@ func (f *Feed) ownRepost(ctx context.Context, v session.Viewer, original int64) 
 	if err != nil {
 		return nil, fmt.Errorf("find repost: %w", err)
 	}
-	posts, err := f.Posts(ctx, v, []int64{id})
-	if err != nil {
-		return nil, err
-	}
-	return posts[0], nil
+	return f.postIfSeen(ctx, v, id)
 }
 
 // UndoRepost deletes the viewer's repost. id is the original, or the repost itself. It returns the
@@ -243,15 +207,12 @@ func (f *Feed) UndoRepost(ctx context.Context, v session.Viewer, id int64) (*ent
 	if err := f.deletePost(ctx, v, p.ID); err != nil && refusal.ReasonOf(err) != refusal.NoSuchPost {
 		return nil, err
 	}
-	posts, err := f.Posts(ctx, v, []int64{p.RepostOf})
-	if err != nil {
-		return nil, err
-	}
-	return posts[0], nil
+	return f.postIfSeen(ctx, v, p.RepostOf)
 }
 
 // WithdrawQuote makes a post that quotes the viewer's post show that the quote was withdrawn. It
-// cannot be undone. The call may be repeated. It returns the post that quotes. Errors:
+// cannot be undone. The call may be repeated. It returns the post that quotes, or
+// nil if the viewer may not see it. Errors:
 // Unauthenticated; NotFound if there is no such post, or if it does not quote the viewer's.
 //
 // Cost: one query and a short transaction.
@@ -301,10 +262,5 @@ func (f *Feed) WithdrawQuote(ctx context.Context, v session.Viewer, id int64) (*
 	if err != nil {
 		return nil, err
 	}
-	// The viewer may withdraw a quote that they may not see, or no longer.
-	posts, err := f.Posts(ctx, v, []int64{id})
-	if err != nil || posts[0] == nil {
-		return nil, err
-	}
-	return posts[0], nil
+	return f.postIfSeen(ctx, v, id)
 }

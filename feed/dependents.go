@@ -18,7 +18,7 @@ import (
 // TellDependents enqueues a job for each of the replies, reposts and quotes of a post that have a
 // higher id than after, at most most of them. The jobs tell clients to look at them again. After an
 // edit, replies are left out: they do not show the text. TellDependents deletes reposts whose original
-// is gone. It returns the last id, or 0 if there are no more. It may be repeated.
+// is gone. It returns the last id of the page, or 0 if the page is the last one. A call may be repeated.
 //
 // Cost: three index ranges, and two statements a post, in one transaction.
 func (f *Feed) TellDependents(ctx context.Context, base, after int64, edited bool, most int) (last int64, err error) {
@@ -53,19 +53,24 @@ func (f *Feed) TellDependents(ctx context.Context, base, after int64, edited boo
 	return last, err
 }
 
-// dependents returns the next page of the replies and reposts that depend on a post, locked. gone
-// reports whether the post is deleted.
+// dependentsOf returns a predicate for each kind of post that a change of the post with the id concerns.
+func dependentsOf(id int64, edited bool) []predicate.Post {
+	kinds := []predicate.Post{post.RepostOf(id), post.QuoteOf(id)}
+	if !edited {
+		kinds = append(kinds, post.RootID(id))
+	}
+	return kinds
+}
+
+// dependents returns the next page of the replies, reposts and quotes of a post, locked. gone reports
+// whether the post is deleted.
 func dependents(ctx context.Context, tx *ent.Tx, base, after int64, edited bool, most int) (gone bool, list []*ent.Post, err error) {
 	exists, err := tx.Post.Query().Where(post.ID(base), post.VisibilityNEQ(schema.Deleted)).Exist(ctx)
 	if err != nil {
 		return false, nil, fmt.Errorf("find post: %w", err)
 	}
 	// A query each: an OR of the columns in one would read no index in order.
-	named := []predicate.Post{post.RepostOf(base), post.QuoteOf(base), post.RootID(base)}
-	if edited {
-		named = named[:2]
-	}
-	for _, of := range named {
+	for _, of := range dependentsOf(base, edited) {
 		some, err := tx.Post.Query().Where(of, post.IDGT(after), post.VisibilityNEQ(schema.Deleted), rows.ForUpdate).Order(ent.Asc(post.FieldID)).Limit(most).All(ctx)
 		if err != nil {
 			return false, nil, fmt.Errorf("find replies and reposts: %w", err)

@@ -126,7 +126,7 @@ func (f *Feed) edit(ctx context.Context, tx *ent.Tx, v session.Viewer, id int64,
 	if err := f.cfg.Webhooks.Post(ctx, tx, webhook.PostUpdated, author, p); err != nil {
 		return nil, err
 	}
-	if err := f.textChanged(ctx, tx, p); err != nil {
+	if err := f.baseChanged(ctx, tx, p, true); err != nil {
 		return nil, err
 	}
 	return p, f.enqueuePost(ctx, tx, job.PostChanged, author, job.Post{Post: id, Author: author.ID, From: p.Visibility, To: p.Visibility, Edited: true})

@@ -20,8 +20,8 @@ type mentioned struct {
 	user int64
 }
 
-// mentionsIn returns the mentions in a post's text of users that exist, without users who block the
-// author, or that the author blocks. known has users by handle; they are not looked up.
+// mentionsIn returns the mentions of existing users in a post's text. It leaves out users who block the
+// author and users that the author blocks. known maps handles to users for which no look-up is needed.
 //
 // Cost: none for a text without mentions; otherwise two queries by index.
 func mentionsIn(ctx context.Context, tx *ent.Tx, p *ent.Post, known map[string]int64) ([]mentioned, error) {
@@ -60,7 +60,7 @@ func mentionsIn(ctx context.Context, tx *ent.Tx, p *ent.Post, known map[string]i
 	return list, nil
 }
 
-// blocks returns those of the users who block the author, or that the author blocks.
+// blocks returns the users who block the author, and the users that the author blocks.
 func blocks(ctx context.Context, tx *ent.Tx, author int64, users map[string]int64) (map[int64]bool, error) {
 	var either []predicate.Block
 	for _, id := range users {
@@ -84,8 +84,9 @@ func blocks(ctx context.Context, tx *ent.Tx, author int64, users map[string]int6
 	return found, nil
 }
 
-// keepMentions makes the stored mentions of an edited post those of its new text. A handle that the
-// earlier text mentioned leads to the same user, even if the user has another handle by now.
+// keepMentions replaces the stored mentions of an edited post by the mentions in the new text. If the
+// earlier text mentioned a handle, the new mention keeps the user, even if the user has another handle
+// by now.
 func keepMentions(ctx context.Context, tx *ent.Tx, p *ent.Post, before string) error {
 	stored, err := tx.PostMention.Query().Where(postmention.PostID(p.ID)).All(ctx)
 	if err != nil {

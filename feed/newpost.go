@@ -37,8 +37,8 @@ func (f *Feed) insertPost(ctx context.Context, v session.Viewer, body, data stri
 	return p, nil
 }
 
-// insertInTx inserts the post and everything that commits with it, and sets p.Visibility if the
-// post is to have the author's default. It locks the author first, then makes all checks, then
+// insertInTx inserts the post and everything that commits with it. p.RepostOf is set for a repost.
+// insertInTx sets p.Visibility if the post is to have the author's default. It locks the author first, then makes all checks, then
 // writes. It commits tx together with the writes where the database can.
 func (f *Feed) insertInTx(ctx context.Context, tx *ent.Tx, v session.Viewer, p *ent.Post, d Draft) error {
 	p.ParentID = d.ReplyTo
@@ -88,7 +88,7 @@ func (f *Feed) insertInTx(ctx context.Context, tx *ent.Tx, v session.Viewer, p *
 
 // insert adds the statement that inserts a post.
 func insert(w *pipeline.Pipeline, p *ent.Post) {
-	if p.ParentID == 0 && p.RepostOf == 0 && p.QuoteOf == 0 && p.ReplyAudience == "" && p.QuoteAudience == "" {
+	if !visibility.DependsOnOthers(p) && p.QuoteOf == 0 && p.ReplyAudience == "" && p.QuoteAudience == "" {
 		w.Exec("INSERT INTO posts (id, author_id, text, visibility) VALUES ($1, $2, $3, $4)", p.ID, p.AuthorID, p.Text, string(p.Visibility))
 		return
 	}

@@ -33,7 +33,7 @@ type Draft struct {
 	// ReplyTo and QuoteOf are the posts that this one replies to, and quotes; 0 for none.
 	ReplyTo, QuoteOf int64
 	// ReplyAudience and QuoteAudience say who may reply to the post and quote it; "" for everyone
-	// who sees it. A reply has those of its root.
+	// who sees it. They must be "" for a reply, because the audiences of its root hold.
 	ReplyAudience, QuoteAudience schema.Audience
 	Visibility                   *schema.Visibility // nil means the author's default
 	Data                         *string            // the app's own fields, a JSON object; nil for none
@@ -215,35 +215,24 @@ func (f *Feed) changeVisibility(ctx context.Context, tx *ent.Tx, author *ent.Use
 	if err := f.cfg.Webhooks.Post(ctx, tx, webhook.PostUpdated, author, p); err != nil {
 		return err
 	}
-	if err := f.baseChanged(ctx, tx, p); err != nil {
+	if err := f.baseChanged(ctx, tx, p, false); err != nil {
 		return err
 	}
 	return f.enqueuePost(ctx, tx, job.PostChanged, author, job.Post{Post: p.ID, Author: author.ID, From: from, To: to})
 }
 
-// baseChanged enqueues the job that tells clients of the replies, reposts and quotes that show or
-// depend on p, if there are any. The post must be locked, so that none can be added meanwhile.
+// baseChanged enqueues the job that tells clients of the replies, reposts and quotes of p, if there are
+// any, after p was shown, hidden, deleted or edited. An edit concerns only quotes, which show the text,
+// and reposts, because the old or the new text may have a word that a viewer mutes. p must be locked,
+// so that no other transaction can add a reply, repost or quote before tx ends.
 //
 // Cost: three look-ups by index.
-func (f *Feed) baseChanged(ctx context.Context, tx *ent.Tx, p *ent.Post) error {
-	if p.RepostOf != 0 {
-		return nil
-	}
-	exist, err := tx.Post.Query().Where(post.Or(post.RootID(p.ID), post.RepostOf(p.ID), post.QuoteOf(p.ID))).Exist(ctx)
+func (f *Feed) baseChanged(ctx context.Context, tx *ent.Tx, p *ent.Post, edited bool) error {
+	exist, err := tx.Post.Query().Where(post.Or(dependentsOf(p.ID, edited)...)).Exist(ctx)
 	if err != nil || !exist {
-		return rows.Wrap("look for replies and reposts", err)
+		return rows.Wrap("look for replies, reposts and quotes", err)
 	}
-	return f.cfg.Queue.Enqueue(ctx, tx, queue.Large, job.BaseChanged, job.Post{Post: p.ID, Author: p.AuthorID})
-}
-
-// textChanged is baseChanged for an edit of p. Its quotes show the text, and it can hide or show its
-// reposts: the old or the new text may have a word that a viewer mutes.
-func (f *Feed) textChanged(ctx context.Context, tx *ent.Tx, p *ent.Post) error {
-	exist, err := tx.Post.Query().Where(post.Or(post.RepostOf(p.ID), post.QuoteOf(p.ID))).Exist(ctx)
-	if err != nil || !exist {
-		return rows.Wrap("look for reposts and quotes", err)
-	}
-	return f.cfg.Queue.Enqueue(ctx, tx, queue.Large, job.BaseChanged, job.Post{Post: p.ID, Author: p.AuthorID, Edited: true})
+	return f.cfg.Queue.Enqueue(ctx, tx, queue.Large, job.BaseChanged, job.Post{Post: p.ID, Author: p.AuthorID, Edited: edited})
 }
 
 // manyLikes is the largest number of likes that DeletePost deletes in its transaction. If a post has
@@ -289,7 +278,7 @@ func (f *Feed) deletePost(ctx context.Context, v session.Viewer, id int64) error
 		if err := visibility.AddToPostCount(tx.User.UpdateOneID(v.ID), p, p.Visibility, -1).SetLastPostID(last).Exec(ctx); err != nil {
 			return fmt.Errorf("count post: %w", err)
 		}
-		if err := f.baseChanged(ctx, tx, p); err != nil {
+		if err := f.baseChanged(ctx, tx, p, false); err != nil {
 			return err
 		}
 		if err := f.uncount(ctx, tx, counted(p)); err != nil {
@@ -335,12 +324,18 @@ func (f *Feed) erase(ctx context.Context, tx *ent.Tx, p *ent.Post) error {
 
 // Post returns a post. Error: NotFound, also if the viewer may not see it. It costs one query.
 func (f *Feed) Post(ctx context.Context, v session.Viewer, id int64) (*ent.Post, error) {
+	p, err := f.postIfSeen(ctx, v, id)
+	if p == nil && err == nil {
+		err = refusal.ErrNoSuchPost
+	}
+	return p, err
+}
+
+// postIfSeen returns a post, or nil if the viewer may not see it. It costs one query.
+func (f *Feed) postIfSeen(ctx context.Context, v session.Viewer, id int64) (*ent.Post, error) {
 	posts, err := f.Posts(ctx, v, []int64{id})
 	if err != nil {
 		return nil, err
-	}
-	if posts[0] == nil {
-		return nil, refusal.ErrNoSuchPost
 	}
 	return posts[0], nil
 }

@@ -163,7 +163,7 @@ func (x exporter) posts(ctx context.Context) error {
 	})
 }
 
-// mentions returns the mentions in the posts of users who are not hidden.
+// mentions returns the mentions in the posts. It leaves out mentions of hidden users.
 func (x exporter) mentions(ctx context.Context, posts []int64) (map[int64][]exportedMention, error) {
 	found, err := x.db.PostMention.Query().Where(rows.Among(postmention.FieldPostID, posts)).
 		Order(ent.Asc(postmention.FieldPostID, postmention.FieldStart)).All(ctx)

@@ -213,8 +213,8 @@ func (a *Audit) postsBy(ctx context.Context, userID int64, r timeline.Range) ([]
 	return visibility.Fill(ctx, visibility.Inbox, userID, r, a.posts.AllBy(userID))
 }
 
-// unshowable returns those of the posts that the user may not be shown on the surface, or nil if there
-// are none. A deleted post is one of them.
+// unshowable returns the posts that the server may not show to the user on the surface, including deleted
+// posts. It returns nil if there are none.
 func (a *Audit) unshowable(ctx context.Context, on visibility.Surface, userID int64, posts []int64) (hidden []int64, err error) {
 	visible, err := a.posts.Posts(ctx, on, userID, posts, 0)
 	for i, p := range visible {

@@ -127,7 +127,7 @@ func postsWhere(result, operator string, v schema.Visibility) string {
 	return fmt.Sprintf("SELECT %s FROM posts WHERE author_id = t.id AND visibility %s '%s'", result, operator, v)
 }
 
-// rootsWhere counts as visibility.Counted does: neither replies nor reposts.
+// rootsWhere counts as visibility.AddToPostCount does: neither replies nor reposts.
 func rootsWhere(operator string, v schema.Visibility) string {
 	return postsWhere("count(*)", operator, v) + " AND parent_id IS NULL AND repost_of IS NULL"
 }

@@ -197,8 +197,8 @@ type Audiences struct {
 	MayReply, MayQuote bool
 }
 
-// Audiences returns the audiences of posts that the viewer was shown. A reply has those of its root,
-// and a repost those of its original.
+// Audiences returns the audiences of posts that the viewer was shown. The audiences of a root also hold
+// for its replies, and the audiences of an original for its reposts.
 //
 // Cost: no query if the posts are roots that let everyone reply and quote. Otherwise up to four
 // queries, with some look-ups a post.
@@ -241,10 +241,8 @@ func (c *Conversations) Audiences(ctx context.Context, v session.Viewer, posts [
 				return false
 			case root.AuthorID == v.ID:
 				return true
-			case a == schema.OnlyMentioned:
-				return mentioned[root.ID]
 			}
-			return visibility.InAudience(a, relations[root.AuthorID])
+			return visibility.InAudience(a, relations[root.AuthorID], mentioned[root.ID])
 		}
 		list[i] = Audiences{Reply: audienceOf(root.ReplyAudience), Quote: audienceOf(root.QuoteAudience)}
 		list[i].MayReply = admits(list[i].Reply)

@@ -105,7 +105,7 @@ func (m *mergedAuthors) leftAfter() int64 { return m.now().Add(-2 * mergeAfterRe
 
 // MergedFollowees returns the authors whose outboxes the viewer's reads merge. If no author's posts
 // are pushed, listed is false and authors is nil: reads then merge the outboxes of the viewer and of
-// all followees who are not muted.
+// all followees except muted ones.
 //
 // Cost: a query by index, and another if the list is older than Policy.MergedListFor. If the list is
 // full, one more, with a look-up by key for each followee.

@@ -30,7 +30,7 @@ var errTooManyOutboxes = errors.New("too many outboxes reach the page")
 
 // plan chooses the outboxes that a read of a home timeline merges. Usually these are the outboxes of
 // the merged followees, beside the inbox. If the policy is AlwaysPull, they are the outboxes of the
-// viewer and of all followees who are not muted, without the inbox: fan-out on read. mergeable is the
+// viewer and of all followees except muted ones, without the inbox: fan-out on read. mergeable is the
 // list of Reader.merged.mergeable from before the inbox was read. If it is nil, plan reads the list.
 //
 // If there are more than Policy.MergeAll authors, plan selects those whose latest post ids show that

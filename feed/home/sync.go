@@ -40,7 +40,8 @@ type Sync struct {
 // others are the numbers of other changes between the same two users that were committed before
 // the call. They are done together with this one.
 //
-// Cost: the cost of Inbox, and at most six round trips.
+// Cost: the cost of Inbox, and at most six round trips. If the inbox does not change, also the cost of
+// visibility.Reader.PullsDependentOn.
 func (s *Sync) InboxAndNotify(ctx context.Context, viewer, author, change int64, again bool, others ...int64) error {
 	if change != 0 && !again { // 0: the change has no number, and is done each time
 		if told, err := s.journals.Told(ctx, viewer, change); told || err != nil {

@@ -30,12 +30,31 @@ const (
 const (
 	wrote     Relation = 1 << (edgeBits + 1 + iota) // the viewer wrote the base
 	addressed                                       // the viewer wrote the parent of the base
-	seenBy                                          // the lowest bit of the visibility of the base; see baseVisibilities
+	seenBy                                          // the lowest bit of the number of the base's visibility
 )
 
-// baseVisibilities are the visibilities of a base, in the order of their numbers. The number 0
-// stands for a base that is gone.
-var baseVisibilities = []schema.Visibility{schema.Deleted, schema.Public, schema.Followers, schema.Mutuals, schema.Private, schema.HiddenPrivate}
+// The numbers of the visibilities of a base. The entries of readers have the numbers from baseReaders
+// on, in their order.
+const (
+	baseGone   = iota
+	baseHidden // by a moderator
+	basePrivate
+	baseReaders
+)
+
+// baseVisibility returns the visibility that was read of a base.
+func baseVisibility(r Relation) schema.Visibility {
+	switch code := int(r / seenBy); code {
+	case baseGone:
+		return schema.Deleted
+	case baseHidden:
+		return schema.HiddenPrivate
+	case basePrivate:
+		return schema.Private
+	default:
+		return readers[code-baseReaders].visibility
+	}
+}
 
 // root returns what was read of the root.
 func (r Relation) root() Relation { return r >> rootShift & (1<<baseBits - 1) }
@@ -67,7 +86,7 @@ func hiddenWithBase(on Surface, r Relation, p *ent.Post) string {
 
 // hiddenBase is the rule for a base. answersViewer is as in hiddenByVisibility.
 func hiddenBase(on Surface, r Relation, answersViewer bool) string {
-	v := baseVisibilities[min(int(r/seenBy), len(baseVisibilities)-1)]
+	v := baseVisibility(r)
 	switch {
 	case v == schema.Deleted:
 		return "it is gone"
@@ -76,10 +95,8 @@ func hiddenBase(on Surface, r Relation, answersViewer bool) string {
 	case r.Has(wrote):
 		return ""
 	}
-	for i := range edges {
-		if edges[i].hides&on != 0 && r.Has(edges[i].flag) {
-			return edges[i].why
-		}
+	if why := hiddenByEdge(on, 0, r); why != "" {
+		return why
 	}
 	return hiddenByVisibility(r, v, answersViewer)
 }
@@ -106,10 +123,15 @@ func dependsOn(viewer, post string, few bool) string {
 // baseOf returns the SQL expression of the flags of the viewer and the base with the id.
 func baseOf(viewer, id string, few bool) string {
 	var codes strings.Builder
-	for code, v := range baseVisibilities {
-		fmt.Fprintf(&codes, " WHEN '%s' THEN %d", v, int64(code)*int64(seenBy))
+	number := func(v schema.Visibility, code int) {
+		fmt.Fprintf(&codes, " WHEN '%s' THEN %d", v, Relation(code)*seenBy)
 	}
-	flags := fmt.Sprintf("CASE q.visibility%s ELSE %d END", codes.String(), int64(len(baseVisibilities)-1)*int64(seenBy)) +
+	number(schema.Deleted, baseGone)
+	number(schema.Private, basePrivate)
+	for i, r := range readers {
+		number(r.visibility, baseReaders+i)
+	}
+	flags := fmt.Sprintf("CASE q.visibility%s ELSE %d END", codes.String(), baseHidden*seenBy) +
 		fmt.Sprintf(" + coalesce((SELECT %d FROM %s r WHERE r.%s = q.%s), 0)", Hidden, hiddenuser.Table, hiddenuser.FieldID, fieldAuthor)
 	if viewer != "" {
 		flags += fmt.Sprintf(" + CASE WHEN q.%[1]s = %[2]s THEN %[3]d ELSE 0 END + CASE WHEN q.parent_author_id = %[2]s THEN %[4]d ELSE 0 END + ", fieldAuthor, viewer, wrote, addressed) +
@@ -152,9 +174,10 @@ func originalText(post string) string {
 	return "CASE WHEN " + post + ".repost_of IS NULL THEN '' ELSE coalesce((SELECT q.text FROM posts q WHERE q.id = " + post + ".repost_of), '') END"
 }
 
-// InAudience reports whether a user with the relation r to the author of a post is in an audience of
-// the post that is given by relations: Everyone, OnlyFollowers or OnlyMutuals.
-func InAudience(a schema.Audience, r Relation) bool {
+// InAudience reports whether a user is in an audience of a post by another user. r is the user's
+// relation to the author, and mentioned says that the post mentions the user; each need be known only
+// for an audience that depends on it.
+func InAudience(a schema.Audience, r Relation, mentioned bool) bool {
 	switch a {
 	case "", schema.Everyone:
 		return true
@@ -162,13 +185,15 @@ func InAudience(a schema.Audience, r Relation) bool {
 		return r.Has(Following)
 	case schema.OnlyMutuals:
 		return r.Has(Mutual)
+	case schema.OnlyMentioned:
+		return mentioned
 	}
 	return false
 }
 
 // DependsOnOthers reports whether a change of another post can hide or show p: whether p is a reply
 // or a repost.
-func DependsOnOthers(p *ent.Post) bool { return p.RootID != 0 || p.RepostOf != 0 }
+func DependsOnOthers(p *ent.Post) bool { return p.ParentID != 0 || p.RepostOf != 0 }
 
 // PullsDependentOn reports whether the newest posts that belong in the user's inbox, at most limit,
 // have a reply or repost that the user's relation to the author can hide or show: one whose root,

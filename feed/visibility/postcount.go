@@ -25,15 +25,12 @@ func PostCount(viewer int64, r *Relation, author *ent.User) int {
 	return n
 }
 
-// Counted reports whether the author's counters count the post. They count no replies and reposts,
-// whose visibility depends on other posts.
-func Counted(p *ent.Post) bool { return p.ParentID == 0 && p.RepostOf == 0 }
-
-// AddToPostCount adds n to the author's counters of posts with the visibility, if they count p.
+// AddToPostCount adds n to the author's counters of posts with the visibility. The counters count no
+// replies and reposts, because the visibility of these depends on other posts.
 // Private posts, and posts that a moderator hid, have no counter of their own: their number is the
 // total minus the other counters.
 func AddToPostCount(author *ent.UserUpdateOne, p *ent.Post, v schema.Visibility, n int) *ent.UserUpdateOne {
-	if !Counted(p) {
+	if DependsOnOthers(p) {
 		return author
 	}
 	switch v {
@@ -67,7 +64,7 @@ var countNewPost = func() [2]string {
 // follower count and external id. They stay zero if the author is hidden or does not exist.
 func CountNewPost(w *pipeline.Pipeline, p *ent.Post, author *ent.User) {
 	statement := countNewPost[0]
-	if !Counted(p) {
+	if DependsOnOthers(p) {
 		statement = countNewPost[1]
 	}
 	w.QueryRow([]any{&author.ID, &author.FollowerCount, &author.Issuer, &author.ExternalID, &p.Visibility},
@@ -105,7 +102,7 @@ func CountNewPosts(posts []*ent.Post) []*Counts {
 			list = append(list, c)
 		}
 		c.Last = max(c.Last, p.ID)
-		if !Counted(p) {
+		if DependsOnOthers(p) {
 			continue
 		}
 		c.All++

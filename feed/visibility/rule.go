@@ -150,7 +150,7 @@ func whyHidden(on Surface, viewer int64, r Relation, p *ent.Post) string {
 	if why := hiddenWithBase(on, r, p); why != "" || own {
 		return why
 	}
-	if why := hiddenByEdge(on, r); why != "" {
+	if why := hiddenByEdge(on, on, r); why != "" {
 		return why
 	}
 	if why := unwanted(on, r, p); why != "" {
@@ -160,12 +160,12 @@ func whyHidden(on Surface, viewer int64, r Relation, p *ent.Post) string {
 	return hiddenByVisibility(r, p.Visibility, answersViewer)
 }
 
-// hiddenByEdge returns why posts of a user are hidden because of a row in the table of an edge, or
-// the lack of one.
-func hiddenByEdge(on Surface, r Relation) string {
+// hiddenByEdge returns why posts of a user are hidden: because an edge that hides posts on a surface of
+// hides has a row, or an edge that shows posts on a surface of shows has none.
+func hiddenByEdge(hides, shows Surface, r Relation) string {
 	for i := range edges {
 		e := &edges[i]
-		if e.hides&on != 0 && r.Has(e.flag) || e.shows&on != 0 && !r.Has(e.flag) {
+		if e.hides&hides != 0 && r.Has(e.flag) || e.shows&shows != 0 && !r.Has(e.flag) {
 			return e.why
 		}
 	}

@@ -76,6 +76,24 @@ func TestANewRelationIsRespectedEverywhere(t *testing.T) { //nolint:paralleltest
 			require.NoError(w, err)
 			require.Equal(w, of.why, why)
 		}
+		// A reply is shown with its root, and a repost with its original.
+		replier := w.User("replier")
+		reply, err := w.IDs.Next()
+		require.NoError(w, err)
+		repost, err := w.IDs.Next()
+		require.NoError(w, err)
+		sql("INSERT INTO posts (id, author_id, text, visibility, parent_id, parent_author_id, root_id) VALUES ($1, $2, 'a reply', 'PUBLIC', $3, $4, $3)", reply, replier.ID, closed, author.ID)
+		sql("INSERT INTO posts (id, author_id, text, visibility, repost_of) VALUES ($1, $2, '', 'PUBLIC', $3)", repost, replier.ID, closed)
+		for viewer, sees := range map[int64]bool{friend.ID: true, stranger.ID: true, fan.ID: false, avoiding.ID: false} {
+			posts, err := r.Posts(w.Ctx, visibility.Direct, viewer, []int64{reply, repost}, 0)
+			require.NoError(w, err)
+			require.Equal(w, []bool{sees, sees}, []bool{posts[0] != nil, posts[1] != nil})
+			for _, id := range []int64{reply, repost} {
+				verdict, err := r.JudgeDirect(w.Ctx, id, viewers)
+				require.NoError(w, err)
+				require.Equal(w, sees, verdict.Sees(viewer))
+			}
+		}
 		objections, err := r.Followers.Objections(w.Ctx, author.ID)
 		require.NoError(w, err)
 		require.Equal(w, []int64{avoiding.ID}, slices.Collect(maps.Keys(objections)))

@@ -75,7 +75,7 @@ func (r *Reader) Judge(ctx context.Context, id int64, users []int64) (Verdict, e
 func (r *Reader) basesFor(ctx context.Context, posts []*ent.Post, users []int64) (relations, error) {
 	var ids []int64
 	for _, p := range posts {
-		if p != nil && (p.RootID != 0 || p.RepostOf != 0) {
+		if p != nil && DependsOnOthers(p) {
 			ids = append(ids, p.ID)
 		}
 	}
