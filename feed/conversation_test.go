@@ -415,8 +415,8 @@ func TestNarrowingARootOfManyReplies(t *testing.T) {
 		_, err := w.Feed.SetVisibility(w.Ctx, ann, root, schema.Private)
 		require.NoError(w, err)
 		require.Empty(w, w.comments(w.User("dan"), root))
-		after, steps := int64(0), 0
-		for steps = 1; ; steps++ {
+		after, steps := int64(0), 1
+		for ; ; steps++ {
 			last, err := w.Feed.TellDependents(w.Ctx, root, after, false, 10)
 			require.NoError(w, err)
 			if last == 0 {

@@ -218,7 +218,7 @@ func (f *Feed) changeVisibility(ctx context.Context, tx *ent.Tx, author *ent.Use
 	if err := f.baseChanged(ctx, tx, p, false); err != nil {
 		return err
 	}
-	return f.enqueuePost(ctx, tx, job.PostChanged, author, job.Post{Post: p.ID, Author: author.ID, From: from, To: to})
+	return f.enqueuePost(ctx, tx, author, job.Post{Post: p.ID, Author: author.ID, From: from, To: to})
 }
 
 // baseChanged enqueues the job that tells clients of the replies, reposts and quotes of p, if there are
@@ -284,7 +284,7 @@ func (f *Feed) deletePost(ctx context.Context, v session.Viewer, id int64) error
 		if err := f.uncount(ctx, tx, counted(p)); err != nil {
 			return err
 		}
-		return f.enqueuePost(ctx, tx, job.PostChanged, author, job.Post{Post: id, Author: v.ID, From: p.Visibility})
+		return f.enqueuePost(ctx, tx, author, job.Post{Post: id, Author: v.ID, From: p.Visibility})
 	})
 	// The commit may have succeeded even if it returned an error.
 	f.cfg.Visibility.VisibilityReduced()
@@ -378,9 +378,9 @@ func (f *Feed) Deliveries(ctx context.Context, v session.Viewer, posts []*ent.Po
 	return rows.InOrder(ids, list, func(d *ent.Delivery) int64 { return d.ID }), nil
 }
 
-// enqueuePost enqueues the job in the pool for the size of the author's audience.
-func (f *Feed) enqueuePost(ctx context.Context, tx *ent.Tx, kind string, author *ent.User, j job.Post) error {
-	return f.cfg.Queue.Enqueue(ctx, tx, f.poolFor(author), kind, j)
+// enqueuePost enqueues a fan-out of the post in the pool for the size of the author's audience.
+func (f *Feed) enqueuePost(ctx context.Context, tx *ent.Tx, author *ent.User, j job.Post) error {
+	return f.cfg.Queue.Enqueue(ctx, tx, f.poolFor(author), job.PostChanged, j)
 }
 
 func (f *Feed) poolFor(author *ent.User) queue.Pool {

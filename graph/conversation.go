@@ -181,7 +181,7 @@ func (r post) Mentions(ctx context.Context, p *ent.Post) ([]*model.Mention, erro
 
 // Reason says why a post is in a timeline.
 func (r timelineEdge) Reason(ctx context.Context, e *paging.Edge[ent.Post]) (*model.EntryReason, error) {
-	author, err := post{r.api}.Author(ctx, e.Node)
+	author, err := post(r).Author(ctx, e.Node)
 	if err != nil {
 		return nil, err
 	}

@@ -66,7 +66,8 @@ func TestTransactionBeginsWithItsFirstStatement(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				return found.Close()
+				defer func() { require.NoError(t, found.Close()) }()
+				return found.Err()
 			},
 			"a statement": func(tx pipeline.Tx) error {
 				_, err := tx.ExecContext(t.Context(), "UPDATE users SET name = 'x'")

@@ -46,7 +46,7 @@ func TestTheLongestHandleIsAMention(t *testing.T) {
 
 // Every mention is the handle of a possible user, and its range has the sign and this handle.
 func FuzzMentions(f *testing.F) {
-	for _, text := range []string{"@ada", "＠Ａｄａ_９", "你好@ada你好", "https://a.b/@c @d", "@@a @a@b.c", "1️⃣@a‍b", "\r\n👩‍👩‍👧@ada", "@\xffa@b", "@ａhttps://a.b/?@c", "@ﬁ @ada\u0301"} {
+	for _, text := range []string{"@ada", "＠Ａｄａ_９", "你好@ada你好", "https://a.b/@c @d", "@@a @a@b.c", "1️⃣@a\u200db", "\r\n👩\u200d👩\u200d👧@ada", "@\xffa@b", "@ａhttps://a.b/?@c", "@ﬁ @ada\u0301"} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

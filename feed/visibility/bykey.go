@@ -106,12 +106,9 @@ func (r InTx) Lock(ctx context.Context, id int64) error {
 	if r.reader.dialect != dialect.Postgres {
 		return nil
 	}
-	found, err := r.tx.QueryContext(ctx, "SELECT id FROM posts WHERE id IN (SELECT $1 UNION ALL SELECT root_id FROM posts WHERE id = $1"+
+	_, err := r.tx.ExecContext(ctx, "SELECT id FROM posts WHERE id IN (SELECT $1 UNION ALL SELECT root_id FROM posts WHERE id = $1"+
 		" UNION ALL SELECT repost_of FROM posts WHERE id = $1) ORDER BY id FOR SHARE", id)
-	if err != nil {
-		return fmt.Errorf("lock post: %w", err)
-	}
-	return rows.Wrap("lock post", found.Close())
+	return rows.Wrap("lock post", err)
 }
 
 // Post returns a post that the viewer may see by its id, or nil.
