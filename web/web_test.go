@@ -49,7 +49,7 @@ func linked(t *testing.T, h http.Handler, page string) []string {
 func TestPagesAreAskedForAnew(t *testing.T) {
 	h := Handler(Options{GraphiQL: true})
 	for _, page := range []string{
-		"/", "/people", "/settings", "/@ada", "/@ada/followers", "/@ada/following", "/post/UG9zdDox", "/tag/tide", "/tag/%E6%BD%AE", "/graphiql", "/graphiql/",
+		"/", "/people", "/login", "/settings", "/settings/profile", "/settings/account", "/settings/likes", "/@ada", "/@ada/followers", "/@ada/following", "/post/UG9zdDox", "/tag/tide", "/tag/%E6%BD%AE", "/graphiql", "/graphiql/",
 	} {
 		w := get(t, h, "GET", page, "gzip")
 		assert.Equal(t, http.StatusOK, w.Code, page)
@@ -213,7 +213,7 @@ func TestUnknownAddresses(t *testing.T) {
 	h := Handler(Options{GraphiQL: true})
 	for _, address := range []string{
 		"/favicon.ico", "/assets", "/assets/", "/assets/index-00000000.js", "/graphiql/assets/none.js", "/app/index.html",
-		"/graphiqlx", "/@", "/@ada/posts", "/@ada/followers/", "/@/followers", "/post", "/post/", "/post/1/2", "/tag", "/tag/", "/tag/a/b", "/settings.php", "/%2e%2e/web.go", "/assets/../../web.go", "//host/", "/index.html.gz",
+		"/graphiqlx", "/@", "/@ada/posts", "/@ada/followers/", "/@/followers", "/post", "/post/", "/post/1/2", "/tag", "/tag/", "/tag/a/b", "/settings.php", "/settings/", "/settings/other", "/settings/account/1", "/login/", "/%2e%2e/web.go", "/assets/../../web.go", "//host/", "/index.html.gz",
 	} {
 		w := get(t, h, "GET", address, "gzip")
 		assert.Equal(t, http.StatusNotFound, w.Code, address)

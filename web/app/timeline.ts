@@ -2,13 +2,13 @@
 // above which posts are new, and the posts that the reader has seen since.
 import { collapse, originalOf, readLine, TimelineStore, type Order, type Shown, type Snapshot, type Status, type TimelineEvent } from '@tideline/client'
 
-import { address, send } from './api'
+import { address, print, send } from './api'
 import { tell, watchChanges } from './changes'
 import { sayRefused } from './compose'
-import { ofTimeline, type Entry, type Original, type Post, type Session, type Visibility } from './documents'
+import { ofTimeline, Ranked, type Entry, type Original, type Post, type Session, type Visibility } from './documents'
 import { draftOf, putBack, take, type About } from './draft'
 import { askLimits, limits } from './limits'
-import { t } from './preferences'
+import { preferences, t } from './preferences'
 import { expire, session } from './session'
 import { Store } from './store'
 
@@ -68,7 +68,8 @@ export class Timeline {
       // A refused token has no replacement.
       token: (refused) => (refused === undefined ? session.token : null),
       ...ofTimeline,
-      request: send,
+      // The kit knows the order of a timeline, but no rankings.
+      request: (document, variables) => (variables.order === 'RANKED' ? send(print(Ranked), { ...variables, ranking: this.#ranking() }) : send(document, variables)),
       hold: true,
       most: mostNew,
       readSize: () => Math.min(limits.state?.pageSize ?? 0, largestPage),
@@ -207,6 +208,16 @@ export class Timeline {
     this.look()
     void this.#kit.setOrder(order)
   }
+
+  /** Orders the timeline by another one of the server's rankings. */
+  setRanking(ranking: string) {
+    preferences.patch({ ranking })
+    void this.#kit.setOrder('LATEST')
+    this.setOrder('RANKED')
+  }
+
+  /** The ranking to ask for. null: the server's default, unless the server is known to have the chosen one. */
+  #ranking = () => limits.state?.rankings.find((name) => name === preferences.state.ranking) ?? null
 
   /** Moves the read mark up to the last entry that the reader has seen without a gap. */
   async markRead() {
