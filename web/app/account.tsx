@@ -69,7 +69,11 @@ function NewPassword({ handle }: { handle: string }) {
 }
 
 /** Tells password managers whose password it is. */
-const Username = ({ handle }: { handle: string }) => <input class="hidden" type="text" autocomplete="username" value={handle} readOnly tabIndex={-1} aria-hidden="true" />
+const Username = ({ handle }: { handle: string }) => (
+  <span class="hidden" aria-hidden="true">
+    <input type="text" autocomplete="username" value={handle} readOnly tabIndex={-1} />
+  </span>
+)
 
 const Submit = ({ label, busy }: { label: string; busy: boolean }) => (
   <div class="row end">
@@ -77,7 +81,8 @@ const Submit = ({ label, busy }: { label: string; busy: boolean }) => (
   </div>
 )
 
-type Download = { path: string } & ({ state: 'running' | 'done'; bytes: number } | { state: 'failed' | 'stopped' })
+/** A download. why: what went wrong. path: where to try again, unless the server refused the path. */
+type Download = { state: 'running' | 'done'; bytes: number } | { state: 'failed'; why: string; path?: string }
 
 /** Downloads a file, and tells how many bytes have arrived. */
 async function download(path: string, signal: AbortSignal, arrived: (bytes: number) => void): Promise<Blob> {
@@ -108,24 +113,18 @@ function Export({ handle }: { handle: string }) {
   const stop = useRef<AbortController>(undefined)
   const fetchFrom = async (path: string) => {
     const { signal } = (stop.current = new AbortController())
-    setCurrent({ path, state: 'running', bytes: 0 })
+    setCurrent({ state: 'running', bytes: 0 })
     try {
-      const file = await download(path, signal, (bytes) => setCurrent({ path, state: 'running', bytes }))
+      const file = await download(path, signal, (bytes) => setCurrent({ state: 'running', bytes }))
       save(file, `${handle}.ndjson`)
-      setCurrent({ path, state: 'done', bytes: file.size })
+      setCurrent({ state: 'done', bytes: file.size })
     } catch (e) {
-      // The server refuses a path that was used or has ended, so only a new one helps.
-      if (e instanceof ApiError) {
-        setCurrent(null)
-        throw e
-      }
-      setCurrent({ path, state: signal.aborted ? 'stopped' : 'failed' })
+      setCurrent(e instanceof ApiError ? { state: 'failed', why: e.message } : { state: 'failed', why: signal.aborted ? t.exportStopped : t.exportFailed, path })
     }
   }
-  const again = (path: string) => fetchFrom(path).catch((e: Error) => notify(e.message))
   const send = async (values: FormData) => {
     const { path } = (await request(ExportAccount, { input: { password: passwordIn(values) } })).exportAccount
-    await fetchFrom(path)
+    void fetchFrom(path)
   }
   return (
     <section class="panel">
@@ -146,12 +145,14 @@ function Export({ handle }: { handle: string }) {
           </>
         )}
         {current?.state === 'done' && <span>{t.exported(current.bytes)}</span>}
-        {(current?.state === 'failed' || current?.state === 'stopped') && (
+        {current?.state === 'failed' && (
           <>
-            <span class={current.state === 'failed' ? 'wrong' : ''}>{current.state === 'failed' ? t.exportFailed : t.exportStopped}</span>
-            <button type="button" class="quiet" onClick={() => again(current.path)}>
-              {t.tryAgain}
-            </button>
+            <span class="wrong">{current.why}</span>
+            {current.path && (
+              <button type="button" class="quiet" onClick={() => fetchFrom(current.path!)}>
+                {t.tryAgain}
+              </button>
+            )}
           </>
         )}
       </div>
