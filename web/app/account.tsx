@@ -42,9 +42,9 @@ function Handle({ session }: { session: Session }) {
   return (
     <section class="panel">
       <h2 id="handle">{t.changeHandle}</h2>
-      <Form labelledBy="handle" onSend={send} buttons={(busy) => <Submit label={t.changeHandle} busy={busy} />}>
+      <Form labelledBy="handle" onSend={send} clears buttons={(busy) => <Submit label={t.changeHandle} busy={busy} />}>
         <p class="muted">{t.changeHandleHint}</p>
-        <Field name="handle" label={t.handle} hint={t.handleHint} required maxLength={maxHandle} autocomplete="username" autocapitalize="none" spellcheck={false} defaultValue={handle} key={handle} />
+        <Field name="handle" label={t.handle} hint={t.handleHint} required maxLength={maxHandle} autocomplete="username" autocapitalize="none" spellcheck={false} defaultValue={handle} />
       </Form>
     </section>
   )
@@ -77,7 +77,7 @@ const Username = ({ handle }: { handle: string }) => (
 
 const Submit = ({ label, busy }: { label: string; busy: boolean }) => (
   <div class="row end">
-    <button disabled={busy}>{label}</button>
+    <button aria-disabled={busy}>{label}</button>
   </div>
 )
 
@@ -187,7 +187,7 @@ function Deletion({ session }: { session: Session }) {
                 <button type="button" class="quiet" onClick={() => setAsking(false)}>
                   {t.cancel}
                 </button>
-                <button class="grave" disabled={busy}>
+                <button class="grave" aria-disabled={busy}>
                   {t.deleteAccount}
                 </button>
               </div>

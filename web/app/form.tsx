@@ -19,9 +19,9 @@ type FormProps = {
   onSend: (values: FormData) => Promise<void>
   /** The field beside which to show a refusal. Defaults to the field that the refusal names. */
   fieldOf?: (refusal: Refusal) => string | undefined
-  /** Empties the fields after the values have been sent. */
+  /** After the values have been sent, each field gets its first value again. */
   clears?: boolean
-  /** Draws the buttons. */
+  /** Draws the buttons. A press while the form is busy has no effect. */
   buttons: (busy: boolean) => ComponentChildren
 }
 

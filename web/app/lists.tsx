@@ -49,7 +49,7 @@ function KeptRow({ person, what }: { person: Person; what: keyof typeof kinds })
       <a class="who grow" href={`/@${person.handle}`}>
         <b dir="auto">{person.name}</b> <span class="muted">@{person.handle}</span>
       </a>
-      <button class={next === redo ? '' : 'quiet'} aria-label={`${t[next]} @${person.handle}`} disabled={busy} onClick={() => change(next)}>
+      <button class={next === redo ? '' : 'quiet'} aria-label={`${t[next]} @${person.handle}`} aria-disabled={busy} onClick={() => change(next)}>
         {t[next]}
       </button>
     </li>
@@ -91,7 +91,7 @@ export function Muting() {
           fieldOf={() => 'word'}
           buttons={(busy) => (
             <div class="row end">
-              <button disabled={busy}>{t.muteWord}</button>
+              <button aria-disabled={busy}>{t.muteWord}</button>
             </div>
           )}
         >
@@ -121,7 +121,7 @@ function Word({ word, muted, onChanged }: { word: string; muted: boolean; onChan
   return (
     <li>
       {muted ? <b class="grow" dir="auto">{word}</b> : <s class="grow muted" dir="auto">{word}</s>}
-      <button class={muted ? 'quiet' : ''} disabled={busy} aria-label={`${label}: ${word}`} onClick={toggle}>
+      <button class={muted ? 'quiet' : ''} aria-disabled={busy} aria-label={`${label}: ${word}`} onClick={toggle}>
         {label}
       </button>
     </li>

@@ -30,7 +30,7 @@ export function Report({ title, onClose, ...of }: Props) {
             <button type="button" class="quiet" onClick={onClose}>
               {t.cancel}
             </button>
-            <button disabled={busy}>{t.report}</button>
+            <button aria-disabled={busy}>{t.report}</button>
           </div>
         )}
       >

@@ -59,7 +59,7 @@ export function Sessions({ session }: { session: Session }) {
       {list.loaded && !list.next && (
         <section class="panel row">
           <p class="grow muted">{t.logOutEverywhereHint}</p>
-          <button class="quiet" disabled={busy} onClick={() => setAsking(true)}>
+          <button class="quiet" aria-disabled={busy} onClick={() => setAsking(true)}>
             {t.logOutEverywhere}
           </button>
         </section>
@@ -89,13 +89,11 @@ function Row({ open, session, onEnded }: { open: OpenSession; session: Session; 
   return (
     <li>
       <div class="grow">
-        <b title={open.userAgent ?? undefined}>{device}</b>
-        {open.current && <span class="tag">{t.thisSession}</span>}
-        <p class="muted">
-          {t.loggedInAt(when(open.createdAt))} · {t.sessionEnds(new Date(open.expiresAt).toLocaleDateString(language, { dateStyle: 'medium' }))}
-        </p>
+        <b title={open.userAgent ?? undefined}>{device}</b> {open.current && <span class="tag">{t.thisSession}</span>}
+        <p class="muted">{t.loggedInAt(when(open.createdAt))}</p>
+        <p class="muted">{t.sessionEnds(new Date(open.expiresAt).toLocaleDateString(language, { dateStyle: 'medium' }))}</p>
       </div>
-      <button class="quiet" disabled={busy} aria-label={t.logOutOn(device, when(open.createdAt))} onClick={finish}>
+      <button class="quiet" aria-disabled={busy} aria-label={t.logOutOn(device, when(open.createdAt))} onClick={finish}>
         {t.logOutThere}
       </button>
     </li>

@@ -139,7 +139,7 @@ function ProfileForm({ profile, limits, session }: { profile: Profile; limits: L
       fieldOf={({ field = '' }) => names[field] ?? field}
       buttons={(busy) => (
         <div class="row end">
-          <button disabled={busy}>{t.save}</button>
+          <button aria-disabled={busy}>{t.save}</button>
         </div>
       )}
     >

@@ -69,7 +69,7 @@ export class Timeline {
       token: (refused) => (refused === undefined ? session.token : null),
       ...ofTimeline,
       // The kit knows the order of a timeline, but no rankings.
-      request: (document, variables) => (variables.order === 'RANKED' ? send(print(Ranked), { ...variables, ranking: this.#ranking() }) : send(document, variables)),
+      request: (document, variables) => (variables.order === 'RANKED' ? this.#ranked(variables) : send(document, variables)),
       hold: true,
       most: mostNew,
       readSize: () => Math.min(limits.state?.pageSize ?? 0, largestPage),
@@ -216,8 +216,13 @@ export class Timeline {
     this.setOrder('RANKED')
   }
 
-  /** The ranking to ask for. null: the server's default, unless the server is known to have the chosen one. */
-  #ranking = () => limits.state?.rankings.find((name) => name === preferences.state.ranking) ?? null
+  async #ranked(variables: Record<string, unknown>) {
+    const chosen = preferences.state.ranking
+    if (chosen) await askLimits()
+    // A ranking that this server does not have would be refused.
+    const ranking = limits.state?.rankings.includes(chosen) ? chosen : null
+    return send(print(Ranked), { ...variables, ranking })
+  }
 
   /** Moves the read mark up to the last entry that the reader has seen without a gap. */
   async markRead() {

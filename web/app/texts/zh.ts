@@ -68,7 +68,6 @@ export const zh: Texts = {
   loading: '加载中…',
   loadMore: '加载更多',
   tryAgain: '重试',
-  undo: '撤销',
   chooseOne: '请选择一项。',
   lost: '此地址没有内容。',
   toHome: '前往时间线',
