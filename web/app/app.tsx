@@ -45,6 +45,7 @@ function Visitor() {
   const route = useRoute()
   const open = ['profile', 'post', 'tag', 'lost'].includes(route.name)
   const why = useStore(ended)
+  const joins = route.name !== 'login' && !why
   useTitle(open ? '' : route.name === 'login' ? t.logIn : t.tagline)
   return (
     <div class="frame visitor">
@@ -58,7 +59,7 @@ function Visitor() {
       </header>
       <main id="content" tabIndex={-1} class={open ? '' : 'wide'}>
         {open && why && <WhyEnded why={why} />}
-        {open ? <View route={route} /> : <Welcome joins={route.name !== 'login' && !why} key={String(route.name === 'login')} />}
+        {open ? <View route={route} /> : <Welcome joins={joins} key={String(joins)} />}
       </main>
     </div>
   )

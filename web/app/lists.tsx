@@ -88,7 +88,7 @@ export function Muting() {
           label={t.muteWord}
           onSend={add}
           clears
-          fieldOf={() => 'word'}
+          fieldOf={({ reason, field }) => (reason === 'TOO_MANY' ? 'word' : field)}
           buttons={(busy) => (
             <div class="row end">
               <button aria-disabled={busy}>{t.muteWord}</button>

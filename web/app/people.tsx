@@ -226,7 +226,10 @@ function RequestRow({ person }: { person: Person }) {
   const { change, busy } = useRelation(person)
   const answer = async (how: 'accept' | 'reject') => {
     await change(how)
-    requests.set(requests.state!.filter(({ id }) => id !== person.id))
+    const left = requests.state!.filter(({ id }) => id !== person.id)
+    requests.set(left)
+    // There may be more requests than the app asks for at a time.
+    if (left.length === 0) tell({ what: 'requests' })
   }
   return (
     <li class="person asks">

@@ -85,7 +85,7 @@ export const zh: Texts = {
   showPassword: '显示',
   hidePassword: '隐藏',
   sessionEnded: '登录已过期。请重新登录以继续。',
-  accountDeleted: '您的帐号已注销，任何人都不再看到它。',
+  accountDeleted: '您的帐号已注销，任何人都看不到它。',
   restorableUntil: (when) => `在${when}之前，用密码登录即可恢复。`,
   restored: '欢迎回来。您的帐号已恢复如初。',
   draftKept: '您正在写的内容已保留。',
@@ -291,7 +291,7 @@ export const zh: Texts = {
   exportFailed: '下载中断，文件不完整。',
   exportStopped: '下载已取消。',
   deleteAccount: '注销帐号',
-  deleteHint: '您将立即对所有人消失，所有设备退出登录。在届时告知您的日期之前，用密码登录即可恢复一切；此后全部数据将永久删除。',
+  deleteHint: '您将立即对所有人消失，所有设备退出登录。下一页会告诉您在何时之前用密码登录即可恢复一切；此后全部数据将永久删除。',
   deleteThis: (handle) => `注销 @${handle}？`,
   confirmPassword: '请输入密码以确认',
 
