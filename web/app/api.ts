@@ -3,20 +3,8 @@ import { print } from '@0no-co/graphql.web'
 import type { ResultOf, TadaDocumentNode, VariablesOf } from 'gql.tada'
 
 import { t } from './preferences'
+import { ApiError, type Refusal } from './refusal'
 import { expire, session } from './session'
-
-/** A request that failed. code is the extensions.code of the first error, or '' if there was no answer. */
-export class ApiError extends Error {
-  constructor(
-    readonly code: string,
-    message: string,
-  ) {
-    super(message)
-  }
-}
-
-/** The machine-readable part of a refusal, as docs/errors.md describes it. */
-export type Refusal = { code?: string; reason?: string; field?: string; allowed?: number; given?: number }
 
 /** The time limit of a request, in milliseconds. It is longer than the server's own limit. */
 const patience = 15_000
@@ -39,14 +27,14 @@ export async function send(query: string, variables: Variables): Promise<any> {
     })
     answer = await response.json()
   } catch {
-    throw new ApiError('', t.unreachable)
+    throw new ApiError(t.unreachable)
   }
   const error = answer.errors?.[0]
   if (error) {
     const refusal = error.extensions ?? {}
-    const { code = '' } = refusal
-    if (code === 'UNAUTHENTICATED' && token) expire(token)
-    throw new ApiError(code, t.refusal(refusal, error.message))
+    const ended = refusal.code === 'UNAUTHENTICATED' && token !== undefined
+    if (ended) expire(token)
+    throw new ApiError(ended ? '' : t.refusal(refusal, error.message), refusal)
   }
   return answer.data
 }

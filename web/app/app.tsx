@@ -8,14 +8,14 @@ import { Dialog, Empty, Icon, Notices } from './parts'
 import { Others, People, useRequests } from './people'
 import { Profile, TagPage } from './profile'
 import { preferences, t } from './preferences'
-import { useRoute, type Route } from './route'
-import { session as sessions } from './session'
+import { leaveLogin, useRoute, type Route } from './route'
+import { ended, session as sessions } from './session'
 import { Settings } from './settings'
 import { Shortcuts } from './shortcuts'
 import { useStore } from './store'
 import { Thread } from './thread'
 import { Timeline } from './timeline'
-import { Welcome } from './welcome'
+import { Welcome, WhyEnded } from './welcome'
 
 export function App() {
   // Draws every text again after a change of language.
@@ -23,8 +23,11 @@ export function App() {
   const session = useStore(sessions)
   const before = useRef(session?.token)
   useLayoutEffect(() => {
-    // Logging in or out replaces the whole page.
-    if (before.current !== session?.token) scrollTo({ top: 0, behavior: 'instant' })
+    // Logging in or out replaces the whole page, and with it the element that had the focus.
+    if (before.current !== session?.token) {
+      scrollTo({ top: 0, behavior: 'instant' })
+      document.getElementById('content')?.focus({ preventScroll: true })
+    }
     before.current = session?.token
   }, [session?.token])
   return (
@@ -41,19 +44,22 @@ export function App() {
 function Visitor() {
   const route = useRoute()
   const open = ['profile', 'post', 'tag', 'lost'].includes(route.name)
-  useTitle(open ? '' : t.tagline)
+  const why = useStore(ended)
+  const joins = route.name !== 'login' && !why
+  useTitle(open ? '' : route.name === 'login' ? t.logIn : t.tagline)
   return (
     <div class="frame visitor">
       <header class="bar">
         <Brand />
         {open && (
-          <a class="button" href="/">
+          <a class="button" href="/login">
             {t.logIn}
           </a>
         )}
       </header>
       <main id="content" tabIndex={-1} class={open ? '' : 'wide'}>
-        {open ? <View route={route} /> : <Welcome />}
+        {open && why && <WhyEnded why={why} />}
+        {open ? <View route={route} /> : <Welcome joins={joins} key={String(joins)} />}
       </main>
     </div>
   )
@@ -73,6 +79,9 @@ function Member({ session }: { session: Session }) {
   const asking = useRequests(session.user.id)
   const writing = useStore(composing)
   const { handle } = session.user
+  useLayoutEffect(() => {
+    if (route.name === 'login') leaveLogin()
+  }, [route.name])
   useTitle(`${waiting.length ? `(${waiting.length}) ` : ''}${titleOf(route)}`)
 
   const links = [
@@ -112,7 +121,7 @@ function Member({ session }: { session: Session }) {
           {route.name === 'home' ? (
             <Home session={session} timeline={timeline} />
           ) : route.name === 'settings' ? (
-            <Settings session={session} />
+            <Settings session={session} section={route.section} />
           ) : (
             <View route={route} />
           )}
@@ -148,6 +157,8 @@ function View({ route }: { route: Route }) {
       return <TagPage tag={route.tag} />
     case 'people':
       return <People />
+    case 'login': // a member leaves it at once
+      return null
     default:
       return (
         <Empty title={t.lost} whole>
@@ -178,6 +189,10 @@ function titleOf(route: Route): string {
       return `#${route.tag}`
     case 'lost':
       return ''
+    case 'login':
+      return t.logIn
+    case 'settings':
+      return route.section ? t.sections[route.section] : t.settings
     default:
       return t[route.name]
   }

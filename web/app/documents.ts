@@ -156,6 +156,8 @@ export type Post = FragmentOf<typeof PostFields>
 export type Entry = Edge<Post>
 export type Visibility = Post['visibility']
 export type Audience = Post['replyAudience']
+/** A session in the list of the user's sessions. */
+export type OpenSession = NonNullable<NonNullable<ResultOf<typeof Sessions>['viewer']>['sessions']>['nodes'][number]
 export type HomeReplies = NonNullable<NonNullable<ResultOf<typeof Settings>['viewer']>['homeReplies']>
 
 export const SignUp = graphql(
@@ -173,6 +175,7 @@ export const LogIn = graphql(
   `
     mutation LogIn($input: LogInInput!) {
       logIn(input: $input) {
+        restored
         ...Session
       }
     }
@@ -183,6 +186,80 @@ export const LogIn = graphql(
 export const LogOut = graphql(`
   mutation LogOut {
     logOut
+  }
+`)
+
+export const LogOutEverywhere = graphql(`
+  mutation LogOutEverywhere {
+    logOutEverywhere {
+      endedSessions
+    }
+  }
+`)
+
+export const Sessions = graphql(`
+  query Sessions($after: Cursor) {
+    viewer {
+      sessions(first: 20, after: $after) {
+        nodes {
+          id
+          createdAt
+          expiresAt
+          current
+          userAgent
+        }
+        pageInfo {
+          hasNextPage
+          endCursor
+        }
+      }
+    }
+  }
+`)
+
+export const EndSession = graphql(`
+  mutation EndSession($input: EndSessionInput!) {
+    endSession(input: $input) {
+      endedSessionId
+    }
+  }
+`)
+
+export const ChangeHandle = graphql(
+  `
+    mutation ChangeHandle($input: ChangeHandleInput!) {
+      changeHandle(input: $input) {
+        user {
+          ...Person
+        }
+      }
+    }
+  `,
+  [person],
+)
+
+export const ChangePassword = graphql(`
+  mutation ChangePassword($input: ChangePasswordInput!) {
+    changePassword(input: $input) {
+      endedSessions
+    }
+  }
+`)
+
+export const ExportAccount = graphql(`
+  mutation ExportAccount($input: ExportAccountInput!) {
+    exportAccount(input: $input) {
+      path
+      expiresAt
+    }
+  }
+`)
+
+export const DeleteAccount = graphql(`
+  mutation DeleteAccount($input: DeleteAccountInput!) {
+    deleteAccount(input: $input) {
+      restorableUntil
+    }
   }
 `)
 
@@ -199,6 +276,7 @@ export const Limits = graphql(`
     limits {
       postLength
       pageSize
+      rankings
     }
   }
 `)
@@ -219,37 +297,28 @@ export const Requests = graphql(
   [person],
 )
 
-export const Settings = graphql(
-  `
-    query Settings {
-      viewer {
-        handle
-        name
-        bio
-        avatarUrl
-        links
-        defaultVisibility
-        approvesFollowers
-        homeReplies
-        blocked(first: 20) {
-          ...PeoplePage
-        }
-        muted(first: 20) {
-          ...PeoplePage
-        }
-      }
-      limits {
-        nameLength
-        bioLength
-        avatarUrlLength
-        avatarHosts
-        links
-        linkLength
-      }
+export const Settings = graphql(`
+  query Settings {
+    viewer {
+      handle
+      name
+      bio
+      avatarUrl
+      links
+      defaultVisibility
+      approvesFollowers
+      homeReplies
     }
-  `,
-  [peoplePage],
-)
+    limits {
+      nameLength
+      bioLength
+      avatarUrlLength
+      avatarHosts
+      links
+      linkLength
+    }
+  }
+`)
 
 export const Blocked = graphql(
   `
@@ -276,6 +345,65 @@ export const Muted = graphql(
   `,
   [peoplePage],
 )
+
+export const SentRequests = graphql(
+  `
+    query SentRequests($after: Cursor) {
+      viewer {
+        list: sentRequests(first: 20, after: $after) {
+          ...PeoplePage
+        }
+      }
+    }
+  `,
+  [peoplePage],
+)
+
+export const LikedPosts = graphql(
+  `
+    query LikedPosts($after: Cursor) {
+      viewer {
+        likedPosts(first: 20, after: $after) {
+          nodes {
+            ...Post
+          }
+          pageInfo {
+            hasNextPage
+            endCursor
+          }
+        }
+      }
+    }
+  `,
+  [PostFields],
+)
+
+export const MutedWords = graphql(`
+  query MutedWords {
+    viewer {
+      mutedWords
+    }
+    limits {
+      mutedWordLength
+    }
+  }
+`)
+
+export const MuteWord = graphql(`
+  mutation MuteWord($input: MuteWordInput!) {
+    muteWord(input: $input) {
+      word
+    }
+  }
+`)
+
+export const UnmuteWord = graphql(`
+  mutation UnmuteWord($input: MuteWordInput!) {
+    unmuteWord(input: $input) {
+      word
+    }
+  }
+`)
 
 export const UpdateProfile = graphql(`
   mutation UpdateProfile($input: UpdateProfileInput!) {
@@ -572,6 +700,30 @@ export const Profile = graphql(
   [person, PostFields],
 )
 
+/** A page of the timeline by a named ranking, with the fields that the client kit asks for. */
+export const Ranked = graphql(
+  `
+    query Ranked($first: Int, $after: Cursor, $ranking: String) {
+      timeline(first: $first, after: $after, order: RANKED, ranking: $ranking) {
+        unreadCount
+        position
+        edges {
+          cursor
+          score
+          node {
+            ...Post
+          }
+        }
+        pageInfo {
+          hasNextPage
+          endCursor
+        }
+      }
+    }
+  `,
+  [PostFields],
+)
+
 export const Tagged = graphql(
   `
     query Tagged($tag: String!, $after: Cursor) {
@@ -711,6 +863,19 @@ export const AcceptFollower = graphql(
   `
     mutation AcceptFollower($input: UserInput!) {
       change: acceptFollower(input: $input) {
+        user {
+          ...Person
+        }
+      }
+    }
+  `,
+  [person],
+)
+
+export const RemoveFollower = graphql(
+  `
+    mutation RemoveFollower($input: UserInput!) {
+      change: removeFollower(input: $input) {
         user {
           ...Person
         }

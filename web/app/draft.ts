@@ -62,12 +62,23 @@ export function putBack(draft: Store<Draft>, refused: Draft, refusal: string) {
   draft.set(text.trim() ? { ...refused, text: `${refused.text}\n\n${text}`, key: newKey(), refusal } : { ...refused, refusal })
 }
 
+/** The names of the drafts that this browser stores for the person with this handle. */
+const namesOf = (handle: string) =>
+  Object.keys(localStorage).flatMap((key) => (key.startsWith(prefix) && key.slice(prefix.length).split(':')[0] === handle ? [key.slice(prefix.length)] : []))
+
+/** Keeps the drafts of a person whose handle has changed. */
+export function move(from: string, to: string) {
+  if (from === to) return
+  for (const name of namesOf(from)) {
+    const old = draftAt(name)
+    draftAt(to + name.slice(from.length)).set(old.state)
+    old.set(blank())
+  }
+}
+
 /** Deletes the drafts of a person, and all unsaved edits in this browser. */
 export function discard(handle: string) {
-  for (const key of Object.keys(localStorage)) {
-    const name = key.slice(prefix.length)
-    if (key.startsWith(prefix) && name.split(':')[0] === handle) draftAt(name).set(blank())
-  }
+  for (const name of namesOf(handle)) draftAt(name).set(blank())
   draftOf(handle).set(blank())
   localStorage.removeItem(editsKey)
 }

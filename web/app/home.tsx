@@ -4,10 +4,11 @@ import { useEffect, useLayoutEffect, useRef } from 'preact/hooks'
 
 import { Compose } from './compose'
 import type { Entry, Session } from './documents'
+import { useLimits } from './limits'
 import { Empty, Failure, Icon, More, Skeleton } from './parts'
 import { Suggestions } from './people'
 import { PostCard } from './post'
-import { t } from './preferences'
+import { preferences, t } from './preferences'
 import { Store, useStore } from './store'
 import type { Order, Status, Timeline } from './timeline'
 
@@ -61,6 +62,7 @@ export function Home({ session, timeline }: { session: Session; timeline: Timeli
             </button>
           ))}
         </div>
+        {order === 'RANKED' && <RankingChoice timeline={timeline} />}
       </div>
       <Compose />
       <div class="shore" aria-live="polite">
@@ -90,6 +92,25 @@ export function Home({ session, timeline }: { session: Session; timeline: Timeli
       {state.next && !state.error && <More busy={state.busy} onMore={timeline.more} />}
       {state.loaded && !state.next && !lonely && <p class="muted end-of-list">{t.end}</p>}
     </>
+  )
+}
+
+/** The choice of a ranking, if the server has more than one. */
+function RankingChoice({ timeline }: { timeline: Timeline }) {
+  const rankings = useLimits()?.rankings ?? []
+  const { ranking } = useStore(preferences)
+  if (rankings.length < 2) return null
+  return (
+    <label class="ranking">
+      <span class="muted">{t.ranking}</span>
+      <select value={rankings.includes(ranking) ? ranking : rankings[0]} onChange={(event) => timeline.setRanking(event.currentTarget.value)}>
+        {rankings.map((name) => (
+          <option value={name} key={name}>
+            {name}
+          </option>
+        ))}
+      </select>
+    </label>
   )
 }
 

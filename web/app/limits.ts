@@ -3,7 +3,7 @@ import { request } from './api'
 import { Limits as LimitsQuery } from './documents'
 import { Store, useStore } from './store'
 
-export type Limits = { postLength: number; pageSize: number }
+export type Limits = { postLength: number; pageSize: number; rankings: string[] }
 
 /** null until they are known. */
 export const limits = new Store<Limits | null>(null)

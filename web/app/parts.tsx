@@ -20,6 +20,7 @@ const icons = {
   more: 'M5.5 12h.01M12 12h.01M18.5 12h.01',
   up: 'M12 19V5M6 11l6-6 6 6',
   back: 'M19 12H5M11 6l-6 6 6 6',
+  next: 'M9 6l6 6-6 6',
   done: 'M4.5 12.5l5 5L19.5 7',
   PUBLIC: 'M12 21a9 9 0 1 0 0-18 9 9 0 0 0 0 18ZM3 12h18M12 3c2.5 2.5 3.6 5.5 3.6 9s-1.1 6.5-3.6 9c-2.5-2.5-3.6-5.5-3.6-9S9.5 5.5 12 3Z',
   FOLLOWERS: 'M9 11a3.5 3.5 0 1 0 0-7 3.5 3.5 0 0 0 0 7ZM2.5 20c.4-3.6 2.9-5.5 6.5-5.5s6.1 1.9 6.5 5.5M16 4.3a3.5 3.5 0 0 1 0 6.4M18.5 15c1.8.8 2.8 2.4 3 5',
@@ -248,8 +249,12 @@ type Action = { label: string; run: () => void }
 const notices = new Store<{ id: number; text: string; action?: Action }[]>([])
 let lastNotice = 0
 
-/** Shows a notice for five seconds or, with an action, until the action is taken. Returns a function that removes it. */
+/**
+ * Shows a notice for five seconds or, with an action, until the action is taken. Returns a function that removes it. Shows
+ * nothing without a text: the error of an ended session has none.
+ */
 export function notify(text: string, action?: Action): () => void {
+  if (!text) return () => {}
   const id = ++lastNotice
   const close = () => notices.set(notices.state.filter((notice) => notice.id !== id))
   notices.set([...notices.state, { id, text, ...(action && { action: { ...action, run: () => (close(), action.run()) } }) }])

@@ -4,8 +4,8 @@ import { useEffect, useState } from 'preact/hooks'
 import { useAction } from './action'
 import { request } from './api'
 import { tell, useChanges, watchChanges } from './changes'
-import { AcceptFollower, Block, Blocked, Follow, Mute, Muted, People as PeopleQuery, RejectFollower, Requests as RequestsQuery, Suggested, Unblock, Unfollow, Unmute, type Person } from './documents'
-import { usePages, type Page } from './pages'
+import { AcceptFollower, Block, Follow, Mute, People as PeopleQuery, RejectFollower, RemoveFollower, Requests as RequestsQuery, Suggested, Unblock, Unfollow, Unmute, type Person } from './documents'
+import { usePages } from './pages'
 import { Avatar, Confirm, Empty, Failure, Icon, Menu, More, notify, Skeleton } from './parts'
 import { t } from './preferences'
 import { Report } from './report'
@@ -17,10 +17,10 @@ export function withPerson<P extends Person>(people: P[], person: Person): P[] {
   return people.map((other) => (other.id === person.id ? { ...other, ...person } : other))
 }
 
-const changes = { follow: Follow, unfollow: Unfollow, block: Block, unblock: Unblock, mute: Mute, unmute: Unmute, accept: AcceptFollower, reject: RejectFollower }
+const changes = { follow: Follow, unfollow: Unfollow, block: Block, unblock: Unblock, mute: Mute, unmute: Unmute, accept: AcceptFollower, reject: RejectFollower, remove: RemoveFollower }
 
 /** Changes the viewer's relation to a person, and broadcasts the change. */
-function useRelation(person: Person) {
+export function useRelation(person: Person) {
   const { run, busy } = useAction(notify)
   const change = (how: keyof typeof changes) =>
     run(async () => {
@@ -28,57 +28,38 @@ function useRelation(person: Person) {
       const { user } = answer.change
       // If the person is no longer visible, the answer has only the id and the relationship.
       tell({ what: 'relation', person: user.handle ? user : { ...person, relationship: user.relationship } })
+      if (how === 'remove') notify(t.followerRemoved(person.handle))
     })
   return { change, busy }
 }
 
 export function FollowButton({ person }: { person: Person }) {
   const { change, busy } = useRelation(person)
+  const [asking, setAsking] = useState(false)
   const { relationship, handle } = person
   if (!relationship || relationship.blocking || person.id === session.state?.user.id) return null
   const { following, requested } = relationship
   const label = following ? t.following : requested ? t.requested : t.follow
   const undo = following ? t.unfollow : requested ? t.takeBack : undefined
   return (
-    <button
-      class={undo ? 'quiet' : ''}
-      disabled={busy}
-      aria-label={`${label} @${handle}${undo ? `, ${undo}` : ''}`}
-      data-hover={undo}
-      onClick={() => change(undo ? 'unfollow' : 'follow')}
-    >
-      <span>{label}</span>
-    </button>
-  )
-}
-
-/** The menu with the less common actions: mute, block, report. */
-export function RelationMenu({ person }: { person: Person }) {
-  const { change, busy } = useRelation(person)
-  const [asking, setAsking] = useState(false)
-  const [reporting, setReporting] = useState(false)
-  const { relationship, handle } = person
-  if (!relationship || person.id === session.state?.user.id) return null
-  return (
     <>
-      <Menu label={`${t.more}: @${handle}`}>
-        <button disabled={busy} onClick={() => change(relationship.muting ? 'unmute' : 'mute')}>
-          {relationship.muting ? t.unmute : t.mute}
-        </button>
-        <button disabled={busy} onClick={() => (relationship.blocking ? change('unblock') : setAsking(true))}>
-          {relationship.blocking ? t.unblock : t.block}
-        </button>
-        <button onClick={() => setReporting(true)}>{t.report}</button>
-      </Menu>
-      {reporting && <Report title={t.reportPerson(handle)} userId={person.id} onClose={() => setReporting(false)} />}
+      <button
+        class={undo ? 'quiet' : ''}
+        disabled={busy}
+        aria-label={`${label} @${handle}${undo ? `, ${undo}` : ''}`}
+        data-hover={undo}
+        onClick={() => (following && person.approvesFollowers ? setAsking(true) : change(undo ? 'unfollow' : 'follow'))}
+      >
+        <span>{label}</span>
+      </button>
       {asking && (
         <Confirm
-          title={t.blockPerson(handle)}
-          hint={t.blockHint}
-          action={t.block}
+          title={t.unfollowPerson(handle)}
+          hint={t.unfollowHint}
+          action={t.unfollow}
           onYes={() => {
             setAsking(false)
-            void change('block')
+            void change('unfollow')
           }}
           onNo={() => setAsking(false)}
         />
@@ -87,7 +68,49 @@ export function RelationMenu({ person }: { person: Person }) {
   )
 }
 
-export function PersonRow({ person, brief }: { person: Person; brief?: boolean }) {
+/** The menu with the less common actions: remove a follower, mute, block, report. */
+export function RelationMenu({ person }: { person: Person }) {
+  const { change, busy } = useRelation(person)
+  const [asking, setAsking] = useState<'block' | 'remove'>()
+  const [reporting, setReporting] = useState(false)
+  const { relationship, handle } = person
+  if (!relationship || person.id === session.state?.user.id) return null
+  return (
+    <>
+      <Menu label={`${t.more}: @${handle}`}>
+        {relationship.followedBy && (
+          <button disabled={busy} onClick={() => setAsking('remove')}>
+            {t.removeFollower}
+          </button>
+        )}
+        <button disabled={busy} onClick={() => change(relationship.muting ? 'unmute' : 'mute')}>
+          {relationship.muting ? t.unmute : t.mute}
+        </button>
+        <button disabled={busy} onClick={() => (relationship.blocking ? change('unblock') : setAsking('block'))}>
+          {relationship.blocking ? t.unblock : t.block}
+        </button>
+        <button onClick={() => setReporting(true)}>{t.report}</button>
+      </Menu>
+      {reporting && <Report title={t.reportPerson(handle)} userId={person.id} onClose={() => setReporting(false)} />}
+      {asking && (
+        <Confirm
+          title={asking === 'block' ? t.blockPerson(handle) : t.removePerson(handle)}
+          hint={asking === 'block' ? t.blockHint : t.removeHint}
+          action={asking === 'block' ? t.block : t.removeFollower}
+          onYes={() => {
+            setAsking(undefined)
+            void change(asking)
+          }}
+          onNo={() => setAsking(undefined)}
+        />
+      )}
+    </>
+  )
+}
+
+type ListProps = { label: string; brief?: boolean; /** Each row has the menu of a person. */ menus?: boolean }
+
+function PersonRow({ person, brief, menus }: { person: Person } & Omit<ListProps, 'label'>) {
   const { relationship } = person
   return (
     <li class="person">
@@ -100,15 +123,16 @@ export function PersonRow({ person, brief }: { person: Person; brief?: boolean }
         {!brief && person.bio && <p class="muted bio">{person.bio}</p>}
       </div>
       <FollowButton person={person} />
+      {menus && <RelationMenu person={person} />}
     </li>
   )
 }
 
-export function PersonList({ people, label, brief }: { people: Person[]; label: string; brief?: boolean }) {
+export function PersonList({ people, label, brief, menus }: { people: Person[] } & ListProps) {
   return (
     <ul class="people" aria-label={label}>
       {people.map((person) => (
-        <PersonRow person={person} brief={brief} key={person.id} />
+        <PersonRow person={person} brief={brief} menus={menus} key={person.id} />
       ))}
     </ul>
   )
@@ -202,7 +226,10 @@ function RequestRow({ person }: { person: Person }) {
   const { change, busy } = useRelation(person)
   const answer = async (how: 'accept' | 'reject') => {
     await change(how)
-    requests.set(requests.state!.filter(({ id }) => id !== person.id))
+    const left = requests.state!.filter(({ id }) => id !== person.id)
+    requests.set(left)
+    // There may be more requests than the app asks for at a time.
+    if (left.length === 0) tell({ what: 'requests' })
   }
   return (
     <li class="person asks">
@@ -218,46 +245,6 @@ function RequestRow({ person }: { person: Person }) {
           {t.reject}
         </button>
       </span>
-    </li>
-  )
-}
-
-const kept = {
-  blocked: { more: Blocked, undo: 'unblock', holds: (person: Person) => person.relationship?.blocking },
-  muted: { more: Muted, undo: 'unmute', holds: (person: Person) => person.relationship?.muting },
-} as const
-
-/** The people that the viewer blocks or mutes, beginning with the first page. Draws nothing if there are none. */
-export function Kept({ what, first, label }: { what: keyof typeof kept; first: Page<Person>; label: string }) {
-  const { more: next, undo, holds } = kept[what]
-  const list = usePages<Person>(async (after) => (await request(next, { after })).viewer?.list ?? null, [], first)
-  useChanges((change) => change.what === 'relation' && list.change((people) => withPerson(people, change.person).filter(holds)))
-  if (list.items.length === 0 && !list.next) return null
-  return (
-    <section class="panel">
-      <h2>{label}</h2>
-      <ul class="people" aria-label={label}>
-        {list.items.map((person) => (
-          <KeptRow person={person} undo={undo} key={person.id} />
-        ))}
-      </ul>
-      {list.error && <Failure message={list.error} onRetry={list.retry} />}
-      {list.next && !list.error && <More busy={list.busy} onMore={list.more} />}
-    </section>
-  )
-}
-
-function KeptRow({ person, undo }: { person: Person; undo: 'unblock' | 'unmute' }) {
-  const { change, busy } = useRelation(person)
-  return (
-    <li class="person">
-      <Avatar person={person} />
-      <a class="who grow" href={`/@${person.handle}`}>
-        <b dir="auto">{person.name}</b> <span class="muted">@{person.handle}</span>
-      </a>
-      <button class="quiet" aria-label={`${t[undo]} @${person.handle}`} disabled={busy} onClick={() => change(undo)}>
-        {t[undo]}
-      </button>
     </li>
   )
 }

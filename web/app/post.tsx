@@ -425,6 +425,7 @@ function Edit({ post, focused, onDone }: { post: Original; focused: boolean; onD
 
 function Own({ post, editing, onEdit }: { post: Original; editing: boolean; onEdit: () => void }) {
   const [asking, setAsking] = useState(false)
+  const [publishing, setPublishing] = useState(false)
   const { run, busy } = useAction(notify)
   const setVisibility = (visibility: Visibility) =>
     run(async () => {
@@ -442,13 +443,25 @@ function Own({ post, editing, onEdit }: { post: Original; editing: boolean; onEd
   }
   return (
     <>
-      <VisibilityChoice label={t.changeVisibility} value={post.visibility} disabled={busy} onChoose={setVisibility} />
+      <VisibilityChoice label={t.changeVisibility} value={post.visibility} disabled={busy} onChoose={(to) => (to === 'PUBLIC' ? setPublishing(true) : setVisibility(to))} />
       <button class="act edits" aria-label={t.editPost} disabled={editing || post.hiddenByModerators} onClick={onEdit}>
         <Icon name="pen" />
       </button>
       <button class="act" aria-label={t.delete} disabled={busy} onClick={() => setAsking(true)}>
         <Icon name="trash" />
       </button>
+      {publishing && (
+        <Confirm
+          title={t.makePublic}
+          hint={t.makePublicHint}
+          action={t.visibility.PUBLIC}
+          onYes={() => {
+            setPublishing(false)
+            void setVisibility('PUBLIC')
+          }}
+          onNo={() => setPublishing(false)}
+        />
+      )}
       {asking && (
         <Confirm title={t.deletePost} hint={t.deletePostHint} action={t.delete} onYes={remove} onNo={() => setAsking(false)} />
       )}

@@ -1,4 +1,4 @@
-// The preferences that this browser stores: language, theme, single-key shortcuts.
+// The preferences that this browser stores: language, theme, single-key shortcuts, ranking of the timeline.
 import { Store } from './store'
 import { en, type Texts } from './texts/en'
 import { zh } from './texts/zh'
@@ -6,7 +6,13 @@ import { zh } from './texts/zh'
 export const languages = { en, zh }
 export const themes = ['auto', 'light', 'dark'] as const
 
-export type Preferences = { language: keyof typeof languages; theme: (typeof themes)[number]; shortcuts: boolean }
+export type Preferences = {
+  language: keyof typeof languages
+  theme: (typeof themes)[number]
+  shortcuts: boolean
+  /** The name of one of the server's rankings; '' for its default. */
+  ranking: string
+}
 
 const storageKey = 'tideline:preferences'
 
@@ -16,6 +22,7 @@ export const preferences = new Store<Preferences>({
   language: navigator.language.startsWith('zh') ? 'zh' : 'en',
   theme: 'auto',
   shortcuts: true,
+  ranking: '',
   ...stored,
 })
 

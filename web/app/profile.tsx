@@ -16,7 +16,8 @@ import { useStore } from './store'
 import { Words } from './words'
 
 export function Profile({ handle, tab }: { handle: string; tab: Tab }) {
-  const viewer = useStore(session)?.token
+  const logged = useStore(session)
+  const viewer = logged?.token
   const [person, setPerson] = useState<Person | null>()
   useEffect(() => setPerson(undefined), [handle, viewer])
   const found = <T,>(user: (Person & { list: Page<T> }) | null) => {
@@ -37,6 +38,7 @@ export function Profile({ handle, tab }: { handle: string; tab: Tab }) {
       </Empty>
     )
   }
+  const own = person !== undefined && person.id === logged?.user.id
   return (
     <>
       {person ? <Header person={person} tab={tab} /> : <Blank handle={handle} />}
@@ -64,6 +66,7 @@ export function Profile({ handle, tab }: { handle: string; tab: Tab }) {
           keys={[handle, viewer]}
           label={tab === 'followers' ? t.followers : t.following}
           none={tab === 'followers' ? t.noFollowers : t.noFollowing}
+          onRemoved={own && tab === 'followers' ? () => setPerson((known) => known && { ...known, followerCount: known.followerCount - 1 }) : undefined}
         />
       )}
     </>
@@ -96,7 +99,7 @@ function Header({ person, tab }: { person: Person; tab: Tab }) {
         <Avatar person={person} large />
         <span class="row">
           {own ? (
-            <a class="button" href="/settings">
+            <a class="button" href="/settings/profile">
               {t.editProfile}
             </a>
           ) : (
@@ -152,7 +155,7 @@ type PostsProps = {
   onTaken?: (post: Post) => void
 }
 
-function Posts({ fetch, keys, none, takes, onTaken }: PostsProps) {
+export function Posts({ fetch, keys, none, takes, onTaken }: PostsProps) {
   const list = usePages<Post>(fetch, keys)
   useChanges((change) => {
     // A changed relation changes which posts are visible. A deleted post changes the count in the header.
@@ -183,14 +186,26 @@ function Posts({ fetch, keys, none, takes, onTaken }: PostsProps) {
   )
 }
 
-type FolkProps = { fetch: (after: string | null) => Promise<Page<Person> | null>; keys: unknown[]; label: string; none: string }
+type FolkProps = {
+  fetch: (after: string | null) => Promise<Page<Person> | null>
+  keys: unknown[]
+  label: string
+  none: string
+  /** The people follow the viewer, who can remove them. Called after one was removed. */
+  onRemoved?: () => void
+}
 
-function Folk({ fetch, keys, label, none }: FolkProps) {
+export function Folk({ fetch, keys, label, none, onRemoved }: FolkProps) {
   const list = usePages(fetch, keys)
-  useChanges((change) => change.what === 'relation' && list.change((people) => withPerson(people, change.person)))
+  useChanges((change) => {
+    if (change.what !== 'relation') return
+    const before = list.items.find(({ id }) => id === change.person.id)
+    if (before?.relationship?.followedBy && !change.person.relationship?.followedBy) onRemoved?.()
+    list.change((people) => withPerson(people, change.person))
+  })
   return (
     <>
-      {list.items.length > 0 && <PersonList people={list.items} label={label} />}
+      {list.items.length > 0 && <PersonList people={list.items} label={label} menus={onRemoved !== undefined} />}
       {!list.loaded && !list.error && <Skeleton />}
       {list.loaded && list.items.length === 0 && <Empty title={none} />}
       {list.error && <Failure message={list.error} onRetry={list.retry} />}
@@ -210,11 +225,11 @@ export function TagPage({ tag }: { tag: string }) {
   )
 }
 
-/** The heading of the page of a post or a tag, with a link back. */
-export function Head({ title }: { title: string }) {
+/** The heading of a page with a link back, for a reader who comes from elsewhere to the address up. */
+export function Head({ title, up = '/' }: { title: string; up?: string }) {
   return (
     <div class="head">
-      <a class="back" href="/" aria-label={t.back} title={t.back} onClick={back}>
+      <a class="back" href={up} aria-label={t.back} title={t.back} onClick={back}>
         <Icon name="back" />
       </a>
       <h1>{title}</h1>

@@ -1,7 +1,7 @@
 // Reports a post or a person to the moderators.
-import { useAction } from './action'
 import { request } from './api'
 import { ReportPost, ReportUser } from './documents'
+import { Area, Form, Group } from './form'
 import { Dialog, notify } from './parts'
 import { t } from './preferences'
 
@@ -13,48 +13,39 @@ const maxComment = 1000
 type Props = { title: string; onClose: () => void } & ({ postId: string } | { userId: string })
 
 export function Report({ title, onClose, ...of }: Props) {
-  const { run, busy, error } = useAction()
-  const send = (event: SubmitEvent) => {
-    event.preventDefault()
-    const form = new FormData(event.currentTarget as HTMLFormElement)
-    const said = { reason: form.get('reason') as (typeof reasons)[number], comment: String(form.get('comment')) }
-    run(async () => {
-      if ('postId' in of) await request(ReportPost, { input: { postId: of.postId, ...said } })
-      else await request(ReportUser, { input: { userId: of.userId, ...said } })
-      notify(t.reportSent)
-      onClose()
-    })
+  const send = async (values: FormData) => {
+    const said = { reason: values.get('reason') as (typeof reasons)[number], comment: String(values.get('comment')) }
+    if ('postId' in of) await request(ReportPost, { input: { postId: of.postId, ...said } })
+    else await request(ReportUser, { input: { userId: of.userId, ...said } })
+    notify(t.reportSent)
+    onClose()
   }
   return (
     <Dialog label={title} onClose={onClose}>
-      <form class="stack" onSubmit={send}>
+      <Form
+        onSend={send}
+        label={title}
+        buttons={(busy) => (
+          <div class="row end">
+            <button type="button" class="quiet" onClick={onClose}>
+              {t.cancel}
+            </button>
+            <button aria-disabled={busy}>{t.report}</button>
+          </div>
+        )}
+      >
         <h2>{title}</h2>
-        <fieldset>
-          <legend>{t.reportReason}</legend>
+        <Group name="reason" label={t.reportReason} choice>
           {reasons.map((reason) => (
             <label class="option" key={reason}>
               <input type="radio" name="reason" value={reason} required />
               <span>{t.reportReasons[reason]}</span>
             </label>
           ))}
-        </fieldset>
-        <label>
-          {t.reportComment}
-          <textarea name="comment" rows={3} maxLength={maxComment} />
-        </label>
+        </Group>
+        <Area name="comment" label={t.reportComment} rows={3} maxLength={maxComment} />
         <p class="muted">{t.reportHint}</p>
-        {error && (
-          <p class="wrong" role="alert">
-            {error}
-          </p>
-        )}
-        <div class="row end">
-          <button type="button" class="quiet" onClick={onClose}>
-            {t.cancel}
-          </button>
-          <button disabled={busy}>{t.report}</button>
-        </div>
-      </form>
+      </Form>
     </Dialog>
   )
 }

@@ -4,8 +4,15 @@ import { useLayoutEffect, useRef } from 'preact/hooks'
 import { Store, useStore } from './store'
 
 export type Tab = 'posts' | 'followers' | 'following'
+
+/** The sections of the settings. */
+export const sections = ['profile', 'account', 'sessions', 'words', 'muted', 'blocked', 'requests', 'likes'] as const
+export type Section = (typeof sections)[number]
+
 export type Route =
-  | { name: 'home' | 'people' | 'settings' | 'lost' }
+  | { name: 'home' | 'people' | 'login' | 'lost' }
+  /** Without a section: the list of the sections. */
+  | { name: 'settings'; section?: Section }
   | { name: 'profile'; handle: string; tab: Tab }
   | { name: 'post'; id: string }
   | { name: 'tag'; tag: string }
@@ -13,7 +20,10 @@ export type Route =
 // The server must answer these addresses with the app: isPage in web.go lists them.
 function parse(address: string): Route {
   if (address === '/') return { name: 'home' }
-  if (address === '/people' || address === '/settings') return { name: address.slice(1) as 'people' | 'settings' }
+  if (address === '/people' || address === '/login') return { name: address.slice(1) as 'people' | 'login' }
+  if (address === '/settings') return { name: 'settings' }
+  const section = sections.find((name) => address === `/settings/${name}`)
+  if (section) return { name: 'settings', section }
   const profile = address.match(/^\/@(\w+)(?:\/(followers|following))?$/)
   if (profile) return { name: 'profile', handle: profile[1]!.toLowerCase(), tab: (profile[2] as Tab | undefined) ?? 'posts' }
   const post = address.match(/^\/post\/([\w-]+)$/)
@@ -50,8 +60,15 @@ history.scrollRestoration = 'manual'
 export function go(address: string) {
   if (address !== location.pathname) {
     history.replaceState({ ...history.state, top: scrollY }, '')
-    history.pushState({ inside: true }, '', address)
+    // The log-in page leads back to the page from which it was opened.
+    history.pushState({ inside: true, ...(address === '/login' && { from: location.pathname }) }, '', address)
   }
+  arrive(0)
+}
+
+/** Leaves the log-in page for the page from which it was opened. */
+export function leaveLogin() {
+  history.replaceState(null, '', history.state?.from ?? '/')
   arrive(0)
 }
 

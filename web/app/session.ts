@@ -8,11 +8,21 @@ const read = (): Session | null => JSON.parse(localStorage.getItem(storageKey) ?
 /** The session, the same in every tab. It survives a reload. */
 export const session = new Store<Session | null>(read())
 
-/** The handle of the user whose session the server ended, until the next session begins. */
-export const ended = new Store<string | null>(null)
+/** How a session ended without a log-out in this tab. */
+export type Ended = {
+  handle: string
+  /** The user deleted the account. A log-in restores it until this time; null if the deletion has begun. */
+  deleted?: { until: string | null }
+}
+
+/** null while a session lasts, and after a log-out. */
+export const ended = new Store<Ended | null>(null)
 
 addEventListener('storage', (event) => {
-  if (event.key === storageKey) session.set(read())
+  if (event.key !== storageKey) return
+  const now = read()
+  ended.set(now || !session.state ? null : { handle: session.state.user.handle })
+  session.set(now)
 })
 
 export function begin(value: Session) {
@@ -21,14 +31,14 @@ export function begin(value: Session) {
   session.set(value)
 }
 
-export function end() {
+/** Ends the session. how: for the page that the user sees next. */
+export function end(how: Ended | null = null) {
   localStorage.removeItem(storageKey)
+  ended.set(how)
   session.set(null)
 }
 
 /** Ends the session of this token, because the server no longer accepts it. */
 export function expire(token: string) {
-  if (session.state?.token !== token) return
-  ended.set(session.state.user.handle)
-  end()
+  if (session.state?.token === token) end({ handle: session.state.user.handle })
 }

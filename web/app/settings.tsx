@@ -1,19 +1,78 @@
-// The settings view: the settings that the server stores, and the preferences of this browser.
+// The settings: a list of sections, the preferences of this browser, and the section for the profile.
 import { useEffect, useState } from 'preact/hooks'
 
+import { Account } from './account'
 import { useAction } from './action'
 import { request } from './api'
-import { LogOut, Settings as SettingsQuery, UpdateProfile, type HomeReplies, type Person, type Session, type Visibility } from './documents'
-import { discard } from './draft'
-import type { Page } from './pages'
-import { Failure, notify, Skeleton } from './parts'
-import { Kept } from './people'
+import { Settings as SettingsQuery, UpdateProfile, type HomeReplies, type Session, type Visibility } from './documents'
+import { Area, Field, Form, Group, Item } from './form'
+import { Kept, Liked, Muting, Requested } from './lists'
+import { Failure, Icon, notify, Skeleton } from './parts'
 import { visibilities } from './post'
 import { languages, preferences, t, themes, type Preferences } from './preferences'
-import { begin, end } from './session'
+import { Head } from './profile'
+import { sections, type Section } from './route'
+import { begin } from './session'
+import { logOut, Sessions } from './sessions'
 import { useStore } from './store'
 
-type Account = {
+export function Settings({ session, section }: { session: Session; section?: Section }) {
+  if (section) {
+    return (
+      <>
+        <Head title={t.sections[section]} up="/settings" />
+        <SectionOf session={session} section={section} />
+      </>
+    )
+  }
+  return (
+    <>
+      <div class="head">
+        <h1>{t.settings}</h1>
+      </div>
+      <nav aria-label={t.settings}>
+        <ul class="rows">
+          {sections.map((name) => (
+            <li key={name}>
+              <a class="grow" href={`/settings/${name}`}>
+                <b>{t.sections[name]}</b> <span class="muted">{t.sectionHints[name]}</span>
+              </a>
+              <Icon name="next" />
+            </li>
+          ))}
+        </ul>
+      </nav>
+      <Device />
+      <section class="panel">
+        <p class="muted">@{session.user.handle}</p>
+        <button class="quiet" onClick={() => logOut(session)}>
+          {t.logOut}
+        </button>
+      </section>
+    </>
+  )
+}
+
+function SectionOf({ session, section }: { session: Session; section: Section }) {
+  switch (section) {
+    case 'profile':
+      return <Profile session={session} />
+    case 'account':
+      return <Account session={session} />
+    case 'sessions':
+      return <Sessions session={session} />
+    case 'words':
+      return <Muting />
+    case 'requests':
+      return <Requested />
+    case 'likes':
+      return <Liked />
+    default:
+      return <Kept what={section} key={section} />
+  }
+}
+
+type Profile = {
   name: string
   bio: string
   avatarUrl: string | null
@@ -21,8 +80,6 @@ type Account = {
   defaultVisibility: Visibility | null
   approvesFollowers: boolean
   homeReplies: HomeReplies | null
-  blocked: Page<Person> | null
-  muted: Page<Person> | null
 }
 
 type Limits = {
@@ -34,48 +91,18 @@ type Limits = {
   linkLength: number
 }
 
-export function Settings({ session }: { session: Session }) {
-  const [account, setAccount] = useState<Account | null>(null)
+function Profile({ session }: { session: Session }) {
+  const [profile, setProfile] = useState<Profile | null>(null)
   const [limits, setLimits] = useState<Limits>()
   const { run, error } = useAction()
   const load = () =>
     run(async () => {
       const found = await request(SettingsQuery, {})
       setLimits(found.limits)
-      setAccount(found.viewer)
+      setProfile(found.viewer)
     })
   useEffect(() => void load(), [])
-  return (
-    <>
-      <div class="head">
-        <h1>{t.settings}</h1>
-      </div>
-      {account && limits ? <AccountForm account={account} limits={limits} session={session} /> : error ? <Failure message={error} onRetry={load} /> : <Skeleton />}
-      {/* Drawn once the part above has its final height, so that nothing moves. */}
-      {(account || error) && (
-        <>
-          <Device />
-          {account?.blocked && <Kept what="blocked" first={account.blocked} label={t.blockedPeople} />}
-          {account?.muted && <Kept what="muted" first={account.muted} label={t.mutedPeople} />}
-          <section class="panel">
-            <p class="muted">@{session.user.handle}</p>
-            <button class="quiet" onClick={() => logOut(session)}>
-              {t.logOut}
-            </button>
-          </section>
-        </>
-      )}
-    </>
-  )
-}
-
-/** Ends the session, in this browser even if the server cannot be reached. */
-export async function logOut(session: Session) {
-  const told = request(LogOut, {}).catch(() => null)
-  discard(session.user.handle)
-  // Does not wait: the answers to other requests would say that the session has expired.
-  end()
-  await told
+  return profile && limits ? <ProfileForm profile={profile} limits={limits} session={session} /> : error ? <Failure message={error} onRetry={load} /> : <Skeleton />
 }
 
 const repliesAtHome = ['FOLLOWED', 'ALL', 'NONE'] as const satisfies HomeReplies[]
@@ -83,110 +110,93 @@ const repliesAtHome = ['FOLLOWED', 'ALL', 'NONE'] as const satisfies HomeReplies
 /** The values of the form's fields with this name, without empty ones. */
 const written = (form: FormData, name: string) => form.getAll(name).map((value) => String(value).trim()).filter(Boolean)
 
-function AccountForm({ account, limits, session }: { account: Account; limits: Limits; session: Session }) {
-  const { run, busy, error } = useAction()
-  const [fields, setFields] = useState(account.links.length + 1) // the number of link fields: the last one is empty
-  const save = (event: SubmitEvent) => {
-    event.preventDefault()
-    const form = new FormData(event.currentTarget as HTMLFormElement)
-    run(async () => {
-      const { updateProfile } = await request(UpdateProfile, {
-        input: {
-          name: String(form.get('name')).trim(),
-          bio: String(form.get('bio')),
-          // Without the field, the stored avatar stays: its host may be one that is no longer shown.
-          ...(form.has('avatar') && { avatarUrl: String(form.get('avatar')).trim() }),
-          links: written(form, 'link'),
-          defaultVisibility: form.get('visibility') as Visibility,
-          approvesFollowers: form.has('approves'),
-          homeReplies: form.get('replies') as HomeReplies,
-        },
-      })
-      begin({ ...session, user: updateProfile.user })
-      notify(t.saved)
+/** The names of the fields that differ from those of the API. */
+const names: Record<string, string> = { avatarUrl: 'avatar', links: 'link' }
+
+function ProfileForm({ profile, limits, session }: { profile: Profile; limits: Limits; session: Session }) {
+  const [fields, setFields] = useState(profile.links.length + 1) // the number of link fields: the last one is empty
+  const save = async (form: FormData) => {
+    const { updateProfile } = await request(UpdateProfile, {
+      input: {
+        name: String(form.get('name')).trim(),
+        bio: String(form.get('bio')),
+        // Without the field, the stored avatar stays: its host may be one that is no longer shown.
+        ...(form.has('avatar') && { avatarUrl: String(form.get('avatar')).trim() }),
+        links: written(form, 'link'),
+        defaultVisibility: form.get('visibility') as Visibility,
+        approvesFollowers: form.has('approves'),
+        homeReplies: form.get('replies') as HomeReplies,
+      },
     })
+    begin({ ...session, user: updateProfile.user })
+    notify(t.saved)
   }
   return (
-    <form class="panel stack" onSubmit={save} aria-label={t.account}>
-      <h2>{t.account}</h2>
-      <label>
-        {t.displayName}
-        <input name="name" required maxLength={limits.nameLength} autocomplete="name" defaultValue={account.name} />
-      </label>
-      <label>
-        {t.bio}
-        <textarea name="bio" rows={3} maxLength={limits.bioLength} defaultValue={account.bio} />
-      </label>
-      {limits.avatarHosts.length > 0 && (
-        <label>
-          {t.picture}
-          <input
-            name="avatar"
-            type="url"
-            placeholder="https://"
-            maxLength={limits.avatarUrlLength}
-            defaultValue={account.avatarUrl ?? ''}
-            aria-describedby={limits.avatarHosts.includes('*') ? undefined : 'picture-hosts'}
-          />
-          {!limits.avatarHosts.includes('*') && (
-            <span class="muted" id="picture-hosts">
-              {t.pictureHosts(limits.avatarHosts.join(', '))}
-            </span>
-          )}
-        </label>
+    <Form
+      class="panel stack"
+      label={t.sections.profile}
+      onSend={save}
+      fieldOf={({ field = '' }) => names[field] ?? field}
+      buttons={(busy) => (
+        <div class="row end">
+          <button aria-disabled={busy}>{t.save}</button>
+        </div>
       )}
-      <fieldset class="stack">
-        <legend>{t.links}</legend>
+    >
+      <Field name="name" label={t.displayName} required maxLength={limits.nameLength} autocomplete="name" defaultValue={profile.name} />
+      <Area name="bio" label={t.bio} rows={3} maxLength={limits.bioLength} defaultValue={profile.bio} />
+      {limits.avatarHosts.length > 0 && (
+        <Field
+          name="avatar"
+          label={t.picture}
+          hint={!limits.avatarHosts.includes('*') && t.pictureHosts(limits.avatarHosts.join(', '))}
+          type="url"
+          placeholder="https://"
+          maxLength={limits.avatarUrlLength}
+          defaultValue={profile.avatarUrl ?? ''}
+        />
+      )}
+      <Group name="link" label={t.links} class="stack">
         {Array.from({ length: Math.min(fields, limits.links) }, (_, i) => (
-          <input
+          <Item
             key={i}
             name="link"
+            label={t.link(i + 1)}
             type="url"
             placeholder="https://"
-            aria-label={t.link(i + 1)}
             maxLength={limits.linkLength}
-            defaultValue={account.links[i] ?? ''}
+            defaultValue={profile.links[i] ?? ''}
             onInput={() => setFields(Math.max(fields, i + 2))}
           />
         ))}
-      </fieldset>
-      <fieldset>
-        <legend>{t.defaultVisibility}</legend>
+      </Group>
+      <Group name="visibility" label={t.defaultVisibility} choice>
         {visibilities.map((visibility) => (
           <label class="option" key={visibility}>
-            <input type="radio" name="visibility" value={visibility} defaultChecked={visibility === (account.defaultVisibility ?? 'PUBLIC')} />
+            <input type="radio" name="visibility" value={visibility} defaultChecked={visibility === (profile.defaultVisibility ?? 'PUBLIC')} />
             <span>
               {t.visibility[visibility]} <span class="muted">{t.visibilityHint[visibility]}</span>
             </span>
           </label>
         ))}
-      </fieldset>
-      <fieldset>
-        <legend>{t.homeReplies}</legend>
+      </Group>
+      <Group name="replies" label={t.homeReplies} choice>
         {repliesAtHome.map((choice) => (
           <label class="option" key={choice}>
-            <input type="radio" name="replies" value={choice} defaultChecked={choice === (account.homeReplies ?? 'FOLLOWED')} />
+            <input type="radio" name="replies" value={choice} defaultChecked={choice === (profile.homeReplies ?? 'FOLLOWED')} />
             <span>
               {t.homeRepliesOf[choice]} <span class="muted">{t.homeRepliesHint[choice]}</span>
             </span>
           </label>
         ))}
-      </fieldset>
+      </Group>
       <label class="option">
-        <input type="checkbox" name="approves" defaultChecked={account.approvesFollowers} />
+        <input type="checkbox" name="approves" defaultChecked={profile.approvesFollowers} />
         <span>
           {t.approveFollowers} <span class="muted">{t.approveFollowersHint}</span>
         </span>
       </label>
-      {error && (
-        <p class="wrong" role="alert">
-          {error}
-        </p>
-      )}
-      <div class="row end">
-        <button disabled={busy}>{t.save}</button>
-      </div>
-    </form>
+    </Form>
   )
 }
 

@@ -2,13 +2,13 @@
 // above which posts are new, and the posts that the reader has seen since.
 import { collapse, originalOf, readLine, TimelineStore, type Order, type Shown, type Snapshot, type Status, type TimelineEvent } from '@tideline/client'
 
-import { address, send } from './api'
+import { address, print, send } from './api'
 import { tell, watchChanges } from './changes'
 import { sayRefused } from './compose'
-import { ofTimeline, type Entry, type Original, type Post, type Session, type Visibility } from './documents'
+import { ofTimeline, Ranked, type Entry, type Original, type Post, type Session, type Visibility } from './documents'
 import { draftOf, putBack, take, type About } from './draft'
 import { askLimits, limits } from './limits'
-import { t } from './preferences'
+import { preferences, t } from './preferences'
 import { expire, session } from './session'
 import { Store } from './store'
 
@@ -68,7 +68,8 @@ export class Timeline {
       // A refused token has no replacement.
       token: (refused) => (refused === undefined ? session.token : null),
       ...ofTimeline,
-      request: send,
+      // The kit knows the order of a timeline, but no rankings.
+      request: (document, variables) => (variables.order === 'RANKED' ? this.#ranked(variables) : send(document, variables)),
       hold: true,
       most: mostNew,
       readSize: () => Math.min(limits.state?.pageSize ?? 0, largestPage),
@@ -206,6 +207,21 @@ export class Timeline {
   setOrder(order: Order) {
     this.look()
     void this.#kit.setOrder(order)
+  }
+
+  /** Orders the timeline by another one of the server's rankings. */
+  setRanking(ranking: string) {
+    preferences.patch({ ranking })
+    void this.#kit.setOrder('LATEST')
+    this.setOrder('RANKED')
+  }
+
+  async #ranked(variables: Record<string, unknown>) {
+    const chosen = preferences.state.ranking
+    if (chosen) await askLimits()
+    // A ranking that this server does not have would be refused.
+    const ranking = limits.state?.rankings.includes(chosen) ? chosen : null
+    return send(print(Ranked), { ...variables, ranking })
   }
 
   /** Moves the read mark up to the last entry that the reader has seen without a gap. */

@@ -1,32 +1,40 @@
 // The sign-up and log-in forms.
 import { useState } from 'preact/hooks'
 
-import { useAction } from './action'
+import { handleIn, maxHandle } from './account'
 import { request } from './api'
 import { LogIn, SignUp } from './documents'
 import { draftOf } from './draft'
-import { t } from './preferences'
-import { begin, ended } from './session'
+import { Field, Form, Password } from './form'
+import { notify } from './parts'
+import { preferences, t } from './preferences'
+import { begin, ended, type Ended } from './session'
 import { LanguageChoice } from './settings'
 import { useStore } from './store'
 
-export function Welcome() {
-  const handle = useStore(ended)
-  const [joining, setJoining] = useState(handle === null)
-  const { run, busy, error } = useAction()
+/** Says that the session has ended, or what becomes of a deleted account. */
+export function WhyEnded({ why: { handle, deleted } }: { why: Ended }) {
+  const { language } = useStore(preferences)
+  const when = deleted?.until && new Date(deleted.until).toLocaleString(language, { dateStyle: 'long', timeStyle: 'short' })
+  const lines = deleted ? [t.accountDeleted, when && t.restorableUntil(when)] : [t.sessionEnded, draftOf(handle).state.text && t.draftKept]
+  return (
+    <p class="note" role="status">
+      {lines.filter(Boolean).join(t.space)}
+    </p>
+  )
+}
 
-  const submit = (event: SubmitEvent) => {
-    event.preventDefault()
-    const form = new FormData(event.currentTarget as HTMLFormElement)
-    const field = (name: string) => String(form.get(name) ?? '')
-    const who = { handle: field('handle').trim(), password: field('password') }
-    run(async () => {
-      begin(
-        joining
-          ? (await request(SignUp, { input: { ...who, name: field('name').trim() || null } })).signUp
-          : (await request(LogIn, { input: who })).logIn,
-      )
-    })
+/** joins: begins with the sign-up form. */
+export function Welcome({ joins }: { joins: boolean }) {
+  const why = useStore(ended)
+  const [joining, setJoining] = useState(joins)
+
+  const send = async (values: FormData) => {
+    const who = { handle: handleIn(values), password: String(values.get('password')) }
+    if (joining) return begin((await request(SignUp, { input: { ...who, name: String(values.get('name')).trim() || null } })).signUp)
+    const { restored, ...session } = (await request(LogIn, { input: who })).logIn
+    begin(session)
+    if (restored) notify(t.restored, { label: t.close, run: () => {} })
   }
 
   return (
@@ -43,65 +51,38 @@ export function Welcome() {
           <li>{t.pitchAudience}</li>
         </ul>
       </div>
-      <form class="panel stack" onSubmit={submit} aria-labelledby="welcome">
+      <div class="panel stack">
         <h1 id="welcome">{joining ? t.signUp : t.logIn}</h1>
-        {handle !== null && (
-          <p class="note" role="alert">
-            {t.sessionEnded} {draftOf(handle).state.text && t.draftKept}
-          </p>
-        )}
-        <label>
-          {t.handle}
-          <input
+        {why && <WhyEnded why={why} />}
+        <Form
+          labelledBy="welcome"
+          key={String(joining)}
+          onSend={send}
+          // Only the password can be wrong: the server does not tell which handles exist.
+          fieldOf={({ reason, field }) => (reason === 'WRONG_CREDENTIALS' ? 'password' : field)}
+          buttons={(busy) => <button aria-disabled={busy}>{joining ? t.signUp : t.logIn}</button>}
+        >
+          <Field
             name="handle"
+            label={t.handle}
+            hint={joining && t.handleHint}
             required
-            maxLength={31}
+            maxLength={maxHandle}
             autocomplete="username"
             autocapitalize="none"
             spellcheck={false}
-            defaultValue={handle ?? ''}
-            aria-describedby={joining ? 'handle-hint' : undefined}
+            defaultValue={why?.handle ?? ''}
           />
-        </label>
-        {joining && (
-          <small class="muted" id="handle-hint">
-            {t.handleHint}
-          </small>
-        )}
-        {joining && (
-          <label>
-            {t.displayName}
-            <input name="name" maxLength={50} autocomplete="name" />
-          </label>
-        )}
-        <label>
-          {t.password}
-          <input
-            name="password"
-            type="password"
-            required
-            autocomplete={joining ? 'new-password' : 'current-password'}
-            aria-describedby={joining ? 'password-hint' : undefined}
-          />
-        </label>
-        {joining && (
-          <small class="muted" id="password-hint">
-            {t.passwordHint}
-          </small>
-        )}
-        {error && (
-          <p class="wrong" role="alert">
-            {error}
-          </p>
-        )}
-        <button disabled={busy}>{joining ? t.signUp : t.logIn}</button>
+          {joining && <Field name="name" label={t.displayName} maxLength={50} autocomplete="name" />}
+          <Password name="password" label={t.password} hint={joining && t.passwordHint} autocomplete={joining ? 'new-password' : 'current-password'} />
+        </Form>
         <div class="row">
           <button type="button" class="link" onClick={() => setJoining(!joining)}>
             {joining ? t.haveAccount : t.amNew}
           </button>
           <LanguageChoice />
         </div>
-      </form>
+      </div>
     </div>
   )
 }

@@ -482,6 +482,7 @@ func TestPeopleAndSettings(t *testing.T) {
 	a, b := ada.browse(), bob.browse()
 
 	b.click("Settings")
+	b.click("Profile Name")
 	b.fill("About you", "Keeper of the light.")
 	b.click("Only me")
 	b.click("Approve followers")

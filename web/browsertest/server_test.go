@@ -56,8 +56,10 @@ type site struct {
 	url     string
 	admin   string // the URL of the admin page, "" if it is off
 	data    string
-	cmd     *exec.Cmd
-	log     *bytes.Buffer
+	// settings are further environment variables.
+	settings []string
+	cmd      *exec.Cmd
+	log      *bytes.Buffer
 }
 
 func serve(t *testing.T) *site {
@@ -119,6 +121,7 @@ func (s *site) command(args ...string) *exec.Cmd {
 	cmd.Env = append(cmd.Env, "TIDELINE_ADDR="+s.address, "TIDELINE_DATA_DIR="+s.data, "TIDELINE_RATE_LIMIT=off",
 		"TIDELINE_REQUEST_TIMEOUT=1m", // a busy machine needs more time
 		"TIDELINE_MAX_PAGE=20")        // the app must work with the minimum
+	cmd.Env = append(cmd.Env, s.settings...)
 	if s.admin != "" && len(args) == 0 { // only the server takes the address
 		cmd.Env = append(cmd.Env, "TIDELINE_ADMIN_ADDR="+strings.TrimPrefix(s.admin, "http://"))
 	}
@@ -141,6 +144,7 @@ type person struct {
 	s         *site
 	token, id string
 	session   json.RawMessage // as the app stores it
+	agent     string          // the User-Agent header; that of Go if ""
 }
 
 const password = "correct horse"
@@ -208,6 +212,9 @@ func (p *person) ask(query string, input, result any) error {
 		return err
 	}
 	request.Header.Set("Content-Type", "application/json")
+	if p.agent != "" {
+		request.Header.Set("User-Agent", p.agent)
+	}
 	if p.token != "" {
 		request.Header.Set("Authorization", "Bearer "+p.token)
 	}

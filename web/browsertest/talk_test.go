@@ -256,6 +256,7 @@ func TestWhoMayReply(t *testing.T) {
 	b.visit(s.url)
 	b.shows("thanks", "followers only")
 	b.click("Settings")
+	b.click("Profile Name")
 	b.clickOn(`document.querySelector('input[name=replies][value=NONE]')`)
 	b.click("Save")
 	b.sees("Saved.")

@@ -88,6 +88,14 @@ func village(t *testing.T, in tongue) *page {
 	ada.relate("acceptFollower", people["marina"])
 	people["marina"].must(`{ timeline { unreadCount } }`, nil, nil) // makes the user active, so that posts are delivered
 	people["olu"].relate("follow", ada)
+	// The lists of ada's settings have an entry each.
+	for handle, how := range map[string]string{"asked": "follow", "muted": "mute", "blocked": "block"} {
+		other := s.signUp(handle)
+		other.must(`mutation($i: UpdateProfileInput!) { updateProfile(input: $i) { user { id } } }`, map[string]any{"approvesFollowers": true}, nil)
+		ada.relate(how, other)
+	}
+	ada.logIn("ada", password)
+	ada.must(`mutation($i: MuteWordInput!) { muteWord(input: $i) { word } }`, map[string]any{"word": "landlubber"}, nil)
 	people["haiyan"].post(in.tag)
 
 	people["tomas"].post(in.post["tomas"][0])
@@ -175,7 +183,29 @@ var views = []view{
 	{"own", goTo("/@ada", func(in tongue) string { return in.own })},
 	{"tag", goTo("/tag/潮", func(in tongue) string { return in.tag })},
 	{"no tag", goTo("/tag/nothing", func(in tongue) string { return "#nothing" })},
+	{"own followers", goTo("/@ada/followers", func(in tongue) string { return in.name["marina"] })},
+	{"remove", func(p *page, in tongue) {
+		p.clickOn(`document.querySelector('main .people summary')`)
+		p.clickOn(`document.querySelector('main .people .menu-items button')`)
+		p.see(`document.querySelector('dialog') !== null`)
+	}},
 	{"settings", goTo("/settings", func(in tongue) string { return "@ada" })},
+	{"settings profile", goTo("/settings/profile", func(in tongue) string { return "" })},
+	{"settings account", goTo("/settings/account", func(in tongue) string { return "" })},
+	{"settings faults", func(p *page, in tongue) {
+		p.clickOn(`document.querySelectorAll('form .end button')[1]`)
+		p.see(`document.querySelectorAll('form [aria-invalid=true]').length === 2`)
+	}},
+	{"settings delete", func(p *page, in tongue) {
+		p.clickOn(`document.querySelector('main .grave')`)
+		p.see(`document.querySelector('dialog') !== null`)
+	}},
+	{"settings sessions", goTo("/settings/sessions", func(in tongue) string { return "Android" })},
+	{"settings words", goTo("/settings/words", func(in tongue) string { return "landlubber" })},
+	{"settings muted", goTo("/settings/muted", func(in tongue) string { return "@muted" })},
+	{"settings blocked", goTo("/settings/blocked", func(in tongue) string { return "@blocked" })},
+	{"settings requests", goTo("/settings/requests", func(in tongue) string { return "@asked" })},
+	{"settings likes", goTo("/settings/likes", func(in tongue) string { return in.post["marina"][0] })},
 	{"missing", goTo("/@nobody", func(in tongue) string { return "@nobody" })},
 	{"loading", func(p *page, in tongue) {
 		p.value(`window.fetch = () => new Promise(() => {}), null`)
@@ -196,7 +226,7 @@ var views = []view{
 		p.see(`document.querySelector('.welcome input[name=name]') !== null`)
 	}},
 	{"log-in", func(p *page, in tongue) {
-		p.clickOn(`document.querySelector('.welcome .link')`)
+		p.clickOn(`document.querySelector('.welcome .row .link')`)
 		p.see(`document.querySelector('.welcome input[name=name]') === null`)
 	}},
 	{"visitor", func(p *page, in tongue) {
@@ -237,6 +267,9 @@ func TestViews(t *testing.T) {
 				}
 				for _, look := range looks {
 					p.look(v.name+"-"+look.name, look.width, look.height, look.scheme, in.code)
+				}
+				if p.size(320, 640, true); strings.HasPrefix(v.name, "settings") {
+					assert.LessOrEqual(t, p.value(`document.documentElement.scrollWidth`), 320.0, v.name+" is too wide for a small phone")
 				}
 				p.size(1280, 900, false)
 			}

@@ -1,11 +1,57 @@
 // Every text of the app, in English. Another language is a file of the same shape in this directory.
 
-import type { Refusal } from '../api'
+import type { Refusal } from '../refusal'
 
+const number = (n = 0) => n.toLocaleString('en')
 const plural = (n: number, one: string, many: string) => `${n.toLocaleString('en')} ${n === 1 ? one : many}`
+
+const size = (bytes: number) => (bytes < 1e6 ? `${number(Math.ceil(bytes / 1e3))} kB` : `${(bytes / 1e6).toFixed(1)} MB`)
+
+/** Texts for codes of docs/errors.md that have no text for their reason. */
+const codes: Record<string, (of: Refusal) => string> = {
+  RATE_LIMITED: ({ retryAfter }) => (retryAfter ? `Too often. Try again in ${plural(retryAfter, 'second', 'seconds')}.` : 'Too often. Try again later.'),
+  UNAVAILABLE: () => 'The server cannot do that at the moment. Nothing was changed. Try again.',
+  TIMEOUT: () => 'The server took too long. Try again.',
+  INTERNAL: () => 'The server failed. Try again.',
+}
+
+/** Texts for reasons of docs/errors.md. */
+export const reasons = {
+  WRONG_CREDENTIALS: () => 'Handle or password is wrong.',
+  WRONG_PASSWORD: () => 'This is not your password.',
+  PASSWORD_CHANGED: () => 'The password was changed elsewhere at the same time. Try again.',
+  NO_PASSWORD: () => 'This account has no password.',
+  SUSPENDED: () => 'This account is suspended.',
+  BEING_DELETED: () => 'This account is being deleted.',
+  SIGN_UP_OFF: () => 'Nobody can sign up on this server.',
+  LOG_IN_OFF: () => 'Nobody logs in with a password on this server.',
+  DOWNLOAD_ENDED: () => 'This download has ended. Ask for another one.',
+  HANDLE_TAKEN: () => 'Somebody else has this handle.',
+  HANDLE_CHARACTER: () => 'A handle has only a to z, 0 to 9 and _.',
+  EMPTY: () => 'This must not be empty.',
+  TOO_LONG: ({ given, allowed }: Refusal) => `${plural(given ?? 0, 'character', 'characters')} are too many; at most ${number(allowed)} are allowed.`,
+  TOO_SHORT: ({ given, allowed }: Refusal) => `${plural(given ?? 0, 'character', 'characters')} ${given === 1 ? 'is' : 'are'} too few; at least ${number(allowed)} are needed.`,
+  TOO_MANY: ({ allowed }: Refusal) => (allowed === undefined ? 'These are too many.' : `At most ${number(allowed)} are allowed.`),
+  NOT_TEXT: () => 'This has characters that are not allowed.',
+  NOT_ONE_LINE: () => 'This must be on one line.',
+  NOT_A_URL: () => 'An address begins with https:// or http://.',
+  HOST_NOT_ALLOWED: () => 'This server shows no pictures from there.',
+  EDITED_SINCE: () => 'The post was edited since you began. Cancel to read what it says now, then edit it again.',
+  HIDDEN_POST: () => 'Moderators hid this post, so it cannot be changed.',
+  NO_SUCH_POST: () => 'This post does not exist, or is not for you to see.',
+  NO_SUCH_USER: () => 'There is no such person, or they are not for you to see.',
+  NO_SUCH_REQUEST: () => 'The request was withdrawn.',
+  CANNOT_FOLLOW: () => 'You cannot follow this person.',
+  BLOCKED: () => 'One of you blocks the other.',
+  REPLIES_LIMITED: () => 'The author limits who may reply.',
+  QUOTES_LIMITED: () => 'The author limits who may quote.',
+  TOO_MANY_REPORTS: () => 'There are so many reports of this person that moderators must decide some first.',
+}
 
 export const en = {
   language: 'English',
+  /** What stands between two sentences. */
+  space: ' ',
 
   skip: 'Skip to the content',
   tagline: 'Know where you left off.',
@@ -21,6 +67,7 @@ export const en = {
   loading: 'Loading…',
   loadMore: 'Load more',
   tryAgain: 'Try again',
+  chooseOne: 'Choose one.',
   lost: 'There is nothing at this address.',
   toHome: 'Go to your timeline',
 
@@ -30,11 +77,16 @@ export const en = {
   haveAccount: 'I have an account',
   amNew: 'I am new here',
   handle: 'Handle',
-  handleHint: 'a to z, 0 to 9 and _, at most 30',
+  handleHint: 'a to z, 0 to 9 and _, at most 30. Capital letters become small.',
   displayName: 'Name',
   password: 'Password',
   passwordHint: 'at least 8 characters',
+  showPassword: 'Show',
+  hidePassword: 'Hide',
   sessionEnded: 'Your session has ended. Log in to go on where you were.',
+  accountDeleted: 'Your account is deleted. Nobody can see it.',
+  restorableUntil: (when: string) => `A log-in with your password restores it until ${when}.`,
+  restored: 'Welcome back. Your account is restored, as if it had never been deleted.',
   draftKept: 'What you were writing is kept.',
   pitch: 'A timeline that keeps your place. New posts wait beneath the surface until you ask for them, and a line marks how far you have read.',
   pitchLive: 'Posts arrive the moment they are written.',
@@ -44,6 +96,7 @@ export const en = {
   order: 'Order',
   latest: 'Latest',
   ranked: 'Ranked',
+  ranking: 'Ranking',
   posts: 'Posts',
   newPosts: (n: number) => plural(n, 'new post', 'new posts'),
   unread: (n: number) => `${n.toLocaleString('en')} new since you last read`,
@@ -63,7 +116,7 @@ export const en = {
   audience: 'Who sees it',
   post: 'Post',
   sending: 'Sending…',
-  notPosted: (why: string) => `Not posted. ${why} Your text is back in the box.`,
+  notPosted: (why: string) => ['Not posted.', why, 'Your text is back in the box.'].filter(Boolean).join(' '),
   openDraft: 'Open it',
   characters: (n: number, most?: number) => plural(n, 'character', 'characters') + (most === undefined ? '' : `, at most ${most.toLocaleString('en')}`),
   sendShortcut: 'Ctrl+Enter posts it',
@@ -75,6 +128,8 @@ export const en = {
     PRIVATE: 'nobody else',
   },
   changeVisibility: 'Change who sees this post',
+  makePublic: 'Show this post to everyone?',
+  makePublicHint: 'Anyone can then read it, signed in or not. People who have read it know it, even if you change it back.',
   visibilityChanged: (who: string) => `Seen by: ${who}`,
   like: 'Like',
   likes: (n: number) => plural(n, 'like', 'likes'),
@@ -161,7 +216,13 @@ export const en = {
   following: 'Following',
   followers: 'Followers',
   requested: 'Requested',
-  takeBack: 'Take the request back',
+  takeBack: 'Withdraw',
+  unfollowPerson: (handle: string) => `Unfollow @${handle}?`,
+  unfollowHint: 'They approve followers: to follow them again, you must ask again.',
+  removeFollower: 'Remove follower',
+  removePerson: (handle: string) => `Remove @${handle} from your followers?`,
+  removeHint: 'They no longer see what is only for followers. They are not told, and may follow you again, or ask to if you approve followers.',
+  followerRemoved: (handle: string) => `@${handle} no longer follows you.`,
   followsYou: 'follows you',
   friends: 'friends',
   approves: 'approves followers',
@@ -173,8 +234,6 @@ export const en = {
   blockHint: 'You stop following each other, and neither sees the other’s posts until you unblock.',
   blocked: (handle: string) => `You block @${handle}. Neither of you sees the other’s posts.`,
   muted: (handle: string) => `You mute @${handle}: their posts stay out of your timeline.`,
-  blockedPeople: 'People you block',
-  mutedPeople: 'People you mute',
   postCount: (n: number) => plural(n, 'post', 'posts').split(' ') as [string, string],
   followerCount: (n: number) => plural(n, 'follower', 'followers').split(' ') as [string, string],
   followingCount: (n: number) => [n.toLocaleString('en'), 'following'] as [string, string],
@@ -196,7 +255,68 @@ export const en = {
   accept: 'Accept',
   reject: 'Decline',
 
-  account: 'Profile',
+  sections: {
+    profile: 'Profile',
+    account: 'Account',
+    sessions: 'Sessions',
+    words: 'Muted words',
+    muted: 'Muted people',
+    blocked: 'Blocked people',
+    requests: 'Requests you sent',
+    likes: 'Posts you like',
+  },
+  sectionHints: {
+    profile: 'Name, picture, links, who sees your posts',
+    account: 'Handle, password, export, deletion',
+    sessions: 'Where you are logged in; log out there',
+    words: 'Posts with these words stay out of your timeline',
+    muted: 'Their posts stay out of your timeline',
+    blocked: 'Neither of you sees the other’s posts',
+    requests: 'People who have not answered yet',
+    likes: 'Newest first; only you see this list',
+  },
+
+  changeHandle: 'Change handle',
+  changeHandleHint: 'The old handle is free at once. Links to it no longer lead to you.',
+  handleChanged: (handle: string) => `You are now @${handle}.`,
+  changePassword: 'Change password',
+  currentPassword: 'Current password',
+  newPassword: 'New password',
+  changePasswordHint: 'You stay logged in here. All other sessions end.',
+  passwordChanged: (ended: number) => `Password changed.${ended ? ` ${plural(ended, 'other session has', 'other sessions have')} ended.` : ''}`,
+  exportAccount: 'Export your data',
+  exportHint: 'A file with everything that is stored about you: profile, posts, likes, follows and the rest, as lines of JSON.',
+  exportBegin: 'Prepare the file',
+  exporting: (bytes: number) => `Downloading: ${size(bytes)} so far`,
+  exported: (bytes: number) => `The file is complete: ${size(bytes)}.`,
+  exportFailed: 'The download broke off before the file was complete.',
+  exportStopped: 'Download cancelled.',
+  deleteAccount: 'Delete account',
+  deleteHint: 'You disappear for everybody at once, and every session ends. The next page tells you until when a log-in with your password restores everything. After that, everything is deleted for good.',
+  deleteThis: (handle: string) => `Delete @${handle}?`,
+  confirmPassword: 'Your password, to confirm',
+
+  thisSession: 'this device',
+  logOutThere: 'Log out',
+  logOutOn: (device: string, when: string) => `Log out: ${device}, ${when}`,
+  loggedOutThere: (device: string) => `Logged out: ${device}.`,
+  logOutEverywhere: 'Log out everywhere',
+  logOutEverywhereHint: 'On every device, this one included.',
+  loggedInAt: (when: string) => `Logged in ${when}`,
+  sessionEnds: (when: string) => `Ends ${when}`,
+  unknownDevice: 'Unknown device',
+  deviceOf: (browser: string, system: string) => [browser, system].filter(Boolean).join(' on '),
+  exportSession: 'Export of your data',
+
+  muteWord: 'Mute a word',
+  wordOrPhrase: 'Word or phrase',
+  mutedWordHint: 'Capital letters make no difference. “cat” matches “Cat!”, but not “category”. Profiles still show the posts.',
+  noMutedWords: 'You mute no words.',
+  noMuted: 'You mute nobody.',
+  noBlocked: 'You block nobody.',
+  noSentRequests: 'No request waits for an answer.',
+  noLikes: 'You like no posts yet.',
+
   bio: 'About you',
   picture: 'Address of a picture',
   pictureHosts: (hosts: string) => `At ${hosts}.`,
@@ -234,7 +354,7 @@ export const en = {
 
   unreachable: 'The server cannot be reached. Please try again.',
   /** The text for a refusal. message is the server's own message, in English. */
-  refusal: (_: Refusal, message: string) => message,
+  refusal: (refusal: Refusal, message: string): string => reasons[refusal.reason as keyof typeof reasons]?.(refusal) ?? codes[refusal.code ?? '']?.(refusal) ?? message,
 }
 
 export type Texts = typeof en

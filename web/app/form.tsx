@@ -1,0 +1,201 @@
+// Forms that show each fault beside its field.
+import { createContext, type ComponentChildren } from 'preact'
+import { useContext, useId, useLayoutEffect, useRef, useState } from 'preact/hooks'
+
+import { t } from './preferences'
+import { ApiError, type Refusal } from './refusal'
+
+/** What is wrong in a form, by the names of its fields. The name '' stands for the form itself. */
+type Faults = Record<string, string>
+
+const Current = createContext<{ id: string; faults: Faults }>({ id: '', faults: {} })
+
+type FormProps = {
+  children: ComponentChildren
+  class?: string
+  label?: string
+  labelledBy?: string
+  /** Sends the values. A refusal that it throws is shown. */
+  onSend: (values: FormData) => Promise<void>
+  /** The field beside which to show a refusal. Defaults to the field that the refusal names. */
+  fieldOf?: (refusal: Refusal) => string | undefined
+  /** After the values have been sent, each field gets its first value again. */
+  clears?: boolean
+  /** Draws the buttons. A press while the form is busy has no effect. */
+  buttons: (busy: boolean) => ComponentChildren
+}
+
+/**
+ * A form. Sending checks its fields as the browser would, but names each fault in the reader's language beside its field,
+ * and focuses the first field at fault. The faults that the server finds are shown in the same way.
+ */
+export function Form({ children, class: kind = 'stack', label, labelledBy, onSend, fieldOf = ({ field }) => field, clears, buttons }: FormProps) {
+  const id = useId()
+  const element = useRef<HTMLFormElement>(null)
+  const [faults, setFaults] = useState<Faults>({})
+  const [busy, setBusy] = useState(false)
+  // The number of failed attempts: each one moves the focus, and typing does not.
+  const [attempts, setAttempts] = useState(0)
+  useLayoutEffect(() => {
+    const first = [...(element.current?.elements ?? [])].find((field) => 'name' in field && field.name && faults[field.name as string])
+    ;(first as HTMLElement | undefined)?.focus()
+  }, [attempts])
+  const fail = (found: Faults) => {
+    setFaults(found)
+    setAttempts((n) => n + 1)
+  }
+
+  const send = async (event: SubmitEvent) => {
+    event.preventDefault()
+    if (busy) return
+    const form = element.current!
+    const found = faultsIn(form)
+    if (Object.keys(found).length > 0) return fail(found)
+    setFaults({})
+    setBusy(true)
+    try {
+      await onSend(new FormData(form))
+      if (clears) form.reset()
+    } catch (e) {
+      const { message } = e as Error
+      const field = (e instanceof ApiError && fieldOf(e.refusal)) || ''
+      fail({ [form.elements.namedItem(field) ? field : '']: message })
+    } finally {
+      setBusy(false)
+    }
+  }
+
+  const forget = (event: Event) => {
+    const { name } = event.target as HTMLInputElement
+    if (faults[name]) setFaults(({ [name]: _, ...others }) => others)
+  }
+
+  return (
+    <form ref={element} class={kind} aria-label={label} aria-labelledby={labelledBy} noValidate onSubmit={send} onInput={forget}>
+      <Current.Provider value={{ id, faults }}>{children}</Current.Provider>
+      {faults[''] && (
+        <p class="wrong" role="alert">
+          {faults['']}
+        </p>
+      )}
+      {buttons(busy)}
+    </form>
+  )
+}
+
+/** The faults that the browser finds. */
+function faultsIn(form: HTMLFormElement): Faults {
+  const found: Faults = {}
+  for (const field of form.elements) {
+    if (!(field instanceof HTMLInputElement || field instanceof HTMLTextAreaElement) || field.validity.valid) continue
+    const { valueMissing, typeMismatch } = field.validity
+    found[field.name] ??= valueMissing ? (field.type === 'radio' ? t.chooseOne : t.refusal({ reason: 'EMPTY' }, '')) : typeMismatch ? t.refusal({ reason: 'NOT_A_URL' }, '') : field.validationMessage
+  }
+  return found
+}
+
+/** The attributes that connect a field with its hint and its fault, and the elements that show the two. */
+function useFault(name: string, hint?: ComponentChildren) {
+  const form = useContext(Current)
+  const id = `${form.id}-${name}`
+  const fault = form.faults[name]
+  const described = [hint && `${id}-hint`, fault && `${id}-fault`].filter(Boolean).join(' ')
+  return {
+    id,
+    attributes: { 'aria-invalid': fault ? true : undefined, 'aria-describedby': described || undefined } as const,
+    notes: (
+      <>
+        {hint && (
+          <small class="muted" id={`${id}-hint`}>
+            {hint}
+          </small>
+        )}
+        {fault && (
+          <p class="wrong" id={`${id}-fault`}>
+            {fault}
+          </p>
+        )}
+      </>
+    ),
+  }
+}
+
+type AreaProps = { name: string; label: string; hint?: ComponentChildren; required?: boolean; maxLength?: number; rows?: number; defaultValue?: string }
+type InputProps = Omit<AreaProps, 'rows'> & {
+  type?: 'url'
+  autocomplete?: string
+  autocapitalize?: 'none'
+  spellcheck?: boolean
+  placeholder?: string
+  onInput?: () => void
+}
+
+/** A line of text with its label. */
+export function Field({ label, hint, type, ...input }: InputProps) {
+  const { id, attributes, notes } = useFault(input.name, hint)
+  return (
+    <div class="field">
+      <label for={id}>{label}</label>
+      <input id={id} {...input} type={type as 'url'} {...attributes} />
+      {notes}
+    </div>
+  )
+}
+
+/** A field for a longer text. */
+export function Area({ label, hint, ...area }: AreaProps) {
+  const { id, attributes, notes } = useFault(area.name, hint)
+  return (
+    <div class="field">
+      <label for={id}>{label}</label>
+      <textarea id={id} {...area} {...attributes} />
+      {notes}
+    </div>
+  )
+}
+
+/** A field for a password, which the reader can show. */
+export function Password({ label, hint, ...input }: Omit<InputProps, 'type'>) {
+  const { id, attributes, notes } = useFault(input.name, hint)
+  const [shown, setShown] = useState(false)
+  const toggle = shown ? t.hidePassword : t.showPassword
+  return (
+    <div class="field">
+      <label for={id}>{label}</label>
+      <div class="password">
+        <input id={id} required autocapitalize="none" spellcheck={false} {...input} type={(shown ? 'text' : 'password') as 'password'} {...attributes} />
+        <button type="button" class="link" aria-label={`${toggle}: ${label}`} onClick={() => setShown(!shown)}>
+          {toggle}
+        </button>
+      </div>
+      {notes}
+    </div>
+  )
+}
+
+type GroupProps = {
+  name: string
+  label: string
+  class?: string
+  /** The fields are the options of one choice. */
+  choice?: boolean
+  children: ComponentChildren
+}
+
+/** Several fields with the same name. */
+export function Group({ name, label, class: kind, choice, children }: GroupProps) {
+  const { attributes, notes } = useFault(name)
+  return (
+    <fieldset class={kind} {...(choice && { role: 'radiogroup', ...attributes })}>
+      <legend>{label}</legend>
+      {children}
+      {notes}
+    </fieldset>
+  )
+}
+
+/** A field of a group, with a label that only screen readers read. */
+export function Item({ label, type, ...input }: InputProps) {
+  const { attributes } = useFault(input.name)
+  return <input aria-label={label} {...input} type={type as 'url'} {...attributes} />
+}

@@ -1,0 +1,101 @@
+// The sessions section of the settings: where the user is logged in.
+import { useState } from 'preact/hooks'
+
+import { useAction } from './action'
+import { request } from './api'
+import { EndSession, LogOut, LogOutEverywhere, Sessions as SessionsQuery, type OpenSession, type Session } from './documents'
+import { deviceIn } from './device'
+import { discard } from './draft'
+import { usePages } from './pages'
+import { Confirm, Failure, More, notify, Skeleton } from './parts'
+import { preferences, t } from './preferences'
+import { end } from './session'
+import { useStore } from './store'
+
+/** What the server stores as the user agent of an export. */
+const exportAgent = 'export of the account'
+
+function nameOf({ userAgent }: OpenSession): string {
+  if (!userAgent) return t.unknownDevice
+  if (userAgent === exportAgent) return t.exportSession
+  const { browser, system } = deviceIn(userAgent)
+  // Programs name themselves at the beginning.
+  return browser || system ? t.deviceOf(browser, system) : userAgent.split(' ')[0]!
+}
+
+/** Ends the session, in this browser even if the server cannot be reached. */
+export async function logOut(session: Session) {
+  const told = request(LogOut, {}).catch(() => null)
+  discard(session.user.handle)
+  // Does not wait: the answers to other requests would say that the session has expired.
+  end()
+  await told
+}
+
+export function Sessions({ session }: { session: Session }) {
+  const list = usePages<OpenSession>(async (after) => (await request(SessionsQuery, { after })).viewer?.sessions ?? null, [])
+  const [asking, setAsking] = useState(false)
+  const { run, busy } = useAction(notify)
+  const everywhere = () => {
+    setAsking(false)
+    return run(async () => {
+      await request(LogOutEverywhere, {})
+      discard(session.user.handle)
+      end()
+    })
+  }
+  return (
+    <>
+      {list.items.length > 0 && (
+        <ul class="rows" aria-label={t.sections.sessions}>
+          {list.items.map((open) => (
+            <Row open={open} session={session} onEnded={() => list.change((all) => all.filter(({ id }) => id !== open.id))} key={open.id} />
+          ))}
+        </ul>
+      )}
+      {!list.loaded && !list.error && <Skeleton lines={2} />}
+      {list.error && <Failure message={list.error} onRetry={list.retry} />}
+      {list.next && !list.error && <More busy={list.busy} onMore={list.more} />}
+      {list.loaded && !list.next && (
+        <section class="panel row">
+          <p class="grow muted">{t.logOutEverywhereHint}</p>
+          <button class="quiet" aria-disabled={busy} onClick={() => setAsking(true)}>
+            {t.logOutEverywhere}
+          </button>
+        </section>
+      )}
+      {asking && (
+        <Confirm title={`${t.logOutEverywhere}?`} hint={t.logOutEverywhereHint} action={t.logOutEverywhere} onYes={everywhere} onNo={() => setAsking(false)} />
+      )}
+    </>
+  )
+}
+
+function Row({ open, session, onEnded }: { open: OpenSession; session: Session; onEnded: () => void }) {
+  const { language } = useStore(preferences)
+  const { run, busy } = useAction(notify)
+  const device = nameOf(open)
+  const when = (at: string) => new Date(at).toLocaleString(language, { dateStyle: 'medium', timeStyle: 'short' })
+  const finish = () =>
+    open.current
+      ? logOut(session)
+      : run(async () => {
+          await request(EndSession, { input: { sessionId: open.id } })
+          notify(t.loggedOutThere(device))
+          onEnded()
+          // The row had the focus and is gone.
+          document.getElementById('content')?.focus({ preventScroll: true })
+        })
+  return (
+    <li>
+      <div class="grow">
+        <b title={open.userAgent ?? undefined}>{device}</b> {open.current && <span class="tag">{t.thisSession}</span>}
+        <p class="muted">{t.loggedInAt(when(open.createdAt))}</p>
+        <p class="muted">{t.sessionEnds(new Date(open.expiresAt).toLocaleDateString(language, { dateStyle: 'medium' }))}</p>
+      </div>
+      <button class="quiet" aria-disabled={busy} aria-label={t.logOutOn(device, when(open.createdAt))} onClick={finish}>
+        {t.logOutThere}
+      </button>
+    </li>
+  )
+}
