@@ -296,7 +296,7 @@ func TestListsOfTheSettings(t *testing.T) {
 	a.see(`document.querySelector('.like').ariaPressed === 'false'`)
 }
 
-// The app asks before a step that only somebody else can undo.
+// The app asks before a step that cannot be undone alone. A report without a reason is not sent.
 func TestAskedOnce(t *testing.T) {
 	storagetest.Long(t)
 	t.Parallel()
@@ -316,6 +316,11 @@ func TestAskedOnce(t *testing.T) {
 	a.click("Unfollow")
 	a.see(named("Follow @bob") + ` != null`)
 
+	a.chooseFrom("More: @bob", "Report")
+	a.clickOn(`document.querySelector('dialog .end button:last-child')`)
+	a.see(`document.activeElement.name === 'reason' && document.activeElement.closest('[role=radiogroup]').ariaInvalid === 'true'`)
+	a.sees("Choose one.")
+	a.key(kb.Escape)
 	a.visit(s.url + "/@ada/followers")
 	a.sees("1 follower")
 	a.chooseFrom("More: @bob", "Remove follower")
