@@ -134,16 +134,17 @@ function Export({ handle }: { handle: string }) {
         <Username handle={handle} />
         <Password name="password" label={t.confirmPassword} autocomplete="current-password" />
       </Form>
+      {current?.state === 'running' && (
+        <div class="row download">
+          <span>{t.exporting(current.bytes)}</span>
+          <progress aria-label={t.exportAccount} />
+          <button type="button" class="quiet" onClick={() => stop.current?.abort()}>
+            {t.cancel}
+          </button>
+        </div>
+      )}
+      {/* Apart from the progress, which screen readers would read again and again. */}
       <div class="row download" role="status">
-        {current?.state === 'running' && (
-          <>
-            <span>{t.exporting(current.bytes)}</span>
-            <progress aria-label={t.exportAccount} />
-            <button type="button" class="quiet" onClick={() => stop.current?.abort()}>
-              {t.cancel}
-            </button>
-          </>
-        )}
         {current?.state === 'done' && <span>{t.exported(current.bytes)}</span>}
         {current?.state === 'failed' && (
           <>

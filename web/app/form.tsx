@@ -37,8 +37,11 @@ export function Form({ children, class: kind = 'stack', label, labelledBy, onSen
   // The number of failed attempts: each one moves the focus, and typing does not.
   const [attempts, setAttempts] = useState(0)
   useLayoutEffect(() => {
-    const first = [...(element.current?.elements ?? [])].find((field) => 'name' in field && field.name && faults[field.name as string])
-    ;(first as HTMLElement | undefined)?.focus()
+    const fields = [...(element.current?.elements ?? [])] as HTMLInputElement[]
+    const named = fields.filter(({ name }) => name && faults[name] !== undefined)
+    // Of several fields with one name, the browser knows which is at fault, and the server does not.
+    const first = named.find(({ validity }) => !validity.valid) ?? named[0]
+    first?.focus()
   }, [attempts])
   const fail = (found: Faults) => {
     setFaults(found)

@@ -232,7 +232,7 @@ func TestFaultsOfTheSignUpForm(t *testing.T) {
 	a.forgive() // a wrong password gets 401
 }
 
-// The lists of the settings: words, muted and blocked people, sent requests, likes. What a row undoes, it can redo.
+// The lists of the settings: words, muted and blocked people, sent requests, likes. A row can redo what it undid.
 func TestListsOfTheSettings(t *testing.T) {
 	storagetest.Long(t)
 	t.Parallel()
@@ -255,6 +255,7 @@ func TestListsOfTheSettings(t *testing.T) {
 	a.shows("low tide")
 	a.value(`history.back()`)
 	for _, button := range []string{"Unmute: spring tide", "Mute: spring tide", "Unmute: spring tide"} {
+		a.see(named(button) + ` != null`)
 		a.tabTo(button)
 		a.key(kb.Enter)
 	}
@@ -296,7 +297,7 @@ func TestListsOfTheSettings(t *testing.T) {
 	a.see(`document.querySelector('.like').ariaPressed === 'false'`)
 }
 
-// The app asks before a step that only somebody else can undo.
+// The app asks before a step that the user cannot undo without others. It does not send a report without a reason.
 func TestAskedOnce(t *testing.T) {
 	storagetest.Long(t)
 	t.Parallel()
@@ -316,6 +317,11 @@ func TestAskedOnce(t *testing.T) {
 	a.click("Unfollow")
 	a.see(named("Follow @bob") + ` != null`)
 
+	a.chooseFrom("More: @bob", "Report")
+	a.clickOn(`document.querySelector('dialog .end button:last-child')`)
+	a.see(`document.activeElement.name === 'reason' && document.activeElement.closest('[role=radiogroup]').ariaInvalid === 'true'`)
+	a.sees("Choose one.")
+	a.key(kb.Escape)
 	a.visit(s.url + "/@ada/followers")
 	a.sees("1 follower")
 	a.chooseFrom("More: @bob", "Remove follower")
