@@ -118,7 +118,7 @@ func (s *Streams) Listen(ctx context.Context, v session.Viewer, o Options, wake 
 	if o.Heartbeat != 0 && (o.Heartbeat < time.Second || o.Heartbeat > time.Hour) {
 		return nil, refusal.New(refusal.OutOfRange, "heartbeat must be 1 to 3600 seconds.").In("heartbeat")
 	}
-	t := &Stream{streams: s, viewer: v, wake: wake, heartbeat: o.Heartbeat, updates: o.Updates}
+	t := &Stream{subscription: subscription[Event]{streams: s, viewer: v, wake: wake}, heartbeat: o.Heartbeat, updates: o.Updates}
 	if o.After != nil {
 		after, err := paging.Decode(*o.After, paging.Latest, v.ID)
 		if err != nil {
