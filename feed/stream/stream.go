@@ -391,9 +391,16 @@ const (
 	Changed      Cause = "timeline_changed" // a relation of the viewer or the muted words changed while the stream was open
 )
 
+// The causes of a ConversationInvalidated, beside home.Forgotten.
+const (
+	RootChanged     Cause = "root_changed"     // the first post of the conversation was shown, hidden or deleted
+	RelationChanged Cause = "relation_changed" // the viewer's relation to a participant may have changed
+	NotRecorded     Cause = "not_recorded"     // nobody watched for a while, or Redis lost what was recorded
+)
+
 // causes are all causes.
 var causes = []Cause{
-	TooManyPosts, TooManyEdits, Changed, Cause(home.NoPosition), Cause(home.NoRedis), Cause(home.Rebuilt), Cause(home.Forgotten), Cause(home.OutOfOrder),
+	RootChanged, RelationChanged, NotRecorded, TooManyPosts, TooManyEdits, Changed, Cause(home.NoPosition), Cause(home.NoRedis), Cause(home.Rebuilt), Cause(home.Forgotten), Cause(home.OutOfOrder),
 }
 
 // position returns the cursor to resume after for a client that has received everything sent so far.
