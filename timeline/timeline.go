@@ -49,6 +49,11 @@
 // author an upper bound of the ids in the outbox, so a reader asks only the outboxes that reach the
 // page. Every write that puts ids into an outbox raises this bound first.
 //
+// # Topics
+//
+// Topics records what changes in a conversation, or in the relations of a user, while somebody
+// watches. A record is one key that expires. It has its own epoch and no part in feeds.
+//
 // # Memory
 //
 // Scores are negated ids. The newest id sorts first, where inserts into Redis's compact encoding
@@ -167,6 +172,7 @@ type Store struct {
 	Journals *Journals    // tells what changed in an inbox
 	Fences   *Fences      // tells which relations changed during a fan-out
 	Latest   *Latest      // tells which of many outboxes reach a page
+	Topics   *Topics      // tells what changed while somebody watched
 	Sweeper  *Sweeper
 	Masters  *Masters // of a cluster; bounds how long calls wait for them
 }
@@ -191,6 +197,7 @@ func New(rdb redis.UniversalClient, cfg Config) (*Store, error) {
 		Journals: &Journals{run},
 		Fences:   fences,
 		Latest:   &Latest{run},
+		Topics:   &Topics{run},
 		Sweeper:  &Sweeper{scripts: run, cfg: cfg, inboxes: inboxes},
 		Masters:  masters,
 	}, nil
