@@ -14,6 +14,7 @@ import (
 	"tideline/ent/idempotencykey"
 	"tideline/ent/job"
 	"tideline/ent/mute"
+	"tideline/ent/mutedconversation"
 	"tideline/ent/mutedword"
 	"tideline/ent/post"
 	"tideline/ent/postdelta"
@@ -171,6 +172,16 @@ func init() {
 	muteDescCreatedAt := muteFields[3].Descriptor()
 	// mute.DefaultCreatedAt holds the default value on creation for the created_at field.
 	mute.DefaultCreatedAt = muteDescCreatedAt.Default.(func() time.Time)
+	mutedconversationFields := schema.MutedConversation{}.Fields()
+	_ = mutedconversationFields
+	// mutedconversationDescUnseen is the schema descriptor for unseen field.
+	mutedconversationDescUnseen := mutedconversationFields[3].Descriptor()
+	// mutedconversation.DefaultUnseen holds the default value on creation for the unseen field.
+	mutedconversation.DefaultUnseen = mutedconversationDescUnseen.Default.(bool)
+	// mutedconversationDescCreatedAt is the schema descriptor for created_at field.
+	mutedconversationDescCreatedAt := mutedconversationFields[4].Descriptor()
+	// mutedconversation.DefaultCreatedAt holds the default value on creation for the created_at field.
+	mutedconversation.DefaultCreatedAt = mutedconversationDescCreatedAt.Default.(func() time.Time)
 	mutedwordFields := schema.MutedWord{}.Fields()
 	_ = mutedwordFields
 	// mutedwordDescWord is the schema descriptor for word field.

@@ -399,6 +399,35 @@ var (
 			},
 		},
 	}
+	// MutedConversationsColumns holds the columns for the "muted_conversations" table.
+	MutedConversationsColumns = []*schema.Column{
+		{Name: "id", Type: field.TypeInt64, Increment: true},
+		{Name: "root_id", Type: field.TypeInt64},
+		{Name: "unseen", Type: field.TypeBool, Default: false},
+		{Name: "created_at", Type: field.TypeTime},
+		{Name: "user_id", Type: field.TypeInt64},
+	}
+	// MutedConversationsTable holds the schema information for the "muted_conversations" table.
+	MutedConversationsTable = &schema.Table{
+		Name:       "muted_conversations",
+		Columns:    MutedConversationsColumns,
+		PrimaryKey: []*schema.Column{MutedConversationsColumns[0]},
+		ForeignKeys: []*schema.ForeignKey{
+			{
+				Symbol:     "muted_conversations_users_user",
+				Columns:    []*schema.Column{MutedConversationsColumns[4]},
+				RefColumns: []*schema.Column{UsersColumns[0]},
+				OnDelete:   schema.Cascade,
+			},
+		},
+		Indexes: []*schema.Index{
+			{
+				Name:    "mutedconversation_user_id_root_id",
+				Unique:  true,
+				Columns: []*schema.Column{MutedConversationsColumns[4], MutedConversationsColumns[1]},
+			},
+		},
+	}
 	// MutedWordsColumns holds the columns for the "muted_words" table.
 	MutedWordsColumns = []*schema.Column{
 		{Name: "id", Type: field.TypeInt64, Increment: true},
@@ -1051,6 +1080,7 @@ var (
 		JobsTable,
 		LikesTable,
 		MutesTable,
+		MutedConversationsTable,
 		MutedWordsTable,
 		PostsTable,
 		PostDataTable,
@@ -1084,6 +1114,7 @@ func init() {
 	LikesTable.ForeignKeys[1].RefTable = PostsTable
 	MutesTable.ForeignKeys[0].RefTable = UsersTable
 	MutesTable.ForeignKeys[1].RefTable = UsersTable
+	MutedConversationsTable.ForeignKeys[0].RefTable = UsersTable
 	MutedWordsTable.ForeignKeys[0].RefTable = UsersTable
 	PostsTable.ForeignKeys[0].RefTable = UsersTable
 	PostDataTable.ForeignKeys[0].RefTable = PostsTable

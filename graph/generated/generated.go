@@ -107,6 +107,8 @@ type MutationResolver interface {
 	Unmute(ctx context.Context, input model.UserInput) (*model.RelationshipPayload, error)
 	MuteWord(ctx context.Context, input model.MuteWordInput) (*model.MuteWordPayload, error)
 	UnmuteWord(ctx context.Context, input model.MuteWordInput) (*model.MuteWordPayload, error)
+	MuteConversation(ctx context.Context, input model.PostInput) (*model.PostPayload, error)
+	UnmuteConversation(ctx context.Context, input model.PostInput) (*model.PostPayload, error)
 	MarkTimelineRead(ctx context.Context, input model.MarkTimelineReadInput) (*model.MarkTimelineReadPayload, error)
 	SetRole(ctx context.Context, input model.SetRoleInput) (*model.SetRolePayload, error)
 	SuspendUser(ctx context.Context, input model.ModerateUserInput) (*model.ModerateUserPayload, error)
@@ -154,6 +156,7 @@ type PostResolver interface {
 	Quote(ctx context.Context, obj *ent.Post) (*model.Quote, error)
 	Quotes(ctx context.Context, obj *ent.Post, first *int, after *string) (*paging.Connection[ent.Post], error)
 	Mentions(ctx context.Context, obj *ent.Post) ([]*model.Mention, error)
+	ViewerHasMutedConversation(ctx context.Context, obj *ent.Post) (bool, error)
 }
 type QueryResolver interface {
 	Node(ctx context.Context, id string) (ent.Node, error)
@@ -571,6 +574,8 @@ type Post implements Node {
   quotes(first: Int, after: Cursor): PostConnection!
   "The mentions in the text, in their order; at most 30. A mention lets nobody see a post."
   mentions: [Mention!]!
+  "Whether the viewer mutes the conversation of this post. Nobody else is told."
+  viewerHasMutedConversation: Boolean!
 }
 
 "A post as it was before it was edited."
@@ -682,6 +687,8 @@ type Limits {
   mutedWordLength: Int!
   "The number of words that a user may mute."
   mutedWords: Int!
+  "The number of conversations that a user may mute."
+  mutedConversations: Int!
   "The length of an idempotency key in bytes."
   idempotencyKeyLength: Int!
 }
@@ -979,6 +986,9 @@ type Mutation {
   "Keeps posts by others with the word or phrase out of the viewer's timeline, but not out of profiles. Case and width of letters make no difference; \"cat\" matches \"Cat!\" but not \"category\". At most 100 words of at most 64 characters."
   muteWord(input: MuteWordInput!): MuteWordPayload!
   unmuteWord(input: MuteWordInput!): MuteWordPayload!
+  "Keeps the replies of a conversation, and reposts of them, out of the viewer's timeline and out of lists of tags, but not out of the conversation or profiles. The first post, its reposts and the viewer's own posts stay. postId is any post of the conversation that the viewer may see, or a repost of one. If the viewer may not see the post, or no longer, postId must be the first post. In that case the answer has no post, so that it does not reveal whether the post exists."
+  muteConversation(input: PostInput!): PostPayload!
+  unmuteConversation(input: PostInput!): PostPayload!
   markTimelineRead(input: MarkTimelineReadInput!): MarkTimelineReadPayload!
   "For admins."
   setRole(input: SetRoleInput!): SetRolePayload!
@@ -1321,6 +1331,8 @@ func (ec *executionContext) childFields_Limits(ctx context.Context, field graphq
 		return ec.fieldContext_Limits_mutedWordLength(ctx, field)
 	case "mutedWords":
 		return ec.fieldContext_Limits_mutedWords(ctx, field)
+	case "mutedConversations":
+		return ec.fieldContext_Limits_mutedConversations(ctx, field)
 	case "idempotencyKeyLength":
 		return ec.fieldContext_Limits_idempotencyKeyLength(ctx, field)
 	}
@@ -1465,6 +1477,8 @@ func (ec *executionContext) childFields_Post(ctx context.Context, field graphql.
 		return ec.fieldContext_Post_quotes(ctx, field)
 	case "mentions":
 		return ec.fieldContext_Post_mentions(ctx, field)
+	case "viewerHasMutedConversation":
+		return ec.fieldContext_Post_viewerHasMutedConversation(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Post", field.Name)
 }
@@ -2251,6 +2265,20 @@ func (ec *executionContext) field_Mutation_markTimelineRead_args(ctx context.Con
 	return args, nil
 }
 
+func (ec *executionContext) field_Mutation_muteConversation_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
+		func(ctx context.Context, v any) (model.PostInput, error) {
+			return ec.unmarshalNPostInput2tidelineᚋgraphᚋmodelᚐPostInput(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["input"] = arg0
+	return args, nil
+}
+
 func (ec *executionContext) field_Mutation_muteWord_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
 	var err error
 	args := map[string]any{}
@@ -2495,6 +2523,20 @@ func (ec *executionContext) field_Mutation_unlikePost_args(ctx context.Context, 
 	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
 		func(ctx context.Context, v any) (model.LikePostInput, error) {
 			return ec.unmarshalNLikePostInput2tidelineᚋgraphᚋmodelᚐLikePostInput(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["input"] = arg0
+	return args, nil
+}
+
+func (ec *executionContext) field_Mutation_unmuteConversation_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
+		func(ctx context.Context, v any) (model.PostInput, error) {
+			return ec.unmarshalNPostInput2tidelineᚋgraphᚋmodelᚐPostInput(ctx, v)
 		})
 	if err != nil {
 		return nil, err
@@ -4987,6 +5029,29 @@ func (ec *executionContext) fieldContext_Limits_mutedWords(_ context.Context, fi
 	return graphql.NewScalarFieldContext("Limits", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
+func (ec *executionContext) _Limits_mutedConversations(ctx context.Context, field graphql.CollectedField, obj *model.Limits) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Limits_mutedConversations(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.MutedConversations, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Limits_mutedConversations(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Limits", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
 func (ec *executionContext) _Limits_idempotencyKeyLength(ctx context.Context, field graphql.CollectedField, obj *model.Limits) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -6583,6 +6648,94 @@ func (ec *executionContext) fieldContext_Mutation_unmuteWord(ctx context.Context
 	}()
 	ctx = graphql.WithFieldContext(ctx, fc)
 	if fc.Args, err = ec.field_Mutation_unmuteWord_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Mutation_muteConversation(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Mutation_muteConversation(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Mutation().MuteConversation(ctx, fc.Args["input"].(model.PostInput))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.PostPayload) graphql.Marshaler {
+			return ec.marshalNPostPayload2ᚖtidelineᚋgraphᚋmodelᚐPostPayload(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Mutation_muteConversation(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Mutation",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_PostPayload(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Mutation_muteConversation_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Mutation_unmuteConversation(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Mutation_unmuteConversation(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Mutation().UnmuteConversation(ctx, fc.Args["input"].(model.PostInput))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.PostPayload) graphql.Marshaler {
+			return ec.marshalNPostPayload2ᚖtidelineᚋgraphᚋmodelᚐPostPayload(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Mutation_unmuteConversation(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Mutation",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_PostPayload(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Mutation_unmuteConversation_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
 		ec.Error(ctx, err)
 		return fc, err
 	}
@@ -8425,6 +8578,29 @@ func (ec *executionContext) fieldContext_Post_mentions(_ context.Context, field 
 		},
 	}
 	return fc, nil
+}
+
+func (ec *executionContext) _Post_viewerHasMutedConversation(ctx context.Context, field graphql.CollectedField, obj *ent.Post) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Post_viewerHasMutedConversation(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Post().ViewerHasMutedConversation(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
+			return ec.marshalNBoolean2bool(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Post_viewerHasMutedConversation(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Post", field, true, true, errors.New("field of type Boolean does not have child fields"))
 }
 
 func (ec *executionContext) _PostConnection_edges(ctx context.Context, field graphql.CollectedField, obj *paging.Connection[ent.Post]) (ret graphql.Marshaler) {
@@ -16408,6 +16584,11 @@ func (ec *executionContext) _Limits(ctx context.Context, sel ast.SelectionSet, o
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
+		case "mutedConversations":
+			out.Values[i] = ec._Limits_mutedConversations(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
 		case "idempotencyKeyLength":
 			out.Values[i] = ec._Limits_idempotencyKeyLength(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
@@ -16915,6 +17096,20 @@ func (ec *executionContext) _Mutation(ctx context.Context, sel ast.SelectionSet)
 		case "unmuteWord":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_unmuteWord(ctx, field)
+			})
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "muteConversation":
+			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
+				return ec._Mutation_muteConversation(ctx, field)
+			})
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "unmuteConversation":
+			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
+				return ec._Mutation_unmuteConversation(ctx, field)
 			})
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
@@ -18027,6 +18222,44 @@ func (ec *executionContext) _Post(ctx context.Context, sel ast.SelectionSet, obj
 					}
 				}()
 				res = ec._Post_mentions(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "viewerHasMutedConversation":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Post_viewerHasMutedConversation(ctx, field, obj)
 				if res == graphql.Null {
 					atomic.AddUint32(&fs.Invalids, 1)
 				}
