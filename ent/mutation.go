@@ -14625,6 +14625,10 @@ type ReportMutation struct {
 	id               *int64
 	post_id          *int64
 	addpost_id       *int64
+	parent_id        *int64
+	addparent_id     *int64
+	root_id          *int64
+	addroot_id       *int64
 	reason           *report.Reason
 	comment          *string
 	text             *string
@@ -14878,6 +14882,118 @@ func (m *ReportMutation) AddedPostID() (r int64, exists bool) {
 func (m *ReportMutation) ResetPostID() {
 	m.post_id = nil
 	m.addpost_id = nil
+}
+
+// SetParentID sets the "parent_id" field.
+func (m *ReportMutation) SetParentID(i int64) {
+	m.parent_id = &i
+	m.addparent_id = nil
+}
+
+// ParentID returns the value of the "parent_id" field in the mutation.
+func (m *ReportMutation) ParentID() (r int64, exists bool) {
+	v := m.parent_id
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldParentID returns the old "parent_id" field's value of the Report entity.
+// If the Report object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *ReportMutation) OldParentID(ctx context.Context) (v int64, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldParentID is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldParentID requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldParentID: %w", err)
+	}
+	return oldValue.ParentID, nil
+}
+
+// AddParentID adds i to the "parent_id" field.
+func (m *ReportMutation) AddParentID(i int64) {
+	if m.addparent_id != nil {
+		*m.addparent_id += i
+	} else {
+		m.addparent_id = &i
+	}
+}
+
+// AddedParentID returns the value that was added to the "parent_id" field in this mutation.
+func (m *ReportMutation) AddedParentID() (r int64, exists bool) {
+	v := m.addparent_id
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// ResetParentID resets all changes to the "parent_id" field.
+func (m *ReportMutation) ResetParentID() {
+	m.parent_id = nil
+	m.addparent_id = nil
+}
+
+// SetRootID sets the "root_id" field.
+func (m *ReportMutation) SetRootID(i int64) {
+	m.root_id = &i
+	m.addroot_id = nil
+}
+
+// RootID returns the value of the "root_id" field in the mutation.
+func (m *ReportMutation) RootID() (r int64, exists bool) {
+	v := m.root_id
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldRootID returns the old "root_id" field's value of the Report entity.
+// If the Report object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *ReportMutation) OldRootID(ctx context.Context) (v int64, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldRootID is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldRootID requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldRootID: %w", err)
+	}
+	return oldValue.RootID, nil
+}
+
+// AddRootID adds i to the "root_id" field.
+func (m *ReportMutation) AddRootID(i int64) {
+	if m.addroot_id != nil {
+		*m.addroot_id += i
+	} else {
+		m.addroot_id = &i
+	}
+}
+
+// AddedRootID returns the value that was added to the "root_id" field in this mutation.
+func (m *ReportMutation) AddedRootID() (r int64, exists bool) {
+	v := m.addroot_id
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// ResetRootID resets all changes to the "root_id" field.
+func (m *ReportMutation) ResetRootID() {
+	m.root_id = nil
+	m.addroot_id = nil
 }
 
 // SetReason sets the "reason" field.
@@ -15388,7 +15504,7 @@ func (m *ReportMutation) Type() string {
 // order to get all numeric fields that were incremented/decremented, call
 // AddedFields().
 func (m *ReportMutation) Fields() []string {
-	fields := make([]string, 0, 13)
+	fields := make([]string, 0, 15)
 	if m.reporter != nil {
 		fields = append(fields, report.FieldReporterID)
 	}
@@ -15397,6 +15513,12 @@ func (m *ReportMutation) Fields() []string {
 	}
 	if m.post_id != nil {
 		fields = append(fields, report.FieldPostID)
+	}
+	if m.parent_id != nil {
+		fields = append(fields, report.FieldParentID)
+	}
+	if m.root_id != nil {
+		fields = append(fields, report.FieldRootID)
 	}
 	if m.reason != nil {
 		fields = append(fields, report.FieldReason)
@@ -15442,6 +15564,10 @@ func (m *ReportMutation) Field(name string) (ent.Value, bool) {
 		return m.ReportedID()
 	case report.FieldPostID:
 		return m.PostID()
+	case report.FieldParentID:
+		return m.ParentID()
+	case report.FieldRootID:
+		return m.RootID()
 	case report.FieldReason:
 		return m.Reason()
 	case report.FieldComment:
@@ -15477,6 +15603,10 @@ func (m *ReportMutation) OldField(ctx context.Context, name string) (ent.Value, 
 		return m.OldReportedID(ctx)
 	case report.FieldPostID:
 		return m.OldPostID(ctx)
+	case report.FieldParentID:
+		return m.OldParentID(ctx)
+	case report.FieldRootID:
+		return m.OldRootID(ctx)
 	case report.FieldReason:
 		return m.OldReason(ctx)
 	case report.FieldComment:
@@ -15526,6 +15656,20 @@ func (m *ReportMutation) SetField(name string, value ent.Value) error {
 			return fmt.Errorf("unexpected type %T for field %s", value, name)
 		}
 		m.SetPostID(v)
+		return nil
+	case report.FieldParentID:
+		v, ok := value.(int64)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetParentID(v)
+		return nil
+	case report.FieldRootID:
+		v, ok := value.(int64)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetRootID(v)
 		return nil
 	case report.FieldReason:
 		v, ok := value.(report.Reason)
@@ -15608,6 +15752,12 @@ func (m *ReportMutation) AddedFields() []string {
 	if m.addpost_id != nil {
 		fields = append(fields, report.FieldPostID)
 	}
+	if m.addparent_id != nil {
+		fields = append(fields, report.FieldParentID)
+	}
+	if m.addroot_id != nil {
+		fields = append(fields, report.FieldRootID)
+	}
 	if m.addclaimed_by != nil {
 		fields = append(fields, report.FieldClaimedBy)
 	}
@@ -15627,6 +15777,10 @@ func (m *ReportMutation) AddedField(name string) (ent.Value, bool) {
 	switch name {
 	case report.FieldPostID:
 		return m.AddedPostID()
+	case report.FieldParentID:
+		return m.AddedParentID()
+	case report.FieldRootID:
+		return m.AddedRootID()
 	case report.FieldClaimedBy:
 		return m.AddedClaimedBy()
 	case report.FieldClaimedUntil:
@@ -15648,6 +15802,20 @@ func (m *ReportMutation) AddField(name string, value ent.Value) error {
 			return fmt.Errorf("unexpected type %T for field %s", value, name)
 		}
 		m.AddPostID(v)
+		return nil
+	case report.FieldParentID:
+		v, ok := value.(int64)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.AddParentID(v)
+		return nil
+	case report.FieldRootID:
+		v, ok := value.(int64)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.AddRootID(v)
 		return nil
 	case report.FieldClaimedBy:
 		v, ok := value.(int64)
@@ -15705,6 +15873,12 @@ func (m *ReportMutation) ResetField(name string) error {
 		return nil
 	case report.FieldPostID:
 		m.ResetPostID()
+		return nil
+	case report.FieldParentID:
+		m.ResetParentID()
+		return nil
+	case report.FieldRootID:
+		m.ResetRootID()
 		return nil
 	case report.FieldReason:
 		m.ResetReason()

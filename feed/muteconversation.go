@@ -7,7 +7,6 @@ import (
 
 	"tideline/ent"
 	"tideline/ent/mutedconversation"
-	"tideline/ent/schema"
 	"tideline/feed/internal/rows"
 	"tideline/feed/refusal"
 	"tideline/feed/session"
@@ -49,7 +48,7 @@ func makeRoom(ctx context.Context, tx *ent.Tx, user int64) error {
 		return rows.Wrap("count muted conversations", err)
 	}
 	gone, err := tx.ExecContext(ctx, "DELETE FROM muted_conversations WHERE user_id = $1 AND NOT unseen AND NOT EXISTS"+
-		" (SELECT 1 FROM posts p WHERE p.id = muted_conversations.root_id AND p.visibility <> '"+string(schema.Deleted)+"')", user)
+		" (SELECT 1 FROM posts p WHERE p.id = muted_conversations.root_id)", user)
 	if err != nil {
 		return fmt.Errorf("forget conversations that are gone: %w", err)
 	}

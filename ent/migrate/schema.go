@@ -759,6 +759,8 @@ var (
 	ReportsColumns = []*schema.Column{
 		{Name: "id", Type: field.TypeInt64, Increment: true},
 		{Name: "post_id", Type: field.TypeInt64, Default: 0},
+		{Name: "parent_id", Type: field.TypeInt64, Default: 0},
+		{Name: "root_id", Type: field.TypeInt64, Default: 0},
 		{Name: "reason", Type: field.TypeEnum, Enums: []string{"SPAM", "HARASSMENT", "VIOLENCE", "SEXUAL", "ILLEGAL", "IMPERSONATION", "OTHER"}},
 		{Name: "comment", Type: field.TypeString, Size: 2147483647, Default: ""},
 		{Name: "text", Type: field.TypeString, Size: 2147483647, Default: ""},
@@ -780,13 +782,13 @@ var (
 		ForeignKeys: []*schema.ForeignKey{
 			{
 				Symbol:     "reports_users_reporter",
-				Columns:    []*schema.Column{ReportsColumns[12]},
+				Columns:    []*schema.Column{ReportsColumns[14]},
 				RefColumns: []*schema.Column{UsersColumns[0]},
 				OnDelete:   schema.Cascade,
 			},
 			{
 				Symbol:     "reports_users_reported",
-				Columns:    []*schema.Column{ReportsColumns[13]},
+				Columns:    []*schema.Column{ReportsColumns[15]},
 				RefColumns: []*schema.Column{UsersColumns[0]},
 				OnDelete:   schema.Cascade,
 			},
@@ -795,17 +797,17 @@ var (
 			{
 				Name:    "report_reporter_id_status",
 				Unique:  false,
-				Columns: []*schema.Column{ReportsColumns[12], ReportsColumns[6]},
+				Columns: []*schema.Column{ReportsColumns[14], ReportsColumns[8]},
 			},
 			{
 				Name:    "report_reported_id_post_id_status",
 				Unique:  false,
-				Columns: []*schema.Column{ReportsColumns[13], ReportsColumns[1], ReportsColumns[6]},
+				Columns: []*schema.Column{ReportsColumns[15], ReportsColumns[1], ReportsColumns[8]},
 			},
 			{
 				Name:    "report_status_id",
 				Unique:  false,
-				Columns: []*schema.Column{ReportsColumns[6], ReportsColumns[0]},
+				Columns: []*schema.Column{ReportsColumns[8], ReportsColumns[0]},
 			},
 		},
 	}
