@@ -23,6 +23,7 @@ import (
 	"tideline/ent/job"
 	"tideline/ent/like"
 	"tideline/ent/mute"
+	"tideline/ent/mutedconversation"
 	"tideline/ent/mutedword"
 	"tideline/ent/post"
 	"tideline/ent/postdata"
@@ -79,6 +80,8 @@ type Client struct {
 	Like *LikeClient
 	// Mute is the client for interacting with the Mute builders.
 	Mute *MuteClient
+	// MutedConversation is the client for interacting with the MutedConversation builders.
+	MutedConversation *MutedConversationClient
 	// MutedWord is the client for interacting with the MutedWord builders.
 	MutedWord *MutedWordClient
 	// Post is the client for interacting with the Post builders.
@@ -138,6 +141,7 @@ func (c *Client) init() {
 	c.Job = NewJobClient(c.config)
 	c.Like = NewLikeClient(c.config)
 	c.Mute = NewMuteClient(c.config)
+	c.MutedConversation = NewMutedConversationClient(c.config)
 	c.MutedWord = NewMutedWordClient(c.config)
 	c.Post = NewPostClient(c.config)
 	c.PostData = NewPostDataClient(c.config)
@@ -246,38 +250,39 @@ func (c *Client) Tx(ctx context.Context) (*Tx, error) {
 	cfg := c.config
 	cfg.driver = tx
 	return &Tx{
-		ctx:             ctx,
-		config:          cfg,
-		APIKey:          NewAPIKeyClient(cfg),
-		AuditEntry:      NewAuditEntryClient(cfg),
-		Block:           NewBlockClient(cfg),
-		Delivery:        NewDeliveryClient(cfg),
-		ExternalPost:    NewExternalPostClient(cfg),
-		Follow:          NewFollowClient(cfg),
-		FollowRequest:   NewFollowRequestClient(cfg),
-		HiddenUser:      NewHiddenUserClient(cfg),
-		IdempotencyKey:  NewIdempotencyKeyClient(cfg),
-		Job:             NewJobClient(cfg),
-		Like:            NewLikeClient(cfg),
-		Mute:            NewMuteClient(cfg),
-		MutedWord:       NewMutedWordClient(cfg),
-		Post:            NewPostClient(cfg),
-		PostData:        NewPostDataClient(cfg),
-		PostDelta:       NewPostDeltaClient(cfg),
-		PostMention:     NewPostMentionClient(cfg),
-		PostTag:         NewPostTagClient(cfg),
-		PostVersion:     NewPostVersionClient(cfg),
-		Process:         NewProcessClient(cfg),
-		ReadMarker:      NewReadMarkerClient(cfg),
-		Report:          NewReportClient(cfg),
-		Session:         NewSessionClient(cfg),
-		User:            NewUserClient(cfg),
-		UserData:        NewUserDataClient(cfg),
-		UserDelta:       NewUserDeltaClient(cfg),
-		UserWord:        NewUserWordClient(cfg),
-		WebhookDelivery: NewWebhookDeliveryClient(cfg),
-		WebhookEndpoint: NewWebhookEndpointClient(cfg),
-		Writer:          NewWriterClient(cfg),
+		ctx:               ctx,
+		config:            cfg,
+		APIKey:            NewAPIKeyClient(cfg),
+		AuditEntry:        NewAuditEntryClient(cfg),
+		Block:             NewBlockClient(cfg),
+		Delivery:          NewDeliveryClient(cfg),
+		ExternalPost:      NewExternalPostClient(cfg),
+		Follow:            NewFollowClient(cfg),
+		FollowRequest:     NewFollowRequestClient(cfg),
+		HiddenUser:        NewHiddenUserClient(cfg),
+		IdempotencyKey:    NewIdempotencyKeyClient(cfg),
+		Job:               NewJobClient(cfg),
+		Like:              NewLikeClient(cfg),
+		Mute:              NewMuteClient(cfg),
+		MutedConversation: NewMutedConversationClient(cfg),
+		MutedWord:         NewMutedWordClient(cfg),
+		Post:              NewPostClient(cfg),
+		PostData:          NewPostDataClient(cfg),
+		PostDelta:         NewPostDeltaClient(cfg),
+		PostMention:       NewPostMentionClient(cfg),
+		PostTag:           NewPostTagClient(cfg),
+		PostVersion:       NewPostVersionClient(cfg),
+		Process:           NewProcessClient(cfg),
+		ReadMarker:        NewReadMarkerClient(cfg),
+		Report:            NewReportClient(cfg),
+		Session:           NewSessionClient(cfg),
+		User:              NewUserClient(cfg),
+		UserData:          NewUserDataClient(cfg),
+		UserDelta:         NewUserDeltaClient(cfg),
+		UserWord:          NewUserWordClient(cfg),
+		WebhookDelivery:   NewWebhookDeliveryClient(cfg),
+		WebhookEndpoint:   NewWebhookEndpointClient(cfg),
+		Writer:            NewWriterClient(cfg),
 	}, nil
 }
 
@@ -295,38 +300,39 @@ func (c *Client) BeginTx(ctx context.Context, opts *sql.TxOptions) (*Tx, error) 
 	cfg := c.config
 	cfg.driver = &txDriver{tx: tx, drv: c.driver}
 	return &Tx{
-		ctx:             ctx,
-		config:          cfg,
-		APIKey:          NewAPIKeyClient(cfg),
-		AuditEntry:      NewAuditEntryClient(cfg),
-		Block:           NewBlockClient(cfg),
-		Delivery:        NewDeliveryClient(cfg),
-		ExternalPost:    NewExternalPostClient(cfg),
-		Follow:          NewFollowClient(cfg),
-		FollowRequest:   NewFollowRequestClient(cfg),
-		HiddenUser:      NewHiddenUserClient(cfg),
-		IdempotencyKey:  NewIdempotencyKeyClient(cfg),
-		Job:             NewJobClient(cfg),
-		Like:            NewLikeClient(cfg),
-		Mute:            NewMuteClient(cfg),
-		MutedWord:       NewMutedWordClient(cfg),
-		Post:            NewPostClient(cfg),
-		PostData:        NewPostDataClient(cfg),
-		PostDelta:       NewPostDeltaClient(cfg),
-		PostMention:     NewPostMentionClient(cfg),
-		PostTag:         NewPostTagClient(cfg),
-		PostVersion:     NewPostVersionClient(cfg),
-		Process:         NewProcessClient(cfg),
-		ReadMarker:      NewReadMarkerClient(cfg),
-		Report:          NewReportClient(cfg),
-		Session:         NewSessionClient(cfg),
-		User:            NewUserClient(cfg),
-		UserData:        NewUserDataClient(cfg),
-		UserDelta:       NewUserDeltaClient(cfg),
-		UserWord:        NewUserWordClient(cfg),
-		WebhookDelivery: NewWebhookDeliveryClient(cfg),
-		WebhookEndpoint: NewWebhookEndpointClient(cfg),
-		Writer:          NewWriterClient(cfg),
+		ctx:               ctx,
+		config:            cfg,
+		APIKey:            NewAPIKeyClient(cfg),
+		AuditEntry:        NewAuditEntryClient(cfg),
+		Block:             NewBlockClient(cfg),
+		Delivery:          NewDeliveryClient(cfg),
+		ExternalPost:      NewExternalPostClient(cfg),
+		Follow:            NewFollowClient(cfg),
+		FollowRequest:     NewFollowRequestClient(cfg),
+		HiddenUser:        NewHiddenUserClient(cfg),
+		IdempotencyKey:    NewIdempotencyKeyClient(cfg),
+		Job:               NewJobClient(cfg),
+		Like:              NewLikeClient(cfg),
+		Mute:              NewMuteClient(cfg),
+		MutedConversation: NewMutedConversationClient(cfg),
+		MutedWord:         NewMutedWordClient(cfg),
+		Post:              NewPostClient(cfg),
+		PostData:          NewPostDataClient(cfg),
+		PostDelta:         NewPostDeltaClient(cfg),
+		PostMention:       NewPostMentionClient(cfg),
+		PostTag:           NewPostTagClient(cfg),
+		PostVersion:       NewPostVersionClient(cfg),
+		Process:           NewProcessClient(cfg),
+		ReadMarker:        NewReadMarkerClient(cfg),
+		Report:            NewReportClient(cfg),
+		Session:           NewSessionClient(cfg),
+		User:              NewUserClient(cfg),
+		UserData:          NewUserDataClient(cfg),
+		UserDelta:         NewUserDeltaClient(cfg),
+		UserWord:          NewUserWordClient(cfg),
+		WebhookDelivery:   NewWebhookDeliveryClient(cfg),
+		WebhookEndpoint:   NewWebhookEndpointClient(cfg),
+		Writer:            NewWriterClient(cfg),
 	}, nil
 }
 
@@ -358,10 +364,10 @@ func (c *Client) Use(hooks ...Hook) {
 	for _, n := range []interface{ Use(...Hook) }{
 		c.APIKey, c.AuditEntry, c.Block, c.Delivery, c.ExternalPost, c.Follow,
 		c.FollowRequest, c.HiddenUser, c.IdempotencyKey, c.Job, c.Like, c.Mute,
-		c.MutedWord, c.Post, c.PostData, c.PostDelta, c.PostMention, c.PostTag,
-		c.PostVersion, c.Process, c.ReadMarker, c.Report, c.Session, c.User,
-		c.UserData, c.UserDelta, c.UserWord, c.WebhookDelivery, c.WebhookEndpoint,
-		c.Writer,
+		c.MutedConversation, c.MutedWord, c.Post, c.PostData, c.PostDelta,
+		c.PostMention, c.PostTag, c.PostVersion, c.Process, c.ReadMarker, c.Report,
+		c.Session, c.User, c.UserData, c.UserDelta, c.UserWord, c.WebhookDelivery,
+		c.WebhookEndpoint, c.Writer,
 	} {
 		n.Use(hooks...)
 	}
@@ -373,10 +379,10 @@ func (c *Client) Intercept(interceptors ...Interceptor) {
 	for _, n := range []interface{ Intercept(...Interceptor) }{
 		c.APIKey, c.AuditEntry, c.Block, c.Delivery, c.ExternalPost, c.Follow,
 		c.FollowRequest, c.HiddenUser, c.IdempotencyKey, c.Job, c.Like, c.Mute,
-		c.MutedWord, c.Post, c.PostData, c.PostDelta, c.PostMention, c.PostTag,
-		c.PostVersion, c.Process, c.ReadMarker, c.Report, c.Session, c.User,
-		c.UserData, c.UserDelta, c.UserWord, c.WebhookDelivery, c.WebhookEndpoint,
-		c.Writer,
+		c.MutedConversation, c.MutedWord, c.Post, c.PostData, c.PostDelta,
+		c.PostMention, c.PostTag, c.PostVersion, c.Process, c.ReadMarker, c.Report,
+		c.Session, c.User, c.UserData, c.UserDelta, c.UserWord, c.WebhookDelivery,
+		c.WebhookEndpoint, c.Writer,
 	} {
 		n.Intercept(interceptors...)
 	}
@@ -409,6 +415,8 @@ func (c *Client) Mutate(ctx context.Context, m Mutation) (Value, error) {
 		return c.Like.mutate(ctx, m)
 	case *MuteMutation:
 		return c.Mute.mutate(ctx, m)
+	case *MutedConversationMutation:
+		return c.MutedConversation.mutate(ctx, m)
 	case *MutedWordMutation:
 		return c.MutedWord.mutate(ctx, m)
 	case *PostMutation:
@@ -2219,6 +2227,155 @@ func (c *MuteClient) mutate(ctx context.Context, m *MuteMutation) (Value, error)
 		return (&MuteDelete{config: c.config, hooks: c.Hooks(), mutation: m}).Exec(ctx)
 	default:
 		return nil, fmt.Errorf("ent: unknown Mute mutation op: %q", m.Op())
+	}
+}
+
+// MutedConversationClient is a client for the MutedConversation schema.
+type MutedConversationClient struct {
+	config
+}
+
+// NewMutedConversationClient returns a client for the MutedConversation from the given config.
+func NewMutedConversationClient(c config) *MutedConversationClient {
+	return &MutedConversationClient{config: c}
+}
+
+// Use adds a list of mutation hooks to the hooks stack.
+// A call to `Use(f, g, h)` equals to `mutedconversation.Hooks(f(g(h())))`.
+func (c *MutedConversationClient) Use(hooks ...Hook) {
+	c.hooks.MutedConversation = append(c.hooks.MutedConversation, hooks...)
+}
+
+// Intercept adds a list of query interceptors to the interceptors stack.
+// A call to `Intercept(f, g, h)` equals to `mutedconversation.Intercept(f(g(h())))`.
+func (c *MutedConversationClient) Intercept(interceptors ...Interceptor) {
+	c.inters.MutedConversation = append(c.inters.MutedConversation, interceptors...)
+}
+
+// Create returns a builder for creating a MutedConversation entity.
+func (c *MutedConversationClient) Create() *MutedConversationCreate {
+	mutation := newMutedConversationMutation(c.config, OpCreate)
+	return &MutedConversationCreate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// CreateBulk returns a builder for creating a bulk of MutedConversation entities.
+func (c *MutedConversationClient) CreateBulk(builders ...*MutedConversationCreate) *MutedConversationCreateBulk {
+	return &MutedConversationCreateBulk{config: c.config, builders: builders}
+}
+
+// MapCreateBulk creates a bulk creation builder from the given slice. For each item in the slice, the function creates
+// a builder and applies setFunc on it.
+func (c *MutedConversationClient) MapCreateBulk(slice any, setFunc func(*MutedConversationCreate, int)) *MutedConversationCreateBulk {
+	rv := reflect.ValueOf(slice)
+	if rv.Kind() != reflect.Slice {
+		return &MutedConversationCreateBulk{err: fmt.Errorf("calling to MutedConversationClient.MapCreateBulk with wrong type %T, need slice", slice)}
+	}
+	builders := make([]*MutedConversationCreate, rv.Len())
+	for i := 0; i < rv.Len(); i++ {
+		builders[i] = c.Create()
+		setFunc(builders[i], i)
+	}
+	return &MutedConversationCreateBulk{config: c.config, builders: builders}
+}
+
+// Update returns an update builder for MutedConversation.
+func (c *MutedConversationClient) Update() *MutedConversationUpdate {
+	mutation := newMutedConversationMutation(c.config, OpUpdate)
+	return &MutedConversationUpdate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// UpdateOne returns an update builder for the given entity.
+func (c *MutedConversationClient) UpdateOne(_m *MutedConversation) *MutedConversationUpdateOne {
+	mutation := newMutedConversationMutation(c.config, OpUpdateOne, withMutedConversation(_m))
+	return &MutedConversationUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// UpdateOneID returns an update builder for the given id.
+func (c *MutedConversationClient) UpdateOneID(id int64) *MutedConversationUpdateOne {
+	mutation := newMutedConversationMutation(c.config, OpUpdateOne, withMutedConversationID(id))
+	return &MutedConversationUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// Delete returns a delete builder for MutedConversation.
+func (c *MutedConversationClient) Delete() *MutedConversationDelete {
+	mutation := newMutedConversationMutation(c.config, OpDelete)
+	return &MutedConversationDelete{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// DeleteOne returns a builder for deleting the given entity.
+func (c *MutedConversationClient) DeleteOne(_m *MutedConversation) *MutedConversationDeleteOne {
+	return c.DeleteOneID(_m.ID)
+}
+
+// DeleteOneID returns a builder for deleting the given entity by its id.
+func (c *MutedConversationClient) DeleteOneID(id int64) *MutedConversationDeleteOne {
+	builder := c.Delete().Where(mutedconversation.ID(id))
+	builder.mutation.id = &id
+	builder.mutation.op = OpDeleteOne
+	return &MutedConversationDeleteOne{builder}
+}
+
+// Query returns a query builder for MutedConversation.
+func (c *MutedConversationClient) Query() *MutedConversationQuery {
+	return &MutedConversationQuery{
+		config: c.config,
+		ctx:    &QueryContext{Type: TypeMutedConversation},
+		inters: c.Interceptors(),
+	}
+}
+
+// Get returns a MutedConversation entity by its id.
+func (c *MutedConversationClient) Get(ctx context.Context, id int64) (*MutedConversation, error) {
+	return c.Query().Where(mutedconversation.ID(id)).Only(ctx)
+}
+
+// GetX is like Get, but panics if an error occurs.
+func (c *MutedConversationClient) GetX(ctx context.Context, id int64) *MutedConversation {
+	obj, err := c.Get(ctx, id)
+	if err != nil {
+		panic(err)
+	}
+	return obj
+}
+
+// QueryUser queries the user edge of a MutedConversation.
+func (c *MutedConversationClient) QueryUser(_m *MutedConversation) *UserQuery {
+	query := (&UserClient{config: c.config}).Query()
+	query.path = func(context.Context) (fromV *sql.Selector, _ error) {
+		id := _m.ID
+		step := sqlgraph.NewStep(
+			sqlgraph.From(mutedconversation.Table, mutedconversation.FieldID, id),
+			sqlgraph.To(user.Table, user.FieldID),
+			sqlgraph.Edge(sqlgraph.M2O, false, mutedconversation.UserTable, mutedconversation.UserColumn),
+		)
+		fromV = sqlgraph.Neighbors(_m.driver.Dialect(), step)
+		return fromV, nil
+	}
+	return query
+}
+
+// Hooks returns the client hooks.
+func (c *MutedConversationClient) Hooks() []Hook {
+	return c.hooks.MutedConversation
+}
+
+// Interceptors returns the client interceptors.
+func (c *MutedConversationClient) Interceptors() []Interceptor {
+	return c.inters.MutedConversation
+}
+
+func (c *MutedConversationClient) mutate(ctx context.Context, m *MutedConversationMutation) (Value, error) {
+	switch m.Op() {
+	case OpCreate:
+		return (&MutedConversationCreate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdate:
+		return (&MutedConversationUpdate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdateOne:
+		return (&MutedConversationUpdateOne{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpDelete, OpDeleteOne:
+		return (&MutedConversationDelete{config: c.config, hooks: c.Hooks(), mutation: m}).Exec(ctx)
+	default:
+		return nil, fmt.Errorf("ent: unknown MutedConversation mutation op: %q", m.Op())
 	}
 }
 
@@ -4828,17 +4985,17 @@ func (c *WriterClient) mutate(ctx context.Context, m *WriterMutation) (Value, er
 type (
 	hooks struct {
 		APIKey, AuditEntry, Block, Delivery, ExternalPost, Follow, FollowRequest,
-		HiddenUser, IdempotencyKey, Job, Like, Mute, MutedWord, Post, PostData,
-		PostDelta, PostMention, PostTag, PostVersion, Process, ReadMarker, Report,
-		Session, User, UserData, UserDelta, UserWord, WebhookDelivery, WebhookEndpoint,
-		Writer []ent.Hook
+		HiddenUser, IdempotencyKey, Job, Like, Mute, MutedConversation, MutedWord,
+		Post, PostData, PostDelta, PostMention, PostTag, PostVersion, Process,
+		ReadMarker, Report, Session, User, UserData, UserDelta, UserWord,
+		WebhookDelivery, WebhookEndpoint, Writer []ent.Hook
 	}
 	inters struct {
 		APIKey, AuditEntry, Block, Delivery, ExternalPost, Follow, FollowRequest,
-		HiddenUser, IdempotencyKey, Job, Like, Mute, MutedWord, Post, PostData,
-		PostDelta, PostMention, PostTag, PostVersion, Process, ReadMarker, Report,
-		Session, User, UserData, UserDelta, UserWord, WebhookDelivery, WebhookEndpoint,
-		Writer []ent.Interceptor
+		HiddenUser, IdempotencyKey, Job, Like, Mute, MutedConversation, MutedWord,
+		Post, PostData, PostDelta, PostMention, PostTag, PostVersion, Process,
+		ReadMarker, Report, Session, User, UserData, UserDelta, UserWord,
+		WebhookDelivery, WebhookEndpoint, Writer []ent.Interceptor
 	}
 )
 

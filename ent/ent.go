@@ -20,6 +20,7 @@ import (
 	"tideline/ent/job"
 	"tideline/ent/like"
 	"tideline/ent/mute"
+	"tideline/ent/mutedconversation"
 	"tideline/ent/mutedword"
 	"tideline/ent/post"
 	"tideline/ent/postdata"
@@ -102,36 +103,37 @@ var (
 func checkColumn(t, c string) error {
 	initCheck.Do(func() {
 		columnCheck = sql.NewColumnCheck(map[string]func(string) bool{
-			apikey.Table:          apikey.ValidColumn,
-			auditentry.Table:      auditentry.ValidColumn,
-			block.Table:           block.ValidColumn,
-			delivery.Table:        delivery.ValidColumn,
-			externalpost.Table:    externalpost.ValidColumn,
-			follow.Table:          follow.ValidColumn,
-			followrequest.Table:   followrequest.ValidColumn,
-			hiddenuser.Table:      hiddenuser.ValidColumn,
-			idempotencykey.Table:  idempotencykey.ValidColumn,
-			job.Table:             job.ValidColumn,
-			like.Table:            like.ValidColumn,
-			mute.Table:            mute.ValidColumn,
-			mutedword.Table:       mutedword.ValidColumn,
-			post.Table:            post.ValidColumn,
-			postdata.Table:        postdata.ValidColumn,
-			postdelta.Table:       postdelta.ValidColumn,
-			postmention.Table:     postmention.ValidColumn,
-			posttag.Table:         posttag.ValidColumn,
-			postversion.Table:     postversion.ValidColumn,
-			process.Table:         process.ValidColumn,
-			readmarker.Table:      readmarker.ValidColumn,
-			report.Table:          report.ValidColumn,
-			session.Table:         session.ValidColumn,
-			user.Table:            user.ValidColumn,
-			userdata.Table:        userdata.ValidColumn,
-			userdelta.Table:       userdelta.ValidColumn,
-			userword.Table:        userword.ValidColumn,
-			webhookdelivery.Table: webhookdelivery.ValidColumn,
-			webhookendpoint.Table: webhookendpoint.ValidColumn,
-			writer.Table:          writer.ValidColumn,
+			apikey.Table:            apikey.ValidColumn,
+			auditentry.Table:        auditentry.ValidColumn,
+			block.Table:             block.ValidColumn,
+			delivery.Table:          delivery.ValidColumn,
+			externalpost.Table:      externalpost.ValidColumn,
+			follow.Table:            follow.ValidColumn,
+			followrequest.Table:     followrequest.ValidColumn,
+			hiddenuser.Table:        hiddenuser.ValidColumn,
+			idempotencykey.Table:    idempotencykey.ValidColumn,
+			job.Table:               job.ValidColumn,
+			like.Table:              like.ValidColumn,
+			mute.Table:              mute.ValidColumn,
+			mutedconversation.Table: mutedconversation.ValidColumn,
+			mutedword.Table:         mutedword.ValidColumn,
+			post.Table:              post.ValidColumn,
+			postdata.Table:          postdata.ValidColumn,
+			postdelta.Table:         postdelta.ValidColumn,
+			postmention.Table:       postmention.ValidColumn,
+			posttag.Table:           posttag.ValidColumn,
+			postversion.Table:       postversion.ValidColumn,
+			process.Table:           process.ValidColumn,
+			readmarker.Table:        readmarker.ValidColumn,
+			report.Table:            report.ValidColumn,
+			session.Table:           session.ValidColumn,
+			user.Table:              user.ValidColumn,
+			userdata.Table:          userdata.ValidColumn,
+			userdelta.Table:         userdelta.ValidColumn,
+			userword.Table:          userword.ValidColumn,
+			webhookdelivery.Table:   webhookdelivery.ValidColumn,
+			webhookendpoint.Table:   webhookendpoint.ValidColumn,
+			writer.Table:            writer.ValidColumn,
 		})
 	})
 	return columnCheck(t, c)

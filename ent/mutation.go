@@ -20,6 +20,7 @@ import (
 	"tideline/ent/job"
 	"tideline/ent/like"
 	"tideline/ent/mute"
+	"tideline/ent/mutedconversation"
 	"tideline/ent/mutedword"
 	"tideline/ent/post"
 	"tideline/ent/postdata"
@@ -55,36 +56,37 @@ const (
 	OpUpdateOne = ent.OpUpdateOne
 
 	// Node types.
-	TypeAPIKey          = "APIKey"
-	TypeAuditEntry      = "AuditEntry"
-	TypeBlock           = "Block"
-	TypeDelivery        = "Delivery"
-	TypeExternalPost    = "ExternalPost"
-	TypeFollow          = "Follow"
-	TypeFollowRequest   = "FollowRequest"
-	TypeHiddenUser      = "HiddenUser"
-	TypeIdempotencyKey  = "IdempotencyKey"
-	TypeJob             = "Job"
-	TypeLike            = "Like"
-	TypeMute            = "Mute"
-	TypeMutedWord       = "MutedWord"
-	TypePost            = "Post"
-	TypePostData        = "PostData"
-	TypePostDelta       = "PostDelta"
-	TypePostMention     = "PostMention"
-	TypePostTag         = "PostTag"
-	TypePostVersion     = "PostVersion"
-	TypeProcess         = "Process"
-	TypeReadMarker      = "ReadMarker"
-	TypeReport          = "Report"
-	TypeSession         = "Session"
-	TypeUser            = "User"
-	TypeUserData        = "UserData"
-	TypeUserDelta       = "UserDelta"
-	TypeUserWord        = "UserWord"
-	TypeWebhookDelivery = "WebhookDelivery"
-	TypeWebhookEndpoint = "WebhookEndpoint"
-	TypeWriter          = "Writer"
+	TypeAPIKey            = "APIKey"
+	TypeAuditEntry        = "AuditEntry"
+	TypeBlock             = "Block"
+	TypeDelivery          = "Delivery"
+	TypeExternalPost      = "ExternalPost"
+	TypeFollow            = "Follow"
+	TypeFollowRequest     = "FollowRequest"
+	TypeHiddenUser        = "HiddenUser"
+	TypeIdempotencyKey    = "IdempotencyKey"
+	TypeJob               = "Job"
+	TypeLike              = "Like"
+	TypeMute              = "Mute"
+	TypeMutedConversation = "MutedConversation"
+	TypeMutedWord         = "MutedWord"
+	TypePost              = "Post"
+	TypePostData          = "PostData"
+	TypePostDelta         = "PostDelta"
+	TypePostMention       = "PostMention"
+	TypePostTag           = "PostTag"
+	TypePostVersion       = "PostVersion"
+	TypeProcess           = "Process"
+	TypeReadMarker        = "ReadMarker"
+	TypeReport            = "Report"
+	TypeSession           = "Session"
+	TypeUser              = "User"
+	TypeUserData          = "UserData"
+	TypeUserDelta         = "UserDelta"
+	TypeUserWord          = "UserWord"
+	TypeWebhookDelivery   = "WebhookDelivery"
+	TypeWebhookEndpoint   = "WebhookEndpoint"
+	TypeWriter            = "Writer"
 )
 
 // APIKeyMutation represents an operation that mutates the APIKey nodes in the graph.
@@ -7578,6 +7580,590 @@ func (m *MuteMutation) ResetEdge(name string) error {
 	return fmt.Errorf("unknown Mute edge %s", name)
 }
 
+// MutedConversationMutation represents an operation that mutates the MutedConversation nodes in the graph.
+type MutedConversationMutation struct {
+	config
+	op            Op
+	typ           string
+	id            *int64
+	root_id       *int64
+	addroot_id    *int64
+	unseen        *bool
+	created_at    *time.Time
+	clearedFields map[string]struct{}
+	user          *int64
+	cleareduser   bool
+	done          bool
+	oldValue      func(context.Context) (*MutedConversation, error)
+	predicates    []predicate.MutedConversation
+}
+
+var _ ent.Mutation = (*MutedConversationMutation)(nil)
+
+// mutedconversationOption allows management of the mutation configuration using functional options.
+type mutedconversationOption func(*MutedConversationMutation)
+
+// newMutedConversationMutation creates new mutation for the MutedConversation entity.
+func newMutedConversationMutation(c config, op Op, opts ...mutedconversationOption) *MutedConversationMutation {
+	m := &MutedConversationMutation{
+		config:        c,
+		op:            op,
+		typ:           TypeMutedConversation,
+		clearedFields: make(map[string]struct{}),
+	}
+	for _, opt := range opts {
+		opt(m)
+	}
+	return m
+}
+
+// withMutedConversationID sets the ID field of the mutation.
+func withMutedConversationID(id int64) mutedconversationOption {
+	return func(m *MutedConversationMutation) {
+		var (
+			err   error
+			once  sync.Once
+			value *MutedConversation
+		)
+		m.oldValue = func(ctx context.Context) (*MutedConversation, error) {
+			once.Do(func() {
+				if m.done {
+					err = errors.New("querying old values post mutation is not allowed")
+				} else {
+					value, err = m.Client().MutedConversation.Get(ctx, id)
+				}
+			})
+			return value, err
+		}
+		m.id = &id
+	}
+}
+
+// withMutedConversation sets the old MutedConversation of the mutation.
+func withMutedConversation(node *MutedConversation) mutedconversationOption {
+	return func(m *MutedConversationMutation) {
+		m.oldValue = func(context.Context) (*MutedConversation, error) {
+			return node, nil
+		}
+		m.id = &node.ID
+	}
+}
+
+// Client returns a new `ent.Client` from the mutation. If the mutation was
+// executed in a transaction (ent.Tx), a transactional client is returned.
+func (m MutedConversationMutation) Client() *Client {
+	client := &Client{config: m.config}
+	client.init()
+	return client
+}
+
+// Tx returns an `ent.Tx` for mutations that were executed in transactions;
+// it returns an error otherwise.
+func (m MutedConversationMutation) Tx() (*Tx, error) {
+	if _, ok := m.driver.(*txDriver); !ok {
+		return nil, errors.New("ent: mutation is not running in a transaction")
+	}
+	tx := &Tx{config: m.config}
+	tx.init()
+	return tx, nil
+}
+
+// SetID sets the value of the id field. Note that this
+// operation is only accepted on creation of MutedConversation entities.
+func (m *MutedConversationMutation) SetID(id int64) {
+	m.id = &id
+}
+
+// ID returns the ID value in the mutation. Note that the ID is only available
+// if it was provided to the builder or after it was returned from the database.
+func (m *MutedConversationMutation) ID() (id int64, exists bool) {
+	if m.id == nil {
+		return
+	}
+	return *m.id, true
+}
+
+// IDs queries the database and returns the entity ids that match the mutation's predicate.
+// That means, if the mutation is applied within a transaction with an isolation level such
+// as sql.LevelSerializable, the returned ids match the ids of the rows that will be updated
+// or updated by the mutation.
+func (m *MutedConversationMutation) IDs(ctx context.Context) ([]int64, error) {
+	switch {
+	case m.op.Is(OpUpdateOne | OpDeleteOne):
+		id, exists := m.ID()
+		if exists {
+			return []int64{id}, nil
+		}
+		fallthrough
+	case m.op.Is(OpUpdate | OpDelete):
+		return m.Client().MutedConversation.Query().Where(m.predicates...).IDs(ctx)
+	default:
+		return nil, fmt.Errorf("IDs is not allowed on %s operations", m.op)
+	}
+}
+
+// SetUserID sets the "user_id" field.
+func (m *MutedConversationMutation) SetUserID(i int64) {
+	m.user = &i
+}
+
+// UserID returns the value of the "user_id" field in the mutation.
+func (m *MutedConversationMutation) UserID() (r int64, exists bool) {
+	v := m.user
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldUserID returns the old "user_id" field's value of the MutedConversation entity.
+// If the MutedConversation object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *MutedConversationMutation) OldUserID(ctx context.Context) (v int64, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldUserID is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldUserID requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldUserID: %w", err)
+	}
+	return oldValue.UserID, nil
+}
+
+// ResetUserID resets all changes to the "user_id" field.
+func (m *MutedConversationMutation) ResetUserID() {
+	m.user = nil
+}
+
+// SetRootID sets the "root_id" field.
+func (m *MutedConversationMutation) SetRootID(i int64) {
+	m.root_id = &i
+	m.addroot_id = nil
+}
+
+// RootID returns the value of the "root_id" field in the mutation.
+func (m *MutedConversationMutation) RootID() (r int64, exists bool) {
+	v := m.root_id
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldRootID returns the old "root_id" field's value of the MutedConversation entity.
+// If the MutedConversation object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *MutedConversationMutation) OldRootID(ctx context.Context) (v int64, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldRootID is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldRootID requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldRootID: %w", err)
+	}
+	return oldValue.RootID, nil
+}
+
+// AddRootID adds i to the "root_id" field.
+func (m *MutedConversationMutation) AddRootID(i int64) {
+	if m.addroot_id != nil {
+		*m.addroot_id += i
+	} else {
+		m.addroot_id = &i
+	}
+}
+
+// AddedRootID returns the value that was added to the "root_id" field in this mutation.
+func (m *MutedConversationMutation) AddedRootID() (r int64, exists bool) {
+	v := m.addroot_id
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// ResetRootID resets all changes to the "root_id" field.
+func (m *MutedConversationMutation) ResetRootID() {
+	m.root_id = nil
+	m.addroot_id = nil
+}
+
+// SetUnseen sets the "unseen" field.
+func (m *MutedConversationMutation) SetUnseen(b bool) {
+	m.unseen = &b
+}
+
+// Unseen returns the value of the "unseen" field in the mutation.
+func (m *MutedConversationMutation) Unseen() (r bool, exists bool) {
+	v := m.unseen
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldUnseen returns the old "unseen" field's value of the MutedConversation entity.
+// If the MutedConversation object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *MutedConversationMutation) OldUnseen(ctx context.Context) (v bool, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldUnseen is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldUnseen requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldUnseen: %w", err)
+	}
+	return oldValue.Unseen, nil
+}
+
+// ResetUnseen resets all changes to the "unseen" field.
+func (m *MutedConversationMutation) ResetUnseen() {
+	m.unseen = nil
+}
+
+// SetCreatedAt sets the "created_at" field.
+func (m *MutedConversationMutation) SetCreatedAt(t time.Time) {
+	m.created_at = &t
+}
+
+// CreatedAt returns the value of the "created_at" field in the mutation.
+func (m *MutedConversationMutation) CreatedAt() (r time.Time, exists bool) {
+	v := m.created_at
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldCreatedAt returns the old "created_at" field's value of the MutedConversation entity.
+// If the MutedConversation object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *MutedConversationMutation) OldCreatedAt(ctx context.Context) (v time.Time, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldCreatedAt is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldCreatedAt requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldCreatedAt: %w", err)
+	}
+	return oldValue.CreatedAt, nil
+}
+
+// ResetCreatedAt resets all changes to the "created_at" field.
+func (m *MutedConversationMutation) ResetCreatedAt() {
+	m.created_at = nil
+}
+
+// ClearUser clears the "user" edge to the User entity.
+func (m *MutedConversationMutation) ClearUser() {
+	m.cleareduser = true
+	m.clearedFields[mutedconversation.FieldUserID] = struct{}{}
+}
+
+// UserCleared reports if the "user" edge to the User entity was cleared.
+func (m *MutedConversationMutation) UserCleared() bool {
+	return m.cleareduser
+}
+
+// UserIDs returns the "user" edge IDs in the mutation.
+// Note that IDs always returns len(IDs) <= 1 for unique edges, and you should use
+// UserID instead. It exists only for internal usage by the builders.
+func (m *MutedConversationMutation) UserIDs() (ids []int64) {
+	if id := m.user; id != nil {
+		ids = append(ids, *id)
+	}
+	return
+}
+
+// ResetUser resets all changes to the "user" edge.
+func (m *MutedConversationMutation) ResetUser() {
+	m.user = nil
+	m.cleareduser = false
+}
+
+// Where appends a list predicates to the MutedConversationMutation builder.
+func (m *MutedConversationMutation) Where(ps ...predicate.MutedConversation) {
+	m.predicates = append(m.predicates, ps...)
+}
+
+// WhereP appends storage-level predicates to the MutedConversationMutation builder. Using this method,
+// users can use type-assertion to append predicates that do not depend on any generated package.
+func (m *MutedConversationMutation) WhereP(ps ...func(*sql.Selector)) {
+	p := make([]predicate.MutedConversation, len(ps))
+	for i := range ps {
+		p[i] = ps[i]
+	}
+	m.Where(p...)
+}
+
+// Op returns the operation name.
+func (m *MutedConversationMutation) Op() Op {
+	return m.op
+}
+
+// SetOp allows setting the mutation operation.
+func (m *MutedConversationMutation) SetOp(op Op) {
+	m.op = op
+}
+
+// Type returns the node type of this mutation (MutedConversation).
+func (m *MutedConversationMutation) Type() string {
+	return m.typ
+}
+
+// Fields returns all fields that were changed during this mutation. Note that in
+// order to get all numeric fields that were incremented/decremented, call
+// AddedFields().
+func (m *MutedConversationMutation) Fields() []string {
+	fields := make([]string, 0, 4)
+	if m.user != nil {
+		fields = append(fields, mutedconversation.FieldUserID)
+	}
+	if m.root_id != nil {
+		fields = append(fields, mutedconversation.FieldRootID)
+	}
+	if m.unseen != nil {
+		fields = append(fields, mutedconversation.FieldUnseen)
+	}
+	if m.created_at != nil {
+		fields = append(fields, mutedconversation.FieldCreatedAt)
+	}
+	return fields
+}
+
+// Field returns the value of a field with the given name. The second boolean
+// return value indicates that this field was not set, or was not defined in the
+// schema.
+func (m *MutedConversationMutation) Field(name string) (ent.Value, bool) {
+	switch name {
+	case mutedconversation.FieldUserID:
+		return m.UserID()
+	case mutedconversation.FieldRootID:
+		return m.RootID()
+	case mutedconversation.FieldUnseen:
+		return m.Unseen()
+	case mutedconversation.FieldCreatedAt:
+		return m.CreatedAt()
+	}
+	return nil, false
+}
+
+// OldField returns the old value of the field from the database. An error is
+// returned if the mutation operation is not UpdateOne, or the query to the
+// database failed.
+func (m *MutedConversationMutation) OldField(ctx context.Context, name string) (ent.Value, error) {
+	switch name {
+	case mutedconversation.FieldUserID:
+		return m.OldUserID(ctx)
+	case mutedconversation.FieldRootID:
+		return m.OldRootID(ctx)
+	case mutedconversation.FieldUnseen:
+		return m.OldUnseen(ctx)
+	case mutedconversation.FieldCreatedAt:
+		return m.OldCreatedAt(ctx)
+	}
+	return nil, fmt.Errorf("unknown MutedConversation field %s", name)
+}
+
+// SetField sets the value of a field with the given name. It returns an error if
+// the field is not defined in the schema, or if the type mismatched the field
+// type.
+func (m *MutedConversationMutation) SetField(name string, value ent.Value) error {
+	switch name {
+	case mutedconversation.FieldUserID:
+		v, ok := value.(int64)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetUserID(v)
+		return nil
+	case mutedconversation.FieldRootID:
+		v, ok := value.(int64)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetRootID(v)
+		return nil
+	case mutedconversation.FieldUnseen:
+		v, ok := value.(bool)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetUnseen(v)
+		return nil
+	case mutedconversation.FieldCreatedAt:
+		v, ok := value.(time.Time)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetCreatedAt(v)
+		return nil
+	}
+	return fmt.Errorf("unknown MutedConversation field %s", name)
+}
+
+// AddedFields returns all numeric fields that were incremented/decremented during
+// this mutation.
+func (m *MutedConversationMutation) AddedFields() []string {
+	var fields []string
+	if m.addroot_id != nil {
+		fields = append(fields, mutedconversation.FieldRootID)
+	}
+	return fields
+}
+
+// AddedField returns the numeric value that was incremented/decremented on a field
+// with the given name. The second boolean return value indicates that this field
+// was not set, or was not defined in the schema.
+func (m *MutedConversationMutation) AddedField(name string) (ent.Value, bool) {
+	switch name {
+	case mutedconversation.FieldRootID:
+		return m.AddedRootID()
+	}
+	return nil, false
+}
+
+// AddField adds the value to the field with the given name. It returns an error if
+// the field is not defined in the schema, or if the type mismatched the field
+// type.
+func (m *MutedConversationMutation) AddField(name string, value ent.Value) error {
+	switch name {
+	case mutedconversation.FieldRootID:
+		v, ok := value.(int64)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.AddRootID(v)
+		return nil
+	}
+	return fmt.Errorf("unknown MutedConversation numeric field %s", name)
+}
+
+// ClearedFields returns all nullable fields that were cleared during this
+// mutation.
+func (m *MutedConversationMutation) ClearedFields() []string {
+	return nil
+}
+
+// FieldCleared returns a boolean indicating if a field with the given name was
+// cleared in this mutation.
+func (m *MutedConversationMutation) FieldCleared(name string) bool {
+	_, ok := m.clearedFields[name]
+	return ok
+}
+
+// ClearField clears the value of the field with the given name. It returns an
+// error if the field is not defined in the schema.
+func (m *MutedConversationMutation) ClearField(name string) error {
+	return fmt.Errorf("unknown MutedConversation nullable field %s", name)
+}
+
+// ResetField resets all changes in the mutation for the field with the given name.
+// It returns an error if the field is not defined in the schema.
+func (m *MutedConversationMutation) ResetField(name string) error {
+	switch name {
+	case mutedconversation.FieldUserID:
+		m.ResetUserID()
+		return nil
+	case mutedconversation.FieldRootID:
+		m.ResetRootID()
+		return nil
+	case mutedconversation.FieldUnseen:
+		m.ResetUnseen()
+		return nil
+	case mutedconversation.FieldCreatedAt:
+		m.ResetCreatedAt()
+		return nil
+	}
+	return fmt.Errorf("unknown MutedConversation field %s", name)
+}
+
+// AddedEdges returns all edge names that were set/added in this mutation.
+func (m *MutedConversationMutation) AddedEdges() []string {
+	edges := make([]string, 0, 1)
+	if m.user != nil {
+		edges = append(edges, mutedconversation.EdgeUser)
+	}
+	return edges
+}
+
+// AddedIDs returns all IDs (to other nodes) that were added for the given edge
+// name in this mutation.
+func (m *MutedConversationMutation) AddedIDs(name string) []ent.Value {
+	switch name {
+	case mutedconversation.EdgeUser:
+		if id := m.user; id != nil {
+			return []ent.Value{*id}
+		}
+	}
+	return nil
+}
+
+// RemovedEdges returns all edge names that were removed in this mutation.
+func (m *MutedConversationMutation) RemovedEdges() []string {
+	edges := make([]string, 0, 1)
+	return edges
+}
+
+// RemovedIDs returns all IDs (to other nodes) that were removed for the edge with
+// the given name in this mutation.
+func (m *MutedConversationMutation) RemovedIDs(name string) []ent.Value {
+	return nil
+}
+
+// ClearedEdges returns all edge names that were cleared in this mutation.
+func (m *MutedConversationMutation) ClearedEdges() []string {
+	edges := make([]string, 0, 1)
+	if m.cleareduser {
+		edges = append(edges, mutedconversation.EdgeUser)
+	}
+	return edges
+}
+
+// EdgeCleared returns a boolean which indicates if the edge with the given name
+// was cleared in this mutation.
+func (m *MutedConversationMutation) EdgeCleared(name string) bool {
+	switch name {
+	case mutedconversation.EdgeUser:
+		return m.cleareduser
+	}
+	return false
+}
+
+// ClearEdge clears the value of the edge with the given name. It returns an error
+// if that edge is not defined in the schema.
+func (m *MutedConversationMutation) ClearEdge(name string) error {
+	switch name {
+	case mutedconversation.EdgeUser:
+		m.ClearUser()
+		return nil
+	}
+	return fmt.Errorf("unknown MutedConversation unique edge %s", name)
+}
+
+// ResetEdge resets all changes to the edge with the given name in this mutation.
+// It returns an error if the edge is not defined in the schema.
+func (m *MutedConversationMutation) ResetEdge(name string) error {
+	switch name {
+	case mutedconversation.EdgeUser:
+		m.ResetUser()
+		return nil
+	}
+	return fmt.Errorf("unknown MutedConversation edge %s", name)
+}
+
 // MutedWordMutation represents an operation that mutates the MutedWord nodes in the graph.
 type MutedWordMutation struct {
 	config
@@ -14039,6 +14625,10 @@ type ReportMutation struct {
 	id               *int64
 	post_id          *int64
 	addpost_id       *int64
+	parent_id        *int64
+	addparent_id     *int64
+	root_id          *int64
+	addroot_id       *int64
 	reason           *report.Reason
 	comment          *string
 	text             *string
@@ -14292,6 +14882,118 @@ func (m *ReportMutation) AddedPostID() (r int64, exists bool) {
 func (m *ReportMutation) ResetPostID() {
 	m.post_id = nil
 	m.addpost_id = nil
+}
+
+// SetParentID sets the "parent_id" field.
+func (m *ReportMutation) SetParentID(i int64) {
+	m.parent_id = &i
+	m.addparent_id = nil
+}
+
+// ParentID returns the value of the "parent_id" field in the mutation.
+func (m *ReportMutation) ParentID() (r int64, exists bool) {
+	v := m.parent_id
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldParentID returns the old "parent_id" field's value of the Report entity.
+// If the Report object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *ReportMutation) OldParentID(ctx context.Context) (v int64, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldParentID is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldParentID requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldParentID: %w", err)
+	}
+	return oldValue.ParentID, nil
+}
+
+// AddParentID adds i to the "parent_id" field.
+func (m *ReportMutation) AddParentID(i int64) {
+	if m.addparent_id != nil {
+		*m.addparent_id += i
+	} else {
+		m.addparent_id = &i
+	}
+}
+
+// AddedParentID returns the value that was added to the "parent_id" field in this mutation.
+func (m *ReportMutation) AddedParentID() (r int64, exists bool) {
+	v := m.addparent_id
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// ResetParentID resets all changes to the "parent_id" field.
+func (m *ReportMutation) ResetParentID() {
+	m.parent_id = nil
+	m.addparent_id = nil
+}
+
+// SetRootID sets the "root_id" field.
+func (m *ReportMutation) SetRootID(i int64) {
+	m.root_id = &i
+	m.addroot_id = nil
+}
+
+// RootID returns the value of the "root_id" field in the mutation.
+func (m *ReportMutation) RootID() (r int64, exists bool) {
+	v := m.root_id
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldRootID returns the old "root_id" field's value of the Report entity.
+// If the Report object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *ReportMutation) OldRootID(ctx context.Context) (v int64, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldRootID is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldRootID requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldRootID: %w", err)
+	}
+	return oldValue.RootID, nil
+}
+
+// AddRootID adds i to the "root_id" field.
+func (m *ReportMutation) AddRootID(i int64) {
+	if m.addroot_id != nil {
+		*m.addroot_id += i
+	} else {
+		m.addroot_id = &i
+	}
+}
+
+// AddedRootID returns the value that was added to the "root_id" field in this mutation.
+func (m *ReportMutation) AddedRootID() (r int64, exists bool) {
+	v := m.addroot_id
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// ResetRootID resets all changes to the "root_id" field.
+func (m *ReportMutation) ResetRootID() {
+	m.root_id = nil
+	m.addroot_id = nil
 }
 
 // SetReason sets the "reason" field.
@@ -14802,7 +15504,7 @@ func (m *ReportMutation) Type() string {
 // order to get all numeric fields that were incremented/decremented, call
 // AddedFields().
 func (m *ReportMutation) Fields() []string {
-	fields := make([]string, 0, 13)
+	fields := make([]string, 0, 15)
 	if m.reporter != nil {
 		fields = append(fields, report.FieldReporterID)
 	}
@@ -14811,6 +15513,12 @@ func (m *ReportMutation) Fields() []string {
 	}
 	if m.post_id != nil {
 		fields = append(fields, report.FieldPostID)
+	}
+	if m.parent_id != nil {
+		fields = append(fields, report.FieldParentID)
+	}
+	if m.root_id != nil {
+		fields = append(fields, report.FieldRootID)
 	}
 	if m.reason != nil {
 		fields = append(fields, report.FieldReason)
@@ -14856,6 +15564,10 @@ func (m *ReportMutation) Field(name string) (ent.Value, bool) {
 		return m.ReportedID()
 	case report.FieldPostID:
 		return m.PostID()
+	case report.FieldParentID:
+		return m.ParentID()
+	case report.FieldRootID:
+		return m.RootID()
 	case report.FieldReason:
 		return m.Reason()
 	case report.FieldComment:
@@ -14891,6 +15603,10 @@ func (m *ReportMutation) OldField(ctx context.Context, name string) (ent.Value, 
 		return m.OldReportedID(ctx)
 	case report.FieldPostID:
 		return m.OldPostID(ctx)
+	case report.FieldParentID:
+		return m.OldParentID(ctx)
+	case report.FieldRootID:
+		return m.OldRootID(ctx)
 	case report.FieldReason:
 		return m.OldReason(ctx)
 	case report.FieldComment:
@@ -14940,6 +15656,20 @@ func (m *ReportMutation) SetField(name string, value ent.Value) error {
 			return fmt.Errorf("unexpected type %T for field %s", value, name)
 		}
 		m.SetPostID(v)
+		return nil
+	case report.FieldParentID:
+		v, ok := value.(int64)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetParentID(v)
+		return nil
+	case report.FieldRootID:
+		v, ok := value.(int64)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetRootID(v)
 		return nil
 	case report.FieldReason:
 		v, ok := value.(report.Reason)
@@ -15022,6 +15752,12 @@ func (m *ReportMutation) AddedFields() []string {
 	if m.addpost_id != nil {
 		fields = append(fields, report.FieldPostID)
 	}
+	if m.addparent_id != nil {
+		fields = append(fields, report.FieldParentID)
+	}
+	if m.addroot_id != nil {
+		fields = append(fields, report.FieldRootID)
+	}
 	if m.addclaimed_by != nil {
 		fields = append(fields, report.FieldClaimedBy)
 	}
@@ -15041,6 +15777,10 @@ func (m *ReportMutation) AddedField(name string) (ent.Value, bool) {
 	switch name {
 	case report.FieldPostID:
 		return m.AddedPostID()
+	case report.FieldParentID:
+		return m.AddedParentID()
+	case report.FieldRootID:
+		return m.AddedRootID()
 	case report.FieldClaimedBy:
 		return m.AddedClaimedBy()
 	case report.FieldClaimedUntil:
@@ -15062,6 +15802,20 @@ func (m *ReportMutation) AddField(name string, value ent.Value) error {
 			return fmt.Errorf("unexpected type %T for field %s", value, name)
 		}
 		m.AddPostID(v)
+		return nil
+	case report.FieldParentID:
+		v, ok := value.(int64)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.AddParentID(v)
+		return nil
+	case report.FieldRootID:
+		v, ok := value.(int64)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.AddRootID(v)
 		return nil
 	case report.FieldClaimedBy:
 		v, ok := value.(int64)
@@ -15119,6 +15873,12 @@ func (m *ReportMutation) ResetField(name string) error {
 		return nil
 	case report.FieldPostID:
 		m.ResetPostID()
+		return nil
+	case report.FieldParentID:
+		m.ResetParentID()
+		return nil
+	case report.FieldRootID:
+		m.ResetRootID()
 		return nil
 	case report.FieldReason:
 		m.ResetReason()

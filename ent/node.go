@@ -49,6 +49,18 @@ func (u *User) NodeID() string { return NodeID("User", u.ID) }
 // NodeID implements Node.
 func (p *Post) NodeID() string { return NodeID("Post", p.ID) }
 
+// AuthorNodeID is the global id of the author.
+func (p *Post) AuthorNodeID() string { return NodeID("User", p.AuthorID) }
+
+// ParentNodeID is the global id of the post that this post replies to; nil where there is none.
+func (p *Post) ParentNodeID() *string {
+	if p.ParentID == 0 {
+		return nil
+	}
+	id := NodeID("Post", p.ParentID)
+	return &id
+}
+
 // Edited is when the post's text or data were changed last; nil: never.
 func (p *Post) Edited() *time.Time { return timeOf(p.EditedAt, p.EditedAt != 0) }
 

@@ -24,6 +24,10 @@ type Report struct {
 	ReportedID int64 `json:"reported_id,omitempty"`
 	// 0: the report is about the user
 	PostID int64 `json:"post_id,omitempty"`
+	// the post that the post replied to or reposted; 0: none
+	ParentID int64 `json:"parent_id,omitempty"`
+	// the root of the post's conversation; 0: the post is no reply
+	RootID int64 `json:"root_id,omitempty"`
 	// Reason holds the value of the "reason" field.
 	Reason report.Reason `json:"reason,omitempty"`
 	// Comment holds the value of the "comment" field.
@@ -90,7 +94,7 @@ func (*Report) scanValues(columns []string) ([]any, error) {
 		switch columns[i] {
 		case report.FieldUnseen:
 			values[i] = new(sql.NullBool)
-		case report.FieldID, report.FieldReporterID, report.FieldReportedID, report.FieldPostID, report.FieldClaimedBy, report.FieldClaimedUntil, report.FieldDecidedAt:
+		case report.FieldID, report.FieldReporterID, report.FieldReportedID, report.FieldPostID, report.FieldParentID, report.FieldRootID, report.FieldClaimedBy, report.FieldClaimedUntil, report.FieldDecidedAt:
 			values[i] = new(sql.NullInt64)
 		case report.FieldReason, report.FieldComment, report.FieldText, report.FieldStatus, report.FieldNote:
 			values[i] = new(sql.NullString)
@@ -134,6 +138,18 @@ func (_m *Report) assignValues(columns []string, values []any) error {
 				return fmt.Errorf("unexpected type %T for field post_id", values[i])
 			} else if value.Valid {
 				_m.PostID = value.Int64
+			}
+		case report.FieldParentID:
+			if value, ok := values[i].(*sql.NullInt64); !ok {
+				return fmt.Errorf("unexpected type %T for field parent_id", values[i])
+			} else if value.Valid {
+				_m.ParentID = value.Int64
+			}
+		case report.FieldRootID:
+			if value, ok := values[i].(*sql.NullInt64); !ok {
+				return fmt.Errorf("unexpected type %T for field root_id", values[i])
+			} else if value.Valid {
+				_m.RootID = value.Int64
 			}
 		case report.FieldReason:
 			if value, ok := values[i].(*sql.NullString); !ok {
@@ -249,6 +265,12 @@ func (_m *Report) String() string {
 	builder.WriteString(", ")
 	builder.WriteString("post_id=")
 	builder.WriteString(fmt.Sprintf("%v", _m.PostID))
+	builder.WriteString(", ")
+	builder.WriteString("parent_id=")
+	builder.WriteString(fmt.Sprintf("%v", _m.ParentID))
+	builder.WriteString(", ")
+	builder.WriteString("root_id=")
+	builder.WriteString(fmt.Sprintf("%v", _m.RootID))
 	builder.WriteString(", ")
 	builder.WriteString("reason=")
 	builder.WriteString(fmt.Sprintf("%v", _m.Reason))

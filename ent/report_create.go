@@ -49,6 +49,34 @@ func (_c *ReportCreate) SetNillablePostID(v *int64) *ReportCreate {
 	return _c
 }
 
+// SetParentID sets the "parent_id" field.
+func (_c *ReportCreate) SetParentID(v int64) *ReportCreate {
+	_c.mutation.SetParentID(v)
+	return _c
+}
+
+// SetNillableParentID sets the "parent_id" field if the given value is not nil.
+func (_c *ReportCreate) SetNillableParentID(v *int64) *ReportCreate {
+	if v != nil {
+		_c.SetParentID(*v)
+	}
+	return _c
+}
+
+// SetRootID sets the "root_id" field.
+func (_c *ReportCreate) SetRootID(v int64) *ReportCreate {
+	_c.mutation.SetRootID(v)
+	return _c
+}
+
+// SetNillableRootID sets the "root_id" field if the given value is not nil.
+func (_c *ReportCreate) SetNillableRootID(v *int64) *ReportCreate {
+	if v != nil {
+		_c.SetRootID(*v)
+	}
+	return _c
+}
+
 // SetReason sets the "reason" field.
 func (_c *ReportCreate) SetReason(v report.Reason) *ReportCreate {
 	_c.mutation.SetReason(v)
@@ -236,6 +264,14 @@ func (_c *ReportCreate) defaults() {
 		v := report.DefaultPostID
 		_c.mutation.SetPostID(v)
 	}
+	if _, ok := _c.mutation.ParentID(); !ok {
+		v := report.DefaultParentID
+		_c.mutation.SetParentID(v)
+	}
+	if _, ok := _c.mutation.RootID(); !ok {
+		v := report.DefaultRootID
+		_c.mutation.SetRootID(v)
+	}
 	if _, ok := _c.mutation.Comment(); !ok {
 		v := report.DefaultComment
 		_c.mutation.SetComment(v)
@@ -284,6 +320,12 @@ func (_c *ReportCreate) check() error {
 	}
 	if _, ok := _c.mutation.PostID(); !ok {
 		return &ValidationError{Name: "post_id", err: errors.New(`ent: missing required field "Report.post_id"`)}
+	}
+	if _, ok := _c.mutation.ParentID(); !ok {
+		return &ValidationError{Name: "parent_id", err: errors.New(`ent: missing required field "Report.parent_id"`)}
+	}
+	if _, ok := _c.mutation.RootID(); !ok {
+		return &ValidationError{Name: "root_id", err: errors.New(`ent: missing required field "Report.root_id"`)}
 	}
 	if _, ok := _c.mutation.Reason(); !ok {
 		return &ValidationError{Name: "reason", err: errors.New(`ent: missing required field "Report.reason"`)}
@@ -367,6 +409,14 @@ func (_c *ReportCreate) createSpec() (*Report, *sqlgraph.CreateSpec) {
 	if value, ok := _c.mutation.PostID(); ok {
 		_spec.SetField(report.FieldPostID, field.TypeInt64, value)
 		_node.PostID = value
+	}
+	if value, ok := _c.mutation.ParentID(); ok {
+		_spec.SetField(report.FieldParentID, field.TypeInt64, value)
+		_node.ParentID = value
+	}
+	if value, ok := _c.mutation.RootID(); ok {
+		_spec.SetField(report.FieldRootID, field.TypeInt64, value)
+		_node.RootID = value
 	}
 	if value, ok := _c.mutation.Reason(); ok {
 		_spec.SetField(report.FieldReason, field.TypeEnum, value)
@@ -597,6 +647,12 @@ func (u *ReportUpsertOne) UpdateNewValues() *ReportUpsertOne {
 		}
 		if _, exists := u.create.mutation.PostID(); exists {
 			s.SetIgnore(report.FieldPostID)
+		}
+		if _, exists := u.create.mutation.ParentID(); exists {
+			s.SetIgnore(report.FieldParentID)
+		}
+		if _, exists := u.create.mutation.RootID(); exists {
+			s.SetIgnore(report.FieldRootID)
 		}
 		if _, exists := u.create.mutation.Reason(); exists {
 			s.SetIgnore(report.FieldReason)
@@ -925,6 +981,12 @@ func (u *ReportUpsertBulk) UpdateNewValues() *ReportUpsertBulk {
 			}
 			if _, exists := b.mutation.PostID(); exists {
 				s.SetIgnore(report.FieldPostID)
+			}
+			if _, exists := b.mutation.ParentID(); exists {
+				s.SetIgnore(report.FieldParentID)
+			}
+			if _, exists := b.mutation.RootID(); exists {
+				s.SetIgnore(report.FieldRootID)
 			}
 			if _, exists := b.mutation.Reason(); exists {
 				s.SetIgnore(report.FieldReason)

@@ -14,6 +14,7 @@ import (
 	"tideline/ent/idempotencykey"
 	"tideline/ent/job"
 	"tideline/ent/mute"
+	"tideline/ent/mutedconversation"
 	"tideline/ent/mutedword"
 	"tideline/ent/post"
 	"tideline/ent/postdelta"
@@ -171,6 +172,16 @@ func init() {
 	muteDescCreatedAt := muteFields[3].Descriptor()
 	// mute.DefaultCreatedAt holds the default value on creation for the created_at field.
 	mute.DefaultCreatedAt = muteDescCreatedAt.Default.(func() time.Time)
+	mutedconversationFields := schema.MutedConversation{}.Fields()
+	_ = mutedconversationFields
+	// mutedconversationDescUnseen is the schema descriptor for unseen field.
+	mutedconversationDescUnseen := mutedconversationFields[3].Descriptor()
+	// mutedconversation.DefaultUnseen holds the default value on creation for the unseen field.
+	mutedconversation.DefaultUnseen = mutedconversationDescUnseen.Default.(bool)
+	// mutedconversationDescCreatedAt is the schema descriptor for created_at field.
+	mutedconversationDescCreatedAt := mutedconversationFields[4].Descriptor()
+	// mutedconversation.DefaultCreatedAt holds the default value on creation for the created_at field.
+	mutedconversation.DefaultCreatedAt = mutedconversationDescCreatedAt.Default.(func() time.Time)
 	mutedwordFields := schema.MutedWord{}.Fields()
 	_ = mutedwordFields
 	// mutedwordDescWord is the schema descriptor for word field.
@@ -253,36 +264,44 @@ func init() {
 	reportDescPostID := reportFields[3].Descriptor()
 	// report.DefaultPostID holds the default value on creation for the post_id field.
 	report.DefaultPostID = reportDescPostID.Default.(int64)
+	// reportDescParentID is the schema descriptor for parent_id field.
+	reportDescParentID := reportFields[4].Descriptor()
+	// report.DefaultParentID holds the default value on creation for the parent_id field.
+	report.DefaultParentID = reportDescParentID.Default.(int64)
+	// reportDescRootID is the schema descriptor for root_id field.
+	reportDescRootID := reportFields[5].Descriptor()
+	// report.DefaultRootID holds the default value on creation for the root_id field.
+	report.DefaultRootID = reportDescRootID.Default.(int64)
 	// reportDescComment is the schema descriptor for comment field.
-	reportDescComment := reportFields[5].Descriptor()
+	reportDescComment := reportFields[7].Descriptor()
 	// report.DefaultComment holds the default value on creation for the comment field.
 	report.DefaultComment = reportDescComment.Default.(string)
 	// reportDescText is the schema descriptor for text field.
-	reportDescText := reportFields[6].Descriptor()
+	reportDescText := reportFields[8].Descriptor()
 	// report.DefaultText holds the default value on creation for the text field.
 	report.DefaultText = reportDescText.Default.(string)
 	// reportDescUnseen is the schema descriptor for unseen field.
-	reportDescUnseen := reportFields[7].Descriptor()
+	reportDescUnseen := reportFields[9].Descriptor()
 	// report.DefaultUnseen holds the default value on creation for the unseen field.
 	report.DefaultUnseen = reportDescUnseen.Default.(bool)
 	// reportDescClaimedBy is the schema descriptor for claimed_by field.
-	reportDescClaimedBy := reportFields[9].Descriptor()
+	reportDescClaimedBy := reportFields[11].Descriptor()
 	// report.DefaultClaimedBy holds the default value on creation for the claimed_by field.
 	report.DefaultClaimedBy = reportDescClaimedBy.Default.(int64)
 	// reportDescClaimedUntil is the schema descriptor for claimed_until field.
-	reportDescClaimedUntil := reportFields[10].Descriptor()
+	reportDescClaimedUntil := reportFields[12].Descriptor()
 	// report.DefaultClaimedUntil holds the default value on creation for the claimed_until field.
 	report.DefaultClaimedUntil = reportDescClaimedUntil.Default.(int64)
 	// reportDescDecidedAt is the schema descriptor for decided_at field.
-	reportDescDecidedAt := reportFields[11].Descriptor()
+	reportDescDecidedAt := reportFields[13].Descriptor()
 	// report.DefaultDecidedAt holds the default value on creation for the decided_at field.
 	report.DefaultDecidedAt = reportDescDecidedAt.Default.(int64)
 	// reportDescNote is the schema descriptor for note field.
-	reportDescNote := reportFields[12].Descriptor()
+	reportDescNote := reportFields[14].Descriptor()
 	// report.DefaultNote holds the default value on creation for the note field.
 	report.DefaultNote = reportDescNote.Default.(string)
 	// reportDescCreatedAt is the schema descriptor for created_at field.
-	reportDescCreatedAt := reportFields[13].Descriptor()
+	reportDescCreatedAt := reportFields[15].Descriptor()
 	// report.DefaultCreatedAt holds the default value on creation for the created_at field.
 	report.DefaultCreatedAt = reportDescCreatedAt.Default.(func() time.Time)
 	sessionFields := schema.Session{}.Fields()

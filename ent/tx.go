@@ -38,6 +38,8 @@ type Tx struct {
 	Like *LikeClient
 	// Mute is the client for interacting with the Mute builders.
 	Mute *MuteClient
+	// MutedConversation is the client for interacting with the MutedConversation builders.
+	MutedConversation *MutedConversationClient
 	// MutedWord is the client for interacting with the MutedWord builders.
 	MutedWord *MutedWordClient
 	// Post is the client for interacting with the Post builders.
@@ -217,6 +219,7 @@ func (tx *Tx) init() {
 	tx.Job = NewJobClient(tx.config)
 	tx.Like = NewLikeClient(tx.config)
 	tx.Mute = NewMuteClient(tx.config)
+	tx.MutedConversation = NewMutedConversationClient(tx.config)
 	tx.MutedWord = NewMutedWordClient(tx.config)
 	tx.Post = NewPostClient(tx.config)
 	tx.PostData = NewPostDataClient(tx.config)

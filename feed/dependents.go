@@ -56,6 +56,22 @@ func (f *Feed) TellDependents(ctx context.Context, base, after int64, edited boo
 	return last, err
 }
 
+// AuthorChanged enqueues the job that tells clients of all replies, reposts and quotes of an author's
+// posts, after the author was hidden or is shown again. It enqueues nothing if there are none. It must
+// be called after the transaction of that change has ended: what others add meanwhile then obeys the
+// change.
+//
+// Cost: as visibility.Unchecked.NextBase, and a short transaction.
+func (f *Feed) AuthorChanged(ctx context.Context, author int64) error {
+	base, err := f.cfg.Visibility.Unchecked.NextBase(ctx, author, 0)
+	if err != nil || base == 0 {
+		return err
+	}
+	return rows.InTx(ctx, f.cfg.DB, func(tx *ent.Tx) error {
+		return f.cfg.Queue.Enqueue(ctx, tx, queue.Large, job.BaseChanged, job.Post{Author: author})
+	})
+}
+
 // dependentsOf returns a predicate for each kind of post that a change of the post with the id concerns.
 func dependentsOf(id int64, edited bool) []predicate.Post {
 	kinds := []predicate.Post{post.RepostOf(id), post.QuoteOf(id)}

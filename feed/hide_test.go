@@ -36,6 +36,7 @@ func TestEveryChangeThatHidesRaisesTheVersion(t *testing.T) {
 				return err
 			}},
 			{"mute a word", func() error { _, _, err := w.Feed.MuteWord(w.Ctx, bob, "muted"); return err }},
+			{"mute a conversation", func() error { _, err := w.Feed.MuteConversation(w.Ctx, bob, post); return err }},
 			{"narrow", func() error { _, err := w.Feed.SetVisibility(w.Ctx, ann, post, schema.Mutuals); return err }},
 			{"hide", func() error {
 				_, err := w.Feed.HidePost(w.Ctx, post, true, func(*ent.Tx) error { return nil })

@@ -3,13 +3,16 @@ package feed
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
+	"entgo.io/ent/dialect/sql"
 	"entgo.io/ent/dialect/sql/sqlgraph"
 
 	"tideline/ent"
 	"tideline/ent/delivery"
 	"tideline/ent/externalpost"
+	"tideline/ent/hiddenuser"
 	"tideline/ent/idempotencykey"
 	"tideline/ent/post"
 	"tideline/ent/postmention"
@@ -348,6 +351,58 @@ func (f *Feed) ReportedPost(ctx context.Context, id int64) (*ent.Post, error) {
 		return nil, refusal.ErrNoSuchPost
 	}
 	return p, rows.Wrap("find reported post", err)
+}
+
+const (
+	// MostReportedAncestors is how many posts above a reported post ReportedAncestors returns, besides
+	// the root.
+	MostReportedAncestors = 50
+	// MostReportedReplies is how many replies to a reported post ReportedReplies returns.
+	MostReportedReplies = 50
+)
+
+// ReportedAncestors returns the posts that lead to a reported post, root first, whoever may see them:
+// the parent, the posts above it, at most MostReportedAncestors in all, and the root. It leaves out posts
+// of users who are being deleted. Only moderators read them.
+//
+// Cost: none without a parent; otherwise two queries, with a look-up an ancestor each.
+func (f *Feed) ReportedAncestors(ctx context.Context, parent, root int64) ([]*ent.Post, error) {
+	if parent == 0 {
+		return []*ent.Post{}, nil
+	}
+	above, err := f.cfg.Visibility.AncestorIDs(ctx, parent, MostReportedAncestors)
+	if err != nil {
+		return nil, err
+	}
+	if root != 0 && !slices.Contains(above, root) { // a post in between is gone, or there are more
+		above = append(above, root)
+	}
+	slices.Reverse(above)
+	list, err := f.cfg.DB.Post.Query().Where(rows.Among(post.FieldID, above), shownToModerators).All(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read the conversation of a reported post: %w", err)
+	}
+	ordered := rows.InOrder(above, list, func(p *ent.Post) int64 { return p.ID })
+	return slices.DeleteFunc(ordered, func(p *ent.Post) bool { return p == nil }), nil
+}
+
+// ReportedReplies returns the direct replies to a reported post, oldest first, at most
+// MostReportedReplies, whoever may see them. It leaves out posts of users who are being deleted. Only
+// moderators read them.
+//
+// Cost: one query by index.
+func (f *Feed) ReportedReplies(ctx context.Context, id int64) ([]*ent.Post, error) {
+	list, err := f.cfg.DB.Post.Query().Where(post.ParentID(id), shownToModerators).Order(ent.Asc(post.FieldID)).Limit(MostReportedReplies).All(ctx)
+	return list, rows.Wrap("read replies to a reported post", err)
+}
+
+// shownToModerators is the condition for posts that moderators may read in a report: neither they nor
+// their authors are deleted, or being deleted.
+func shownToModerators(s *sql.Selector) {
+	hidden := sql.Table(hiddenuser.Table)
+	s.Where(sql.And(sql.NEQ(s.C(post.FieldVisibility), string(schema.Deleted)), sql.NotExists(sql.Select(hidden.C(hiddenuser.FieldID)).From(hidden).Where(sql.And(
+		sql.ColumnsEQ(hidden.C(hiddenuser.FieldID), s.C(post.FieldAuthorID)),
+		sql.NotIn(hidden.C(hiddenuser.FieldState), string(hiddenuser.StateLEAVING), string(hiddenuser.StateSUSPENDED)))))))
 }
 
 // Posts returns the posts with the ids, in their order. An entry is nil if there is no such post

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tideline/ent"
 	"tideline/ent/schema"
 	"tideline/feed"
 	"tideline/feed/account"
@@ -30,6 +31,7 @@ INSERT INTO blocks (blocker_id, blocked_id, created_at) SELECT i, 1 + (i + 9) % 
 INSERT INTO follow_requests (requester_id, target_id, created_at) SELECT i, 1 + (i + 11) % 6000, now() FROM generate_series(1, 6000) i;
 INSERT INTO sessions (token_hash, user_id, created_at, expires_at) SELECT decode(md5(i::text), 'hex'), i, now(), now() + interval '1 day' FROM generate_series(1, 6000) i;
 INSERT INTO muted_words (user_id, word, head, created_at) SELECT i, 'tide', 'tide', now() FROM generate_series(1, 6000) i;
+INSERT INTO muted_conversations (user_id, root_id, created_at) SELECT i, i, now() FROM generate_series(1, 6000) i;
 INSERT INTO read_markers (id, post_id) SELECT i, 0 FROM generate_series(1, 6000) i;
 INSERT INTO deliveries (id) SELECT i FROM generate_series(1, 6000) i;
 INSERT INTO idempotency_keys (user_id, key, post_id, created_at) SELECT i, 'k', i, now() FROM generate_series(1, 6000) i;
@@ -104,6 +106,11 @@ func (w *world) busyDay() {
 	do(w.Feed.LikePost(w.Ctx, bob, post))
 	do(w.Feed.Mute(w.Ctx, ann, bob.ID))
 	do(w.Feed.Unmute(w.Ctx, ann, bob.ID))
+	do(w.Feed.CreatePost(w.Ctx, bob, feed.Draft{Text: "reply", ReplyTo: post}))
+	do(w.Feed.MuteConversation(w.Ctx, ann, post))
+	do(w.Feed.MuteConversation(w.Ctx, u[3], post))
+	do(w.Feed.UnmuteConversation(w.Ctx, u[3], post))
+	do(w.Feed.MutesConversation(w.Ctx, ann, []*ent.Post{{ID: post}}))
 	do(w.Feed.Block(w.Ctx, ann, u[4].ID))
 	do(w.Feed.Unblock(w.Ctx, ann, u[4].ID))
 	do(w.Feed.Unfollow(w.Ctx, u[2], ann.ID))

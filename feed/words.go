@@ -66,13 +66,19 @@ func (f *Feed) UnmuteWord(ctx context.Context, v session.Viewer, word string) (n
 	})
 }
 
-// changeWords changes the viewer's words. If they changed, it tells the viewer's clients to read
-// the timeline again.
-func (f *Feed) changeWords(ctx context.Context, v session.Viewer, word string, make func(tx *ent.Tx, word, head string) (bool, error)) (normalised string, u *ent.User, err error) {
-	if v.ID == 0 {
-		return "", nil, refusal.ErrSignIn
-	}
+// changeWords changes the viewer's words.
+func (f *Feed) changeWords(ctx context.Context, v session.Viewer, word string, change func(tx *ent.Tx, word, head string) (bool, error)) (normalised string, u *ent.User, err error) {
 	word, head := visibility.NormalWord(word)
+	u, err = f.changeMuted(ctx, v, func(tx *ent.Tx) (bool, error) { return change(tx, word, head) })
+	return word, u, err
+}
+
+// changeMuted changes the words or conversations that the viewer mutes, with the viewer's row locked. If
+// they changed, it tells the viewer's clients to read the timeline again.
+func (f *Feed) changeMuted(ctx context.Context, v session.Viewer, change func(tx *ent.Tx) (bool, error)) (u *ent.User, err error) {
+	if v.ID == 0 {
+		return nil, refusal.ErrSignIn
+	}
 	changed, j := false, job.Words{User: v.ID, Change: rand.Int64()}
 	err = rows.InTx(ctx, f.cfg.DB, func(tx *ent.Tx) error {
 		u, err = tx.User.Query().Where(user.ID(v.ID), rows.ForUpdate, rows.WithFollows).Only(ctx)
@@ -82,8 +88,8 @@ func (f *Feed) changeWords(ctx context.Context, v session.Viewer, word string, m
 		if err != nil {
 			return fmt.Errorf("lock user: %w", err)
 		}
-		if changed, err = make(tx, word, head); err != nil || !changed {
-			return rows.Wrap("change muted words", err)
+		if changed, err = change(tx); err != nil || !changed {
+			return rows.Wrap("change what is muted", err)
 		}
 		return f.cfg.Queue.Enqueue(ctx, tx, queue.Relations, job.WordsChanged, j)
 	})
@@ -91,12 +97,12 @@ func (f *Feed) changeWords(ctx context.Context, v session.Viewer, word string, m
 		f.cfg.Visibility.VisibilityReduced()
 	}
 	if err != nil || !changed {
-		return word, u, err
+		return u, err
 	}
 	if err := f.cfg.Home.Sync.WordsChanged(ctx, v.ID, j.Change); err != nil {
-		f.cfg.Logger.WarnContext(ctx, "clients not told of muted words; a job will", "error", err)
+		f.cfg.Logger.WarnContext(ctx, "clients not told of a change of what is muted; a job will", "error", err)
 	}
-	return word, u, nil
+	return u, nil
 }
 
 // MutedWords returns the viewer's muted words in the order in which they were muted. It returns

@@ -175,7 +175,7 @@ func TestErrorsForForms(t *testing.T) {
 		_, ann := c.signUp("ann")
 		c.viewer = ann
 		limits := c.get("limits", `{ limits { postLength handleLength nameLength bioLength passwordMinLength passwordLength pageSize
-			mutedWordLength mutedWords idempotencyKeyLength avatarUrlLength links linkLength dataLength dataDepth } }`, nil).(map[string]any)
+			mutedWordLength mutedWords mutedConversations idempotencyKeyLength avatarUrlLength links linkLength dataLength dataDepth } }`, nil).(map[string]any)
 		number := func(name string) int { return int(limits[name].(float64)) }
 		const (
 			signUp  = `mutation($v: SignUpInput!) { signUp(input: $v) { token } }`

@@ -211,6 +211,14 @@ func (r post) Mentions(ctx context.Context, p *ent.Post) ([]*model.Mention, erro
 	})
 }
 
+func (r post) ViewerHasMutedConversation(ctx context.Context, p *ent.Post) (bool, error) {
+	exec.Read(ctx)
+	g := groupsOf(ctx)
+	return field(g, g.posts, p, "viewerHasMutedConversation", func(posts []*ent.Post) ([]bool, error) {
+		return r.Feed.MutesConversation(ctx, Viewer(ctx), posts)
+	})
+}
+
 // Reason says why a post is in a timeline.
 func (r timelineEdge) Reason(ctx context.Context, e *paging.Edge[ent.Post]) (*model.EntryReason, error) {
 	author, err := post(r).Author(ctx, e.Node)
@@ -253,6 +261,14 @@ func (r mutation) UndoRepost(ctx context.Context, in model.PostInput) (*model.Po
 
 func (r mutation) WithdrawQuote(ctx context.Context, in model.PostInput) (*model.PostPayload, error) {
 	return postPayload(ctx, in, r.Feed.WithdrawQuote)
+}
+
+func (r mutation) MuteConversation(ctx context.Context, in model.PostInput) (*model.PostPayload, error) {
+	return postPayload(ctx, in, r.Feed.MuteConversation)
+}
+
+func (r mutation) UnmuteConversation(ctx context.Context, in model.PostInput) (*model.PostPayload, error) {
+	return postPayload(ctx, in, r.Feed.UnmuteConversation)
 }
 
 func (r mutation) SetAudience(ctx context.Context, in model.SetAudienceInput) (*model.PostPayload, error) {

@@ -144,6 +144,8 @@ func (a api) prices() map[string]func(map[string]any) int {
 		"Post.reposts":         flat(pagePrice + 2*visibility.MostLooked),
 		"Post.quotes":          flat(pagePrice + 2*visibility.MostLooked),
 		"Post.ancestors":       flat(keyPrice + 2*conversation.MostAncestors),
+		"Report.ancestors":     flat(keyPrice + 2*feed.MostReportedAncestors),
+		"Report.replies":       flat(keyPrice + feed.MostReportedReplies),
 
 		"Query.viewer": flat(keyPrice), "Query.user": flat(keyPrice), "Query.userByExternalId": flat(keyPrice),
 		"Query.post": flat(keyPrice), "Query.node": flat(keyPrice), "Query.nodes": flat(keyPrice), "User.mutedWords": flat(keyPrice),
@@ -164,6 +166,7 @@ type (
 	}
 	moderationMutation  struct{ api }
 	report              struct{ api }
+	reportedPost        struct{ api }
 	createPostPayload   struct{ api }
 	relationshipPayload struct{ api }
 	user                struct{ api }
@@ -189,6 +192,7 @@ func (a api) MarkTimelineReadPayload() generated.MarkTimelineReadPayloadResolver
 	return readPayload{a}
 }
 func (a api) Report() generated.ReportResolver                           { return report{a} }
+func (a api) ReportedPost() generated.ReportedPostResolver               { return reportedPost{a} }
 func (a api) User() generated.UserResolver                               { return user{a} }
 func (a api) Post() generated.PostResolver                               { return post{a} }
 func (a api) TimelineConnection() generated.TimelineConnectionResolver   { return timelineConnection{a} }

@@ -2,6 +2,7 @@ package graph
 
 import (
 	"context"
+	"time"
 
 	"tideline/ent"
 	entreport "tideline/ent/report"
@@ -99,6 +100,26 @@ func (r report) userOf(ctx context.Context, one *ent.Report, name string, id fun
 
 func (r report) Versions(ctx context.Context, one *ent.Report, first *int, after *string) (*paging.Connection[ent.PostVersion], error) {
 	return r.Moderation.ReportedVersions(ctx, one, paging.Page{First: first, After: after})
+}
+
+func (r report) Ancestors(ctx context.Context, one *ent.Report) ([]*ent.Post, error) {
+	list, err := r.Moderation.ReportedAncestors(ctx, one)
+	postsTogether(ctx, list)
+	return list, err
+}
+
+func (r report) Replies(ctx context.Context, one *ent.Report) ([]*ent.Post, error) {
+	list, err := r.Moderation.ReportedReplies(ctx, one)
+	postsTogether(ctx, list)
+	return list, err
+}
+
+func (r reportedPost) Author(ctx context.Context, p *ent.Post) (*ent.User, error) {
+	return post(r).Author(ctx, p)
+}
+
+func (r reportedPost) CreatedAt(ctx context.Context, p *ent.Post) (*time.Time, error) {
+	return post(r).CreatedAt(ctx, p)
 }
 
 func (r moderationMutation) ReportPost(ctx context.Context, in model.ReportPostInput) (*model.ReportPayload, error) {

@@ -161,6 +161,42 @@ func TestReportsOverTheAPI(t *testing.T) {
 	require.Nil(t, c.get("node", `query($id: ID!) { node(id: $id) { id } }`, map[string]any{"id": first["id"]}))
 }
 
+// A moderator reads the conversation of a reported reply in its report, and nobody else does.
+func TestAReportShowsTheConversationOverTheAPI(t *testing.T) {
+	t.Parallel()
+	c := newClient(t, storagetest.Embedded(t))
+	const (
+		reply   = `mutation($to: ID!, $text: String!, $v: Visibility) { createPost(input: {replyTo: $to, text: $text, visibility: $v}) { post { id } } }`
+		report  = `mutation($post: ID!) { reportPost(input: {postId: $post, reason: SPAM}) { reported } }`
+		reports = `{ reports { nodes { text
+			ancestors { id authorId author { handle } text visibility hiddenByModerators editedAt replyToId } replies { id text visibility replyToId author { handle } } } } }`
+	)
+	annID, ann := c.signUp("ann")
+	root := c.get("createPost.post.id", createPost, map[string]any{"text": "the root", "visibility": "PUBLIC"})
+	_, bad := c.signUp("bad")
+	about := c.get("createPost.post.id", reply, map[string]any{"to": root, "text": "buy this", "v": "PUBLIC"})
+	_, good := c.signUp("good")
+	below := c.get("createPost.post.id", reply, map[string]any{"to": about, "text": "go away", "v": "PRIVATE"})
+	require.Equal(t, true, c.get("reportPost.reported", report, map[string]any{"post": about}))
+	c.refused("FORBIDDEN", reports, nil)
+	c.viewer = ann
+	c.get("setPostVisibility.post.id", `mutation($id: ID!) { setPostVisibility(input: {postId: $id, visibility: PRIVATE}) { post { id } } }`, map[string]any{"id": root})
+	c.viewer = bad
+	c.get("updatePost.post.id", `mutation($id: ID!) { updatePost(input: {postId: $id, text: "hello"}) { post { id } } }`, map[string]any{"id": about})
+	_, err := c.Moderation.Suspend(c.ctx, moderation.Console, good.ID, "")
+	require.NoError(t, err)
+	_, mod := c.signUp("mod")
+	_, err = c.Moderation.SetRole(c.ctx, moderation.Console, mod.ID, user.RoleMODERATOR, "")
+	require.NoError(t, err)
+	require.Nil(t, c.get("post", `query($id: ID!) { post(id: $id) { id } }`, map[string]any{"id": root}))
+	require.Equal(t, []any{map[string]any{
+		"text": "buy this",
+		"ancestors": []any{map[string]any{"id": root, "authorId": annID, "author": map[string]any{"handle": "ann"}, "text": "the root", "visibility": "PRIVATE",
+			"hiddenByModerators": false, "editedAt": nil, "replyToId": nil}},
+		"replies": []any{map[string]any{"id": below, "text": "go away", "visibility": "PRIVATE", "replyToId": about, "author": nil}},
+	}}, c.get("reports.nodes", reports, nil))
+}
+
 // If a user blocks someone who is hidden from everybody, the answer has the relationship,
 // and of the user only the id.
 func TestHiddenUserIsBlockedOverTheAPI(t *testing.T) {

@@ -173,6 +173,7 @@ func (r query) Limits(context.Context) (*model.Limits, error) {
 		AvatarURLLength: account.MaxAvatarURL, AvatarHosts: append([]string{}, r.Avatars...), Links: account.MaxLinks, LinkLength: account.MaxLink,
 		PostVersions: feed.MaxVersions, DataLength: feed.MaxData, DataDepth: feed.MaxDataDepth,
 		PasswordMinLength: password.Min, PasswordLength: password.Max, PageSize: r.Home.MaxPage(), Rankings: r.Home.Rankings().Names(),
-		MutedWordLength: feed.MaxMutedWord, MutedWords: feed.MaxMutedWords, IdempotencyKeyLength: feed.MaxKey,
+		MutedWordLength: feed.MaxMutedWord, MutedWords: feed.MaxMutedWords, MutedConversations: feed.MaxMutedConversations,
+		IdempotencyKeyLength: feed.MaxKey,
 	}, nil
 }

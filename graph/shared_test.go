@@ -38,8 +38,9 @@ func TestSharedResponse(t *testing.T) {
 		for fields, plain := range map[string]bool{
 			`__typename edge { score node { id text createdAt author { handle } } }`: true,
 			`edge { node { id viewerHasLiked } }`:                                    false,
-			`unreadCount`:                                                            false,
-			`edge { node { author { relationship { following } } } }`:                false,
+			`edge { node { id viewerHasMutedConversation } }`:                        false,
+			`unreadCount`: false,
+			`edge { node { author { relationship { following } } } }`: false,
 		} {
 			c.t.Run(fields, func(t *testing.T) {
 				query := fmt.Sprintf("subscription { e: timelineEvents { ... on TimelinePostAdded { %s } } }", fields)

@@ -122,6 +122,18 @@ func (r *run) converse(s step, a, p int) error {
 		r.setHomeReplies(a, to)
 		_, err := f.Accounts.UpdateProfile(r.ctx, v, account.Profile{HomeReplies: &to})
 		return err
+	case "mute conversation", "unmute conversation":
+		mute, call := s.do == "mute conversation", f.Feed.MuteConversation
+		if !mute {
+			call = f.Feed.UnmuteConversation
+		}
+		r.say("%s does: %s of #%d", r.name(a), s.do, p)
+		r.muteConversation(a, p, mute)
+		got, err := call(r.ctx, v, r.posts[p].id)
+		if err == nil && (got != nil) != r.sees(a, p) {
+			return fmt.Errorf("the post was answered: %t", got != nil)
+		}
+		return err
 	}
 	return nil
 }
@@ -333,9 +345,16 @@ func (r *run) mays(v int) error {
 	if err != nil {
 		return err
 	}
+	muted, err := r.front().Feed.MutesConversation(r.ctx, r.viewer(v), posts)
+	if err != nil {
+		return err
+	}
 	for i, p := range numbers {
 		if err := r.invited(v, p, may[i]); err != nil {
 			return err
+		}
+		if want := r.silenced[[2]int{v, r.rootOf(p)}]; muted[i] != want {
+			return fmt.Errorf("%s mutes the conversation of #%d: %t, not %t", r.name(v), p, muted[i], want)
 		}
 		if r.posts[p].repostOf == none {
 			if err := r.reposted(v, p, own[i]); err != nil {

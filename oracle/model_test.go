@@ -21,6 +21,7 @@ type model struct {
 	mutes    relation
 	likes    relation        // user, post
 	words    map[[2]int]bool // user, muted word of texts
+	silenced map[[2]int]bool // user, root of a conversation that the user mutes
 }
 
 type person struct {
@@ -95,7 +96,7 @@ const (
 )
 
 func newModel() *model {
-	return &model{follows: relation{}, requests: relation{}, blocks: relation{}, mutes: relation{}, likes: relation{}, words: map[[2]int]bool{}}
+	return &model{follows: relation{}, requests: relation{}, blocks: relation{}, mutes: relation{}, likes: relation{}, words: map[[2]int]bool{}, silenced: map[[2]int]bool{}}
 }
 
 // nobody is the anonymous viewer.
@@ -165,14 +166,15 @@ func (m *model) gets(viewer, post int) bool {
 	case p.parent == none:
 		return true
 	}
-	return !m.mutes[[2]int{viewer, m.posts[p.root].author}] && m.wantsReply(viewer, m.posts[p.parent].author)
+	return !m.silenced[[2]int{viewer, p.root}] && !m.mutes[[2]int{viewer, m.posts[p.root].author}] && m.wantsReply(viewer, m.posts[p.parent].author)
 }
 
 // wants reports whether the viewer wants the repost in the home timeline.
 func (m *model) wants(viewer, repost int) bool {
 	p := m.posts[repost]
 	original := m.posts[p.repostOf]
-	if m.mutes[[2]int{viewer, original.author}] || p.author != viewer && m.words[[2]int{viewer, original.word}] {
+	unwanted := m.words[[2]int{viewer, original.word}] || m.silenced[[2]int{viewer, original.root}]
+	if m.mutes[[2]int{viewer, original.author}] || p.author != viewer && unwanted {
 		return false
 	}
 	return original.root == none || original.author == viewer || !m.mutes[[2]int{viewer, m.posts[original.root].author}]
@@ -189,8 +191,8 @@ func (m *model) wantsReply(viewer, to int) bool {
 	return to == viewer || m.follows[[2]int{viewer, to}]
 }
 
-// belongs reports whether the post belongs in the viewer's inbox, regardless of muted words, roots,
-// originals, and the viewer's setting for replies.
+// belongs reports whether the post belongs in the viewer's inbox, regardless of muted words and
+// conversations, roots, originals, and the viewer's setting for replies.
 func (m *model) belongs(viewer, post int) bool {
 	author := m.posts[post].author
 	return m.admits(viewer, post) &&
@@ -431,6 +433,20 @@ func (m *model) setAudience(a, post int, reply, quote schema.Audience) string {
 
 func (m *model) setHomeReplies(a int, to schema.HomeReplies) { m.users[a].homeReplies = to }
 
+// muteConversation mutes or unmutes the conversation of a post. Of a post that the user does not see,
+// nothing is known: only its own conversation is muted, in case it is a root.
+func (m *model) muteConversation(a, post int, mute bool) {
+	root := post
+	if m.sees(a, post) {
+		root = m.rootOf(post)
+	}
+	if mute {
+		m.silenced[[2]int{a, root}] = true
+	} else {
+		delete(m.silenced, [2]int{a, root})
+	}
+}
+
 // mentionsIn returns the users that a text by the author mentions.
 func (m *model) mentionsIn(word, author int) (list []int) {
 	if word >= len(spans) {
@@ -471,7 +487,9 @@ func (m *model) bury(user int) {
 		maps.DeleteFunc(r, func(pair [2]int, _ bool) bool { return pair[0] == user || pair[1] == user })
 	}
 	maps.DeleteFunc(m.likes, func(like [2]int, _ bool) bool { return like[0] == user || m.posts[like[1]].author == user })
-	maps.DeleteFunc(m.words, func(pair [2]int, _ bool) bool { return pair[0] == user })
+	for _, muted := range []map[[2]int]bool{m.words, m.silenced} {
+		maps.DeleteFunc(muted, func(pair [2]int, _ bool) bool { return pair[0] == user })
+	}
 	for p := range m.posts {
 		m.posts[p].mentions = slices.DeleteFunc(m.posts[p].mentions, func(u int) bool { return u == user })
 	}

@@ -177,6 +177,33 @@ func TestModelHidesARepostWhoseOriginalHasAMutedWord(t *testing.T) {
 	require.True(t, c.sees(ada, again))
 }
 
+func TestModelMutesAConversation(t *testing.T) {
+	c := newCircle(t)
+	root := c.post(bob, schema.Public)
+	answer := c.answer(dan, root, schema.Public)
+	own := c.answer(ada, answer, schema.Public)
+	ofRoot, ofAnswer, byAda := c.passOn(dan, root), c.passOn(bob, answer), c.passOn(ada, answer)
+	everything := []int{byAda, ofAnswer, ofRoot, own, answer, root}
+	require.Equal(t, everything, c.timeline(ada))
+
+	c.muteConversation(ada, own, true)
+	require.Equal(t, []int{byAda, ofRoot, own, root}, c.timeline(ada), "the root, its reposts and Ada's own posts stay")
+	require.True(t, c.belongs(ada, answer), "the inbox keeps it")
+	require.Equal(t, []int{answer, own}, c.conversation(ada, root))
+	require.True(t, c.onProfile(ada, answer))
+	require.True(t, c.gets(bob, answer), "it concerns Ada alone")
+
+	c.posts[root].visibility = schema.Private
+	c.muteConversation(ada, root, false)
+	c.posts[root].visibility = schema.Public
+	require.Equal(t, everything, c.timeline(ada), "the root need not be visible")
+
+	c.posts[answer].hidden = true
+	c.muteConversation(ada, answer, true)
+	c.posts[answer].hidden = false
+	require.Equal(t, everything, c.timeline(ada), "a reply that is not visible does not tell of its conversation")
+}
+
 func TestModelShowsAReplyToThoseItAnswers(t *testing.T) {
 	c := newCircle(t)
 	root := c.post(ada, schema.Public)

@@ -40,7 +40,7 @@ var kinds = []struct {
 	{"follow", 12}, {"unfollow", 6}, {"accept", 4}, {"reject", 1}, {"remove follower", 3}, {"approve", 3},
 	{"block", 3}, {"unblock", 3}, {"mute", 5}, {"unmute", 5}, {"mute word", 3}, {"unmute word", 3}, {"mark read", 3}, {"sign up", 1},
 
-	{"reply", 12}, {"repost", 8}, {"undo repost", 3}, {"quote", 4}, {"withdraw quote", 2}, {"set audience", 4}, {"home replies", 4},
+	{"reply", 12}, {"repost", 8}, {"undo repost", 3}, {"quote", 4}, {"withdraw quote", 2}, {"set audience", 4}, {"home replies", 4}, {"mute conversation", 4}, {"unmute conversation", 3},
 	{"base: narrow or widen", 6}, {"base: hide or show", 2}, {"base: delete", 2}, {"base: edit", 2}, {"base: suspend or reinstate", 2},
 
 	{"hold", 8}, {"stall", 2}, {"release", 4}, {"kill", 4}, {"pause", 2}, {"repeat", 5},

@@ -22,6 +22,23 @@ type baseWalk struct {
 	AllTold bool  `json:"allTold,omitempty"`
 }
 
+// authorStale handles an author who was hidden or is shown again. After the inboxes it turns to the
+// replies, reposts and quotes of others that depend on the author's posts. A repetition enqueues their job
+// again, which is harmless.
+func (w *Workers) authorStale(ctx context.Context, j *queue.Job) error {
+	var args job.Post
+	if err := decode(j, &args, nil); err != nil {
+		return err
+	}
+	if err := w.postGivenUp(ctx, j); err != nil {
+		return err
+	}
+	if err := w.Feed.AuthorChanged(ctx, args.Author); err != nil {
+		return queue.Unavailable(fmt.Errorf("look for replies and reposts: %w", err))
+	}
+	return nil
+}
+
 // baseChanged tells the clients that may show a reply or a repost that the post which it depends on
 // was shown, hidden or deleted. Reads need no job: they obey the rule at once. Each reply and repost
 // gets a fan-out of its own, like one for an edit. A repost whose original is gone is deleted. If the

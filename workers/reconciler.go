@@ -27,7 +27,8 @@ func (w *Workers) relationChanged(ctx context.Context, j *queue.Job) error {
 	return w.patient(ctx, err)
 }
 
-// wordsChanged tells the clients of a user whose muted words changed to read again.
+// wordsChanged tells the clients of a user to read again after a change of what the user mutes, or of the
+// user's HomeReplies.
 func (w *Workers) wordsChanged(ctx context.Context, j *queue.Job) error {
 	var args job.Words
 	if err := decode(j, &args, nil); err != nil {

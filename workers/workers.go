@@ -194,7 +194,7 @@ func New(cfg Config) (*Workers, error) {
 	cfg.Queue.Handle(job.FeedsStale, w.feedsStale)
 	cfg.Queue.Handle(job.PostsBackdated, w.postsBackdated)
 	cfg.Queue.Handle(job.WordsChanged, w.wordsChanged)
-	cfg.Queue.Handle(job.AuthorStale, w.postGivenUp)
+	cfg.Queue.Handle(job.AuthorStale, w.authorStale)
 	cfg.Queue.Handle(job.UserDeleted, w.userDeleted)
 	cfg.Queue.Handle(job.PostErased, w.postErased)
 	cfg.Queue.Handle(job.BaseChanged, w.baseChanged)

@@ -152,6 +152,18 @@ func (f MuteFunc) Mutate(ctx context.Context, m ent.Mutation) (ent.Value, error)
 	return nil, fmt.Errorf("unexpected mutation type %T. expect *ent.MuteMutation", m)
 }
 
+// The MutedConversationFunc type is an adapter to allow the use of ordinary
+// function as MutedConversation mutator.
+type MutedConversationFunc func(context.Context, *ent.MutedConversationMutation) (ent.Value, error)
+
+// Mutate calls f(ctx, m).
+func (f MutedConversationFunc) Mutate(ctx context.Context, m ent.Mutation) (ent.Value, error) {
+	if mv, ok := m.(*ent.MutedConversationMutation); ok {
+		return f(ctx, mv)
+	}
+	return nil, fmt.Errorf("unexpected mutation type %T. expect *ent.MutedConversationMutation", m)
+}
+
 // The MutedWordFunc type is an adapter to allow the use of ordinary
 // function as MutedWord mutator.
 type MutedWordFunc func(context.Context, *ent.MutedWordMutation) (ent.Value, error)

@@ -399,6 +399,35 @@ var (
 			},
 		},
 	}
+	// MutedConversationsColumns holds the columns for the "muted_conversations" table.
+	MutedConversationsColumns = []*schema.Column{
+		{Name: "id", Type: field.TypeInt64, Increment: true},
+		{Name: "root_id", Type: field.TypeInt64},
+		{Name: "unseen", Type: field.TypeBool, Default: false},
+		{Name: "created_at", Type: field.TypeTime},
+		{Name: "user_id", Type: field.TypeInt64},
+	}
+	// MutedConversationsTable holds the schema information for the "muted_conversations" table.
+	MutedConversationsTable = &schema.Table{
+		Name:       "muted_conversations",
+		Columns:    MutedConversationsColumns,
+		PrimaryKey: []*schema.Column{MutedConversationsColumns[0]},
+		ForeignKeys: []*schema.ForeignKey{
+			{
+				Symbol:     "muted_conversations_users_user",
+				Columns:    []*schema.Column{MutedConversationsColumns[4]},
+				RefColumns: []*schema.Column{UsersColumns[0]},
+				OnDelete:   schema.Cascade,
+			},
+		},
+		Indexes: []*schema.Index{
+			{
+				Name:    "mutedconversation_user_id_root_id",
+				Unique:  true,
+				Columns: []*schema.Column{MutedConversationsColumns[4], MutedConversationsColumns[1]},
+			},
+		},
+	}
 	// MutedWordsColumns holds the columns for the "muted_words" table.
 	MutedWordsColumns = []*schema.Column{
 		{Name: "id", Type: field.TypeInt64, Increment: true},
@@ -730,6 +759,8 @@ var (
 	ReportsColumns = []*schema.Column{
 		{Name: "id", Type: field.TypeInt64, Increment: true},
 		{Name: "post_id", Type: field.TypeInt64, Default: 0},
+		{Name: "parent_id", Type: field.TypeInt64, Default: 0},
+		{Name: "root_id", Type: field.TypeInt64, Default: 0},
 		{Name: "reason", Type: field.TypeEnum, Enums: []string{"SPAM", "HARASSMENT", "VIOLENCE", "SEXUAL", "ILLEGAL", "IMPERSONATION", "OTHER"}},
 		{Name: "comment", Type: field.TypeString, Size: 2147483647, Default: ""},
 		{Name: "text", Type: field.TypeString, Size: 2147483647, Default: ""},
@@ -751,13 +782,13 @@ var (
 		ForeignKeys: []*schema.ForeignKey{
 			{
 				Symbol:     "reports_users_reporter",
-				Columns:    []*schema.Column{ReportsColumns[12]},
+				Columns:    []*schema.Column{ReportsColumns[14]},
 				RefColumns: []*schema.Column{UsersColumns[0]},
 				OnDelete:   schema.Cascade,
 			},
 			{
 				Symbol:     "reports_users_reported",
-				Columns:    []*schema.Column{ReportsColumns[13]},
+				Columns:    []*schema.Column{ReportsColumns[15]},
 				RefColumns: []*schema.Column{UsersColumns[0]},
 				OnDelete:   schema.Cascade,
 			},
@@ -766,17 +797,17 @@ var (
 			{
 				Name:    "report_reporter_id_status",
 				Unique:  false,
-				Columns: []*schema.Column{ReportsColumns[12], ReportsColumns[6]},
+				Columns: []*schema.Column{ReportsColumns[14], ReportsColumns[8]},
 			},
 			{
 				Name:    "report_reported_id_post_id_status",
 				Unique:  false,
-				Columns: []*schema.Column{ReportsColumns[13], ReportsColumns[1], ReportsColumns[6]},
+				Columns: []*schema.Column{ReportsColumns[15], ReportsColumns[1], ReportsColumns[8]},
 			},
 			{
 				Name:    "report_status_id",
 				Unique:  false,
-				Columns: []*schema.Column{ReportsColumns[6], ReportsColumns[0]},
+				Columns: []*schema.Column{ReportsColumns[8], ReportsColumns[0]},
 			},
 		},
 	}
@@ -1051,6 +1082,7 @@ var (
 		JobsTable,
 		LikesTable,
 		MutesTable,
+		MutedConversationsTable,
 		MutedWordsTable,
 		PostsTable,
 		PostDataTable,
@@ -1084,6 +1116,7 @@ func init() {
 	LikesTable.ForeignKeys[1].RefTable = PostsTable
 	MutesTable.ForeignKeys[0].RefTable = UsersTable
 	MutesTable.ForeignKeys[1].RefTable = UsersTable
+	MutedConversationsTable.ForeignKeys[0].RefTable = UsersTable
 	MutedWordsTable.ForeignKeys[0].RefTable = UsersTable
 	PostsTable.ForeignKeys[0].RefTable = UsersTable
 	PostDataTable.ForeignKeys[0].RefTable = PostsTable

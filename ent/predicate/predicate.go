@@ -42,6 +42,9 @@ type Like func(*sql.Selector)
 // Mute is the predicate function for mute builders.
 type Mute func(*sql.Selector)
 
+// MutedConversation is the predicate function for mutedconversation builders.
+type MutedConversation func(*sql.Selector)
+
 // MutedWord is the predicate function for mutedword builders.
 type MutedWord func(*sql.Selector)
 

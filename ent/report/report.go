@@ -21,6 +21,10 @@ const (
 	FieldReportedID = "reported_id"
 	// FieldPostID holds the string denoting the post_id field in the database.
 	FieldPostID = "post_id"
+	// FieldParentID holds the string denoting the parent_id field in the database.
+	FieldParentID = "parent_id"
+	// FieldRootID holds the string denoting the root_id field in the database.
+	FieldRootID = "root_id"
 	// FieldReason holds the string denoting the reason field in the database.
 	FieldReason = "reason"
 	// FieldComment holds the string denoting the comment field in the database.
@@ -69,6 +73,8 @@ var Columns = []string{
 	FieldReporterID,
 	FieldReportedID,
 	FieldPostID,
+	FieldParentID,
+	FieldRootID,
 	FieldReason,
 	FieldComment,
 	FieldText,
@@ -94,6 +100,10 @@ func ValidColumn(column string) bool {
 var (
 	// DefaultPostID holds the default value on creation for the "post_id" field.
 	DefaultPostID int64
+	// DefaultParentID holds the default value on creation for the "parent_id" field.
+	DefaultParentID int64
+	// DefaultRootID holds the default value on creation for the "root_id" field.
+	DefaultRootID int64
 	// DefaultComment holds the default value on creation for the "comment" field.
 	DefaultComment string
 	// DefaultText holds the default value on creation for the "text" field.
@@ -188,6 +198,16 @@ func ByReportedID(opts ...sql.OrderTermOption) OrderOption {
 // ByPostID orders the results by the post_id field.
 func ByPostID(opts ...sql.OrderTermOption) OrderOption {
 	return sql.OrderByField(FieldPostID, opts...).ToFunc()
+}
+
+// ByParentID orders the results by the parent_id field.
+func ByParentID(opts ...sql.OrderTermOption) OrderOption {
+	return sql.OrderByField(FieldParentID, opts...).ToFunc()
+}
+
+// ByRootID orders the results by the root_id field.
+func ByRootID(opts ...sql.OrderTermOption) OrderOption {
+	return sql.OrderByField(FieldRootID, opts...).ToFunc()
 }
 
 // ByReason orders the results by the reason field.

@@ -70,6 +70,16 @@ func PostID(v int64) predicate.Report {
 	return predicate.Report(sql.FieldEQ(FieldPostID, v))
 }
 
+// ParentID applies equality check predicate on the "parent_id" field. It's identical to ParentIDEQ.
+func ParentID(v int64) predicate.Report {
+	return predicate.Report(sql.FieldEQ(FieldParentID, v))
+}
+
+// RootID applies equality check predicate on the "root_id" field. It's identical to RootIDEQ.
+func RootID(v int64) predicate.Report {
+	return predicate.Report(sql.FieldEQ(FieldRootID, v))
+}
+
 // Comment applies equality check predicate on the "comment" field. It's identical to CommentEQ.
 func Comment(v string) predicate.Report {
 	return predicate.Report(sql.FieldEQ(FieldComment, v))
@@ -188,6 +198,86 @@ func PostIDLT(v int64) predicate.Report {
 // PostIDLTE applies the LTE predicate on the "post_id" field.
 func PostIDLTE(v int64) predicate.Report {
 	return predicate.Report(sql.FieldLTE(FieldPostID, v))
+}
+
+// ParentIDEQ applies the EQ predicate on the "parent_id" field.
+func ParentIDEQ(v int64) predicate.Report {
+	return predicate.Report(sql.FieldEQ(FieldParentID, v))
+}
+
+// ParentIDNEQ applies the NEQ predicate on the "parent_id" field.
+func ParentIDNEQ(v int64) predicate.Report {
+	return predicate.Report(sql.FieldNEQ(FieldParentID, v))
+}
+
+// ParentIDIn applies the In predicate on the "parent_id" field.
+func ParentIDIn(vs ...int64) predicate.Report {
+	return predicate.Report(sql.FieldIn(FieldParentID, vs...))
+}
+
+// ParentIDNotIn applies the NotIn predicate on the "parent_id" field.
+func ParentIDNotIn(vs ...int64) predicate.Report {
+	return predicate.Report(sql.FieldNotIn(FieldParentID, vs...))
+}
+
+// ParentIDGT applies the GT predicate on the "parent_id" field.
+func ParentIDGT(v int64) predicate.Report {
+	return predicate.Report(sql.FieldGT(FieldParentID, v))
+}
+
+// ParentIDGTE applies the GTE predicate on the "parent_id" field.
+func ParentIDGTE(v int64) predicate.Report {
+	return predicate.Report(sql.FieldGTE(FieldParentID, v))
+}
+
+// ParentIDLT applies the LT predicate on the "parent_id" field.
+func ParentIDLT(v int64) predicate.Report {
+	return predicate.Report(sql.FieldLT(FieldParentID, v))
+}
+
+// ParentIDLTE applies the LTE predicate on the "parent_id" field.
+func ParentIDLTE(v int64) predicate.Report {
+	return predicate.Report(sql.FieldLTE(FieldParentID, v))
+}
+
+// RootIDEQ applies the EQ predicate on the "root_id" field.
+func RootIDEQ(v int64) predicate.Report {
+	return predicate.Report(sql.FieldEQ(FieldRootID, v))
+}
+
+// RootIDNEQ applies the NEQ predicate on the "root_id" field.
+func RootIDNEQ(v int64) predicate.Report {
+	return predicate.Report(sql.FieldNEQ(FieldRootID, v))
+}
+
+// RootIDIn applies the In predicate on the "root_id" field.
+func RootIDIn(vs ...int64) predicate.Report {
+	return predicate.Report(sql.FieldIn(FieldRootID, vs...))
+}
+
+// RootIDNotIn applies the NotIn predicate on the "root_id" field.
+func RootIDNotIn(vs ...int64) predicate.Report {
+	return predicate.Report(sql.FieldNotIn(FieldRootID, vs...))
+}
+
+// RootIDGT applies the GT predicate on the "root_id" field.
+func RootIDGT(v int64) predicate.Report {
+	return predicate.Report(sql.FieldGT(FieldRootID, v))
+}
+
+// RootIDGTE applies the GTE predicate on the "root_id" field.
+func RootIDGTE(v int64) predicate.Report {
+	return predicate.Report(sql.FieldGTE(FieldRootID, v))
+}
+
+// RootIDLT applies the LT predicate on the "root_id" field.
+func RootIDLT(v int64) predicate.Report {
+	return predicate.Report(sql.FieldLT(FieldRootID, v))
+}
+
+// RootIDLTE applies the LTE predicate on the "root_id" field.
+func RootIDLTE(v int64) predicate.Report {
+	return predicate.Report(sql.FieldLTE(FieldRootID, v))
 }
 
 // ReasonEQ applies the EQ predicate on the "reason" field.

@@ -17,6 +17,8 @@ func (Report) Fields() []ent.Field {
 		field.Int64("reporter_id").Immutable(),
 		field.Int64("reported_id").Immutable().Comment("the reported user, or the author of the reported post"),
 		field.Int64("post_id").Default(0).Immutable().Comment("0: the report is about the user"),
+		field.Int64("parent_id").Default(0).Immutable().Comment("the post that the post replied to or reposted; 0: none"),
+		field.Int64("root_id").Default(0).Immutable().Comment("the root of the post's conversation; 0: the post is no reply"),
 		field.Enum("reason").Values("SPAM", "HARASSMENT", "VIOLENCE", "SEXUAL", "ILLEGAL", "IMPERSONATION", "OTHER").Immutable(),
 		field.Text("comment").Default("").Immutable(),
 		field.Text("text").Default("").Immutable().Comment("the post's text when it was reported"),

@@ -91,12 +91,9 @@ func lockUser(ctx context.Context, tx *ent.Tx, id int64) error {
 }
 
 // enqueueAuthorStale enqueues the job that marks the inboxes of the user's followers as missing and tells the
-// followers to read again, and the job that tells of replies and reposts that depend on the user's
-// posts.
+// followers to read again. If replies, reposts or quotes depend on the user's posts, that job enqueues the
+// job that tells of them.
 func (a *Accounts) enqueueAuthorStale(ctx context.Context, tx *ent.Tx, id int64) error {
-	if err := a.cfg.Queue.Enqueue(ctx, tx, queue.Large, job.BaseChanged, job.Post{Author: id}); err != nil {
-		return err
-	}
 	return a.cfg.Queue.Enqueue(ctx, tx, queue.Large, job.AuthorStale, job.Post{Author: id})
 }
 

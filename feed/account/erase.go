@@ -116,7 +116,9 @@ func (e *Erasure) inUse(ctx context.Context, jobs *ent.JobClient, but int64) (bo
 	return found, rows.Wrap("find jobs about the user", err)
 }
 
-// named matches jobs whose column contains the user's id.
+// named matches jobs whose column contains the digits of the user's id. LIKE reads every job. It also
+// matches a longer number with the same digits: then the erasure waits for a job about somebody else, or
+// deletes one that was given up. Ids have sixteen digits or more, so that is as good as never.
 func (e *Erasure) named(column string) predicate.Job {
 	return func(s *sql.Selector) {
 		s.Where(sql.P(func(b *sql.Builder) {

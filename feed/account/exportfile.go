@@ -14,6 +14,7 @@ import (
 	"tideline/ent/followrequest"
 	"tideline/ent/like"
 	"tideline/ent/mute"
+	"tideline/ent/mutedconversation"
 	"tideline/ent/mutedword"
 	"tideline/ent/post"
 	"tideline/ent/postmention"
@@ -31,8 +32,8 @@ import (
 const exportPage = 1000
 
 // Export writes all data of a user to w, as one JSON object per line. Each has a type: user,
-// session, post, version, like, follow, follower, request, requester, block, mute, mutedWord or
-// report. Of other users it contains only the handle and the id. It is not a snapshot: rows are
+// session, post, version, like, follow, follower, request, requester, block, mute, mutedWord,
+// mutedConversation or report. Of other users it contains only the handle and the id. It is not a snapshot: rows are
 // read one page after another. Error: NotFound.
 //
 // Cost: a query for each thousand rows. A thousand rows are in memory at a time.
@@ -66,7 +67,7 @@ func (a *Accounts) Export(ctx context.Context, id int64, w io.Writer) error {
 	if err := x.to.Encode(profile); err != nil {
 		return err
 	}
-	for _, part := range []func(context.Context) error{x.sessions, x.posts, x.versions, x.likes, x.relations, x.words, x.reports} {
+	for _, part := range []func(context.Context) error{x.sessions, x.posts, x.versions, x.likes, x.relations, x.words, x.conversations, x.reports} {
 		if err := part(ctx); err != nil {
 			return fmt.Errorf("export user: %w", err)
 		}
@@ -214,6 +215,17 @@ func (x exporter) words(ctx context.Context) error {
 		return x.db.MutedWord.Query().Where(mutedword.UserID(x.user), mutedword.IDGT(after)).Order(ent.Asc(mutedword.FieldID)).Limit(exportPage).All(ctx)
 	}, func(w *ent.MutedWord) (int64, map[string]any) {
 		return w.ID, map[string]any{"type": "mutedWord", "word": w.Word, "createdAt": w.CreatedAt.UTC()}
+	})
+}
+
+// conversations writes the conversations that the user mutes, also those of posts that the user cannot
+// see: a row says only what the user once said.
+func (x exporter) conversations(ctx context.Context) error {
+	return exportAll(ctx, x.to, func(ctx context.Context, after int64) ([]*ent.MutedConversation, error) {
+		return x.db.MutedConversation.Query().Where(mutedconversation.UserID(x.user), mutedconversation.IDGT(after)).
+			Order(ent.Asc(mutedconversation.FieldID)).Limit(exportPage).All(ctx)
+	}, func(c *ent.MutedConversation) (int64, map[string]any) {
+		return c.ID, map[string]any{"type": "mutedConversation", "post": ent.NodeID("Post", c.RootID), "createdAt": c.CreatedAt.UTC()}
 	})
 }
 

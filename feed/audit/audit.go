@@ -92,7 +92,10 @@ func (a *Audit) Rebuild(ctx context.Context, userID int64) (active bool, err err
 	if err := a.tl.Feeds.Drop(ctx, timeline.Inbox(userID)); err != nil || !checked[0] {
 		return false, err
 	}
-	return true, a.home.Reader.BuildInbox(ctx, userID)
+	if err := a.home.Reader.BuildInbox(ctx, userID); err != nil {
+		return false, err
+	}
+	return true, nil
 }
 
 // RebuildOutbox drops the user's outbox and builds it from SQL again. It also raises the user's latest

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"slices"
@@ -22,6 +23,7 @@ import (
 	"tideline/feed/tag"
 	"tideline/feed/visibility"
 	"tideline/queue"
+	"tideline/timeline"
 )
 
 // Post is a post from another server.
@@ -62,7 +64,8 @@ const backdated = 15 * time.Minute
 // Cost: ten statements a thousand rows, and a job; six more if rows name other posts, which are
 // locked, and three with mentions; one more job for each young post. If the id that an
 // old post should get is taken, one more statement for each step of the id clock with such posts. The
-// job drops the inboxes of the authors' followers.
+// job drops the inboxes of the followers of authors with old posts. A young post costs a round trip to
+// Redis after the commit.
 func (b *Bulk) Posts(ctx context.Context, issuer string, list []Post) ([]*Result, error) {
 	return take(ctx, b, list, func(ctx context.Context, tx *ent.Tx, list []Post, results []*Result) error {
 		return b.posts(ctx, tx, issuer, list, results)
@@ -163,10 +166,8 @@ func (b *Bulk) posts(ctx context.Context, tx *ent.Tx, issuer string, list []Post
 	if err := b.countNamed(ctx, tx, newPosts); err != nil {
 		return err
 	}
+	young = slices.DeleteFunc(young, func(p *ent.Post) bool { return p.ID == 0 }) // it names a post that was refused
 	for _, p := range young {
-		if p.ID == 0 { // it names a post that was refused
-			continue
-		}
 		created := job.Post{Post: p.ID, Author: p.AuthorID}
 		if p.ParentID != 0 {
 			created = created.ToldToConversation(p)
@@ -175,23 +176,50 @@ func (b *Bulk) posts(ctx context.Context, tx *ent.Tx, issuer string, list []Post
 			return err
 		}
 	}
-	// This includes authors who have only young posts here. Their feeds are also dropped, and the next
-	// reads take them from SQL.
-	authored := job.Authors{}
-	for _, c := range counts {
-		authored.Authors, authored.Newest = append(authored.Authors, c.Author), append(authored.Newest, c.Last)
+	// A young post is pushed. Feeds lack old posts, so they are dropped, and the next reads take them from
+	// SQL.
+	isYoung, hasOld := map[*ent.Post]bool{}, map[int64]bool{}
+	for _, p := range young {
+		isYoung[p] = true
 	}
 	for _, p := range newPosts {
-		if p.ParentID != 0 && !slices.Contains(young, p) {
+		hasOld[p.AuthorID] = hasOld[p.AuthorID] || !isYoung[p]
+	}
+	authored := job.Authors{}
+	for _, c := range counts {
+		if hasOld[c.Author] {
+			authored.Authors, authored.Newest = append(authored.Authors, c.Author), append(authored.Newest, c.Last)
+		}
+	}
+	for _, p := range newPosts {
+		if p.ParentID != 0 && !isYoung[p] {
 			authored.Roots = append(authored.Roots, p.RootID)
 		}
 	}
 	slices.Sort(authored.Roots)
 	authored.Roots = slices.Compact(authored.Roots)
 	b.onCommit(tx, func(ctx context.Context) error {
-		return b.cfg.Timelines.Own.Forget(ctx, authored.Authors, authored.Newest)
+		if err := b.cfg.Timelines.Own.Forget(ctx, authored.Authors, authored.Newest); err != nil {
+			return err
+		}
+		return b.addOwn(ctx, young)
 	})
+	if len(authored.Authors) == 0 {
+		return nil
+	}
 	return b.cfg.Queue.Enqueue(ctx, tx, queue.Large, job.PostsBackdated, authored)
+}
+
+// addOwn adds young posts to their authors' own feeds, so that an author's next read has them. Their
+// jobs do it again.
+func (b *Bulk) addOwn(ctx context.Context, posts []*ent.Post) error {
+	for _, p := range posts {
+		done := b.cfg.Timelines.Own.Change(ctx, timeline.OwnChange{Author: p.AuthorID, Post: p.ID})
+		if err := errors.Join(done.Inbox, done.Outbox); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // newPost is a row of the inserts of a post and its external id.

@@ -21,6 +21,7 @@ import (
 	"tideline/feed/stream"
 	"tideline/storage"
 	"tideline/storage/storagetest"
+	"tideline/timeline"
 )
 
 func upsertPosts(w *feedtest.World, list ...bulk.Post) []int64 {
@@ -197,6 +198,51 @@ func TestTimesOfRows(t *testing.T) {
 				require.Equal(w, []any{reason, "createdAt"}, []any{refused.Reason, refused.Field})
 			}
 		}
+	})
+}
+
+// Young posts are pushed like posts that are written here: no feed is dropped, neither that of a follower
+// nor the author's own, and the author's next read has them. If an author also has old posts, feeds are
+// dropped.
+func TestYoungPostsDropNoFeeds(t *testing.T) {
+	t.Parallel()
+	feedtest.Each(t, func(w *feedtest.World) {
+		users := upsertUsers(w, app, "ann", "bob")
+		ann, bob := users[0], users[1]
+		w.Follow(ann, bob)
+		w.Drain()
+		w.AwaitInbox(ann)
+		w.AwaitInbox(bob)
+		feeds := []timeline.Key{timeline.Inbox(ann.ID), timeline.Inbox(bob.ID)}
+		epochs := func() (list []int64) {
+			for _, k := range feeds {
+				_, covered, err := w.Timelines.Feeds.Page(w.Ctx, k, timeline.Range{Limit: 10})
+				require.NoError(w, err)
+				list = append(list, covered.Epoch)
+			}
+			return list
+		}
+		before := epochs()
+		young := upsertPosts(w,
+			bulk.Post{ExternalID: "now", Author: "bob", Text: "now"},
+			bulk.Post{ExternalID: "just now", Author: "bob", Text: "just now", CreatedAt: ago(time.Minute)})
+		require.Equal(w, before, epochs())
+		require.Equal(w, reversed(young), w.Timeline(bob, 5), "the author's own next read has them")
+		w.Drain()
+		require.Equal(w, before, epochs())
+		for _, k := range feeds {
+			ids, covered, err := w.Timelines.Feeds.Page(w.Ctx, k, timeline.Range{Limit: 10})
+			require.NoError(w, err)
+			require.Equal(w, timeline.Ready, covered.State)
+			require.Equal(w, reversed(young), ids, "pushed")
+		}
+
+		old := upsertPosts(w, bulk.Post{ExternalID: "then", Author: "bob", Text: "then", CreatedAt: ago(24 * time.Hour)},
+			bulk.Post{ExternalID: "and now", Author: "bob", Text: "and now"})
+		w.Drain()
+		require.Equal(w, []int64{old[1], young[1], young[0], old[0]}, w.Timeline(ann, 5))
+		w.AwaitInbox(ann)
+		require.NotEqual(w, before[0], epochs()[0])
 	})
 }
 

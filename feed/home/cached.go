@@ -100,6 +100,7 @@ func (rd *Reader) cached(feed cachedFeed, known prefetch) visibility.Source {
 			defer rd.builder.soon(feed, nil)
 		}
 		if errors.Is(err, errTooManyOutboxes) {
+			feed.observe(false)
 			return rd.fromSQL(feed, nil, nil)(ctx, viewer, r)
 		}
 		if err != nil {

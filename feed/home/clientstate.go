@@ -165,7 +165,7 @@ const (
 	NoPosition Unknown = "no_position"      // the cursor carries no state: it was made without Redis, or by another version
 	NoRedis    Unknown = "redis_away"       // Redis does not answer
 	Rebuilt    Unknown = "timeline_rebuilt" // the inbox was lost or dropped, and built anew
-	Forgotten  Unknown = "journal_full"     // more posts were removed or came late than the journal keeps, or a relation or the muted words changed
+	Forgotten  Unknown = "journal_full"     // more posts were removed or came late than the journal keeps, or a relation changed, or what the viewer mutes
 	OutOfOrder Unknown = "out_of_order"     // a post came below more newer posts than a cursor names
 )
 

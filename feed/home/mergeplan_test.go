@@ -63,6 +63,27 @@ func TestOutboxesThatReachThePage(t *testing.T) {
 	}
 }
 
+// A read that more outboxes reach than it may merge comes from SQL, and is counted as one.
+func TestAReadOfTooManyOutboxesIsObserved(t *testing.T) {
+	t.Parallel()
+	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
+		var reads reads
+		w := newWorld(t, s, feedtest.Options{Policy: home.Policy{PullAbove: home.AlwaysPull, MergeAll: 2}, Observe: reads.observe})
+		reader, authors := w.User("reader"), w.Users(1001)
+		_, err := w.Stores.SQL.ExecContext(w.Ctx, "INSERT INTO follows (follower_id, followee_id, created_at) SELECT $1, id, CURRENT_TIMESTAMP FROM users WHERE id <> $1", reader.ID)
+		require.NoError(w, err)
+		_, err = w.Stores.SQL.ExecContext(w.Ctx, "INSERT INTO posts (id, author_id, text, visibility) SELECT id, id, 'text', 'PUBLIC' FROM users WHERE id <> $1", reader.ID)
+		require.NoError(w, err)
+		_, err = w.Stores.SQL.ExecContext(w.Ctx, "UPDATE users SET last_post_id = id WHERE id <> $1", reader.ID)
+		require.NoError(w, err)
+		page, err := w.Home.Timeline(w.Ctx, reader, paging.Page{Last: new(3)}, home.Latest)
+		require.NoError(w, err)
+		require.Equal(w, []int64{authors[2].ID, authors[1].ID, authors[0].ID}, feedtest.PostIDs(page))
+		require.Zero(w, reads.hits.Load())
+		require.Positive(w, reads.misses.Load())
+	})
+}
+
 func testOutboxes(w *world, reads *reads) {
 	u := w.Users(14)
 	reader, second, pushed, stars := u[0], u[1], u[2], u[3:]

@@ -72,9 +72,9 @@ func (s *Sync) InboxAndNotify(ctx context.Context, viewer, author, change int64,
 	return s.journals.Tell(ctx, viewer, append(others, change)...)
 }
 
-// WordsChanged tells the viewer's clients to read again after a change of the words that the viewer
-// mutes, or of the viewer's HomeReplies. Inboxes do not change: they hold posts whatever their words,
-// and all replies; reads leave out the others. It does so once for the number of the change.
+// WordsChanged tells the viewer's clients to read again after a change of the words or conversations
+// that the viewer mutes, or of the viewer's HomeReplies. Inboxes do not change: they hold posts whatever
+// their words, and all replies; reads leave out the others. It does so once for the number of the change.
 //
 // Cost: at most four round trips.
 func (s *Sync) WordsChanged(ctx context.Context, viewer, change int64) error {
@@ -84,7 +84,7 @@ func (s *Sync) WordsChanged(ctx context.Context, viewer, change int64) error {
 	if err := s.journals.InvalidatePositions(ctx, viewer, change); err != nil {
 		return err
 	}
-	ev := live.Event{Kind: live.Invalidated, Reason: "muted words or the replies of the home timeline changed"}
+	ev := live.Event{Kind: live.Invalidated, Reason: "muted words, muted conversations or the replies of the home timeline changed"}
 	if _, err := s.publisher.Publish(ctx, ev, []int64{viewer}); err != nil {
 		return fmt.Errorf("tell of changed words: %w", err)
 	}

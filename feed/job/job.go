@@ -20,7 +20,7 @@ const (
 	PostChanged = "post.changed"
 	// RelationChanged: the relation of two users changed, in either direction.
 	RelationChanged = "relation.changed"
-	// WordsChanged: the words that a user mutes, or the user's HomeReplies, changed.
+	// WordsChanged: the words or conversations that a user mutes, or the user's HomeReplies, changed.
 	WordsChanged = "words.changed"
 	// AuthorReturns: an author's posts are pushed again; inboxes must get the posts that were not
 	// pushed.

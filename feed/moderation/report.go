@@ -112,6 +112,7 @@ func (m *Moderation) report(ctx context.Context, v session.Viewer, reported int6
 			return err
 		}
 		r, err := tx.Report.Create().SetReporterID(v.ID).SetReportedID(reported).SetPostID(about.ID).SetText(about.Text).SetUnseen(unseen).
+			SetParentID(cmp.Or(about.ParentID, about.RepostOf)).SetRootID(about.RootID).
 			SetReason(c.Reason).SetComment(c.Comment).SetCreatedAt(m.cfg.Now()).Save(ctx)
 		if err != nil {
 			return fmt.Errorf("write report: %w", err)
@@ -301,6 +302,27 @@ func (m *Moderation) ReportedVersions(ctx context.Context, r *ent.Report, p pagi
 		return nil, nil
 	}
 	return m.cfg.Feed.VersionsOf(ctx, r.PostID, p)
+}
+
+// ReportedAncestors returns the posts that led to a report's post when it was reported, root first, as
+// feed.ReportedAncestors does, or none for a report about a user. Of a repost it also returns the
+// original. It returns posts that other users may not see: without them a moderator cannot judge what was
+// said. The caller got the report from this package, which returns reports only to moderators.
+//
+// Cost: as feed.ReportedAncestors.
+func (m *Moderation) ReportedAncestors(ctx context.Context, r *ent.Report) ([]*ent.Post, error) {
+	return m.cfg.Feed.ReportedAncestors(ctx, r.ParentID, r.RootID)
+}
+
+// ReportedReplies returns the direct replies to a report's post, as feed.ReportedReplies does, or none for
+// a report about a user. The caller got the report from this package.
+//
+// Cost: as feed.ReportedReplies.
+func (m *Moderation) ReportedReplies(ctx context.Context, r *ent.Report) ([]*ent.Post, error) {
+	if r.PostID == 0 {
+		return []*ent.Post{}, nil
+	}
+	return m.cfg.Feed.ReportedReplies(ctx, r.PostID)
 }
 
 // unlessGone returns errNoSuchReport if the row is missing, and otherwise err.

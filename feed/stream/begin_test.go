@@ -105,6 +105,39 @@ func TestWhatHappensWhileAStreamBeginsIsTold(t *testing.T) {
 	}
 }
 
+// A subscription does not say that it is on before it is: a post at the moment of its first frame comes,
+// once. In other networks posts of the first seconds are lost. It is tried many times, because a gap would
+// be short.
+func TestAPostAtTheMomentOfTheFirstFrameComes(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *world) {
+		ann, bob := w.pair()
+		w.Post(bob, schema.Public)
+		w.Drain()
+		after := w.Top(ann)
+		for range 100 {
+			missed := w.Post(bob, schema.Public)
+			w.Drain()
+			l := w.listen(ann, after)
+			require.Equal(w, missed, l.added(), "the first frame")
+			id := w.Post(bob, schema.Public)
+			ev := l.next()
+			require.IsType(w, &stream.PostAdded{}, ev)
+			require.Equal(w, id, ev.(*stream.PostAdded).Edge.Node.ID)
+			after = &ev.(*stream.PostAdded).Edge.Cursor
+			l.close()
+
+			l = w.listen(ann, nil)
+			id = w.Post(bob, schema.Public)
+			ev = l.next()
+			require.IsType(w, &stream.PostAdded{}, ev)
+			require.Equal(w, id, ev.(*stream.PostAdded).Edge.Node.ID, "a stream without a position is on when it has begun")
+			after = &ev.(*stream.PostAdded).Edge.Cursor
+			l.close()
+		}
+	})
+}
+
 // A stream that begins reads the client's posts from SQL with one query, and looks with another one
 // for changed posts.
 func TestAStreamBeginsWithTwoQueries(t *testing.T) {

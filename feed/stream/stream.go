@@ -388,7 +388,7 @@ type Cause string
 const (
 	TooManyPosts Cause = "too_many_posts"   // the client missed more posts than a stream replays
 	TooManyEdits Cause = "too_many_edits"   // the client missed more edits than a stream replays
-	Changed      Cause = "timeline_changed" // a relation of the viewer or the muted words changed while the stream was open
+	Changed      Cause = "timeline_changed" // a relation of the viewer changed, or what the viewer mutes, while the stream was open
 )
 
 // The causes of a ConversationInvalidated, beside home.Forgotten.

@@ -8,6 +8,7 @@ import (
 	"tideline/ent"
 	"tideline/ent/follow"
 	"tideline/ent/hiddenuser"
+	"tideline/ent/mutedconversation"
 	"tideline/ent/schema"
 	"tideline/ent/user"
 	"tideline/feed/internal/rows"
@@ -101,18 +102,28 @@ func hiddenBase(on Surface, r Relation, answersViewer bool) string {
 	return hiddenByVisibility(r, v, answersViewer)
 }
 
+// mutedConversation sets a flag for a viewer and the root of a conversation that the viewer mutes.
+var mutedConversation = edge{flag: mutesConversation, table: mutedconversation.Table, viewer: mutedconversation.FieldUserID, other: mutedconversation.FieldRootID}
+
 // dependsOn returns the SQL expression of the flags of a reply or a repost that concern other posts:
-// those of its bases, and what the viewer's HomeReplies needs. It is 0 for any other post. viewer is
-// an SQL expression, or "" for an anonymous viewer. few says that the statement has one viewer.
+// those of its bases, what the viewer's HomeReplies needs, and whether the viewer mutes its
+// conversation. It is 0 for any other post. viewer is an SQL expression, or "" for an anonymous viewer.
+// few says that the statement has one viewer.
 //
 // Cost: none for a post that is neither. For each base, one look-up by key and the look-ups of its
-// author; for a reply a look-up of the viewer's relation to the parent's author.
+// author; for a reply a look-up of the viewer's relation to the parent's author; for a post with a root
+// a look-up of the conversation, if the viewer mutes any or if few is false.
 func dependsOn(viewer, post string, few bool) string {
 	flags := fmt.Sprintf("CASE WHEN %[1]s.root_id IS NULL THEN 0 ELSE %[2]d * %[3]s END + CASE WHEN %[1]s.repost_of IS NULL THEN 0 ELSE %[4]d * %[5]s END",
 		post, int64(1)<<rootShift, baseOf(viewer, post+".root_id", few), int64(1)<<originalShift, baseOf(viewer, post+".repost_of", few))
 	if viewer == "" {
 		return flags
 	}
+	muted := post + ".root_id IS NOT NULL"
+	if few {
+		muted += " AND " + mutedConversation.anyOf(mutedConversation.viewer, viewer)
+	}
+	flags += " + CASE WHEN " + muted + " THEN " + mutedConversation.look(viewer, post+".root_id") + " ELSE 0 END"
 	return flags + fmt.Sprintf(" + CASE WHEN %[1]s.parent_id IS NULL THEN 0 ELSE"+
 		" CASE WHEN %[1]s.parent_author_id = %[2]s THEN %[3]d ELSE coalesce((SELECT %[3]d FROM %[4]s r WHERE r.%[5]s = %[2]s AND r.%[6]s = %[1]s.parent_author_id), 0) END"+
 		" + coalesce((SELECT CASE r.%[7]s WHEN '%[8]s' THEN %[9]d WHEN '%[10]s' THEN %[11]d ELSE 0 END FROM %[12]s r WHERE r.%[13]s = %[2]s), 0) END",

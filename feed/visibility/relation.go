@@ -166,7 +166,7 @@ func Liked(p *ent.Post) (likes, known bool) {
 // Relations returns the viewer's relation to each of the others. An anonymous
 // viewer has no relation to anybody, and nobody has one to themselves.
 //
-// Cost: one query of seven index look-ups a user.
+// Cost: one query with seven index look-ups a user: all six edges, and hidden users.
 func (r *Reader) Relations(ctx context.Context, viewer int64, others []int64) (map[int64]Relation, error) {
 	relations := map[int64]Relation{}
 	ids := make([]int64, 0, len(others))

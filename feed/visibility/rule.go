@@ -18,8 +18,9 @@
 //
 // A reply depends on the root of its conversation, and a repost on its original. Both are shown
 // only where the viewer may see that post, too. The flags of the viewer and that post are read
-// together with the reply or repost, see base.go. Inboxes ignore this and the viewer's HomeReplies,
-// so nothing has to be rebuilt when a root is narrowed or the setting changes.
+// together with the reply or repost, see base.go. Inboxes ignore this, the viewer's HomeReplies and
+// the conversations that the viewer mutes, so nothing has to be rebuilt when a root is narrowed, the
+// setting changes or a conversation is muted.
 package visibility
 
 import (
@@ -54,6 +55,8 @@ const (
 	FollowsParent
 	allReplies // the viewer's HomeReplies is ALL
 	noReplies  // the viewer's HomeReplies is NONE
+	// mutesConversation: the viewer mutes the conversation of a reply or of a repost's original.
+	mutesConversation
 )
 
 // Mutual is the relation of two friends, who follow each other.
@@ -77,7 +80,8 @@ const (
 	// Tagged: in the list of a tag, which also has posts by people that the viewer does not follow.
 	Tagged
 	// Inbox: nobody is shown the post here. It is stored where home timelines are read. The rule is
-	// the same as for Home, but ignores muted words, roots, originals and HomeReplies.
+	// the same as for Home, but ignores muted words and conversations, roots, originals and
+	// HomeReplies.
 	Inbox
 
 	everywhere = Direct | OfAuthor | Home | Tagged | Inbox
@@ -177,6 +181,8 @@ func unwanted(on Surface, r Relation, p *ent.Post) string {
 	switch {
 	case r.Has(MutesWord) && on&(Home|Tagged) != 0:
 		return "the viewer mutes a word of it"
+	case r.Has(mutesConversation) && on&(Home|Tagged) != 0:
+		return "it belongs to a conversation that the viewer mutes"
 	case p.ParentID == 0 || on != Home:
 		return ""
 	case r.Has(noReplies):

@@ -52,6 +52,7 @@ type ResolverRoot interface {
 	Query() QueryResolver
 	RelationshipPayload() RelationshipPayloadResolver
 	Report() ReportResolver
+	ReportedPost() ReportedPostResolver
 	Subscription() SubscriptionResolver
 	TimelineConnection() TimelineConnectionResolver
 	TimelineEdge() TimelineEdgeResolver
@@ -112,6 +113,8 @@ type MutationResolver interface {
 	Unmute(ctx context.Context, input model.UserInput) (*model.RelationshipPayload, error)
 	MuteWord(ctx context.Context, input model.MuteWordInput) (*model.MuteWordPayload, error)
 	UnmuteWord(ctx context.Context, input model.MuteWordInput) (*model.MuteWordPayload, error)
+	MuteConversation(ctx context.Context, input model.PostInput) (*model.PostPayload, error)
+	UnmuteConversation(ctx context.Context, input model.PostInput) (*model.PostPayload, error)
 	MarkTimelineRead(ctx context.Context, input model.MarkTimelineReadInput) (*model.MarkTimelineReadPayload, error)
 	SetRole(ctx context.Context, input model.SetRoleInput) (*model.SetRolePayload, error)
 	SuspendUser(ctx context.Context, input model.ModerateUserInput) (*model.ModerateUserPayload, error)
@@ -159,6 +162,7 @@ type PostResolver interface {
 	Quote(ctx context.Context, obj *ent.Post) (*model.Quote, error)
 	Quotes(ctx context.Context, obj *ent.Post, first *int, after *string) (*paging.Connection[ent.Post], error)
 	Mentions(ctx context.Context, obj *ent.Post) ([]*model.Mention, error)
+	ViewerHasMutedConversation(ctx context.Context, obj *ent.Post) (bool, error)
 }
 type PostConnectionResolver interface {
 	Position(ctx context.Context, obj *paging.Connection[ent.Post]) (*string, error)
@@ -187,7 +191,14 @@ type ReportResolver interface {
 
 	Reported(ctx context.Context, obj *ent.Report) (*ent.User, error)
 
+	Ancestors(ctx context.Context, obj *ent.Report) ([]*ent.Post, error)
+	Replies(ctx context.Context, obj *ent.Report) ([]*ent.Post, error)
 	Versions(ctx context.Context, obj *ent.Report, first *int, after *string) (*paging.Connection[ent.PostVersion], error)
+}
+type ReportedPostResolver interface {
+	Author(ctx context.Context, obj *ent.Post) (*ent.User, error)
+
+	CreatedAt(ctx context.Context, obj *ent.Post) (*time.Time, error)
 }
 type SubscriptionResolver interface {
 	TimelineEvents(ctx context.Context, after *string, heartbeat *int, updates *bool) (<-chan stream.Event, error)
@@ -580,6 +591,8 @@ type Post implements Node {
   quotes(first: Int, after: Cursor): PostConnection!
   "The mentions in the text, in their order; at most 30. A mention lets nobody see a post."
   mentions: [Mention!]!
+  "Whether the viewer mutes the conversation of this post. Nobody else is told."
+  viewerHasMutedConversation: Boolean!
 }
 
 "A post as it was before it was edited."
@@ -697,6 +710,8 @@ type Limits {
   mutedWordLength: Int!
   "The number of words that a user may mute."
   mutedWords: Int!
+  "The number of conversations that a user may mute."
+  mutedConversations: Int!
   "The length of an idempotency key in bytes."
   idempotencyKeyLength: Int!
 }
@@ -761,6 +776,10 @@ type Report {
   postId: ID
   "The post's text when it was reported, even if it was edited or deleted later; null for a report of a user."
   text: String
+  "The posts that led to the post when it was reported, root first, even if the viewer could not see them otherwise: the root and at most the nearest 50. Of a repost, the original is the last. Empty for a report of a user."
+  ancestors: [ReportedPost!]!
+  "Direct replies to the post, oldest first, at most 50, even if the viewer could not see them otherwise."
+  replies: [ReportedPost!]!
   "Earlier versions of the post, newest first, at most limits { postVersions }; null for a report of a user."
   versions(first: Int, after: Cursor): PostVersionConnection
   reason: ReportReason!
@@ -774,6 +793,21 @@ type Report {
   decidedAt: Time
   "The note of the moderator who decided. The audit log says who it was."
   note: String!
+}
+"A post of the conversation of a reported post, as it is now. Posts that were deleted are left out."
+type ReportedPost {
+  "The id of the Post. The viewer may not be able to read it by its id."
+  id: ID!
+  authorId: ID!
+  "Null if nobody may see the user."
+  author: User
+  text: String!
+  visibility: Visibility!
+  hiddenByModerators: Boolean!
+  createdAt: Time!
+  editedAt: Time
+  "The post that this post replies to; null if it replies to none."
+  replyToId: ID
 }
 type ReportEdge { cursor: Cursor! node: Report! }
 type ReportConnection { edges: [ReportEdge!]! nodes: [Report!]! pageInfo: PageInfo! }
@@ -994,6 +1028,9 @@ type Mutation {
   "Keeps posts by others with the word or phrase out of the viewer's timeline, but not out of profiles. Case and width of letters make no difference; \"cat\" matches \"Cat!\" but not \"category\". At most 100 words of at most 64 characters."
   muteWord(input: MuteWordInput!): MuteWordPayload!
   unmuteWord(input: MuteWordInput!): MuteWordPayload!
+  "Keeps the replies of a conversation, and reposts of them, out of the viewer's timeline and out of lists of tags, but not out of the conversation or profiles. The first post, its reposts and the viewer's own posts stay. postId is any post of the conversation that the viewer may see, or a repost of one. If the viewer may not see the post, or no longer, postId must be the first post. In that case the answer has no post, so that it does not reveal whether the post exists."
+  muteConversation(input: PostInput!): PostPayload!
+  unmuteConversation(input: PostInput!): PostPayload!
   markTimelineRead(input: MarkTimelineReadInput!): MarkTimelineReadPayload!
   "For admins."
   setRole(input: SetRoleInput!): SetRolePayload!
@@ -1364,6 +1401,8 @@ func (ec *executionContext) childFields_Limits(ctx context.Context, field graphq
 		return ec.fieldContext_Limits_mutedWordLength(ctx, field)
 	case "mutedWords":
 		return ec.fieldContext_Limits_mutedWords(ctx, field)
+	case "mutedConversations":
+		return ec.fieldContext_Limits_mutedConversations(ctx, field)
 	case "idempotencyKeyLength":
 		return ec.fieldContext_Limits_idempotencyKeyLength(ctx, field)
 	}
@@ -1508,6 +1547,8 @@ func (ec *executionContext) childFields_Post(ctx context.Context, field graphql.
 		return ec.fieldContext_Post_quotes(ctx, field)
 	case "mentions":
 		return ec.fieldContext_Post_mentions(ctx, field)
+	case "viewerHasMutedConversation":
+		return ec.fieldContext_Post_viewerHasMutedConversation(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Post", field.Name)
 }
@@ -1656,6 +1697,10 @@ func (ec *executionContext) childFields_Report(ctx context.Context, field graphq
 		return ec.fieldContext_Report_postId(ctx, field)
 	case "text":
 		return ec.fieldContext_Report_text(ctx, field)
+	case "ancestors":
+		return ec.fieldContext_Report_ancestors(ctx, field)
+	case "replies":
+		return ec.fieldContext_Report_replies(ctx, field)
 	case "versions":
 		return ec.fieldContext_Report_versions(ctx, field)
 	case "reason":
@@ -1706,6 +1751,30 @@ func (ec *executionContext) childFields_ReportPayload(ctx context.Context, field
 		return ec.fieldContext_ReportPayload_reported(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type ReportPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_ReportedPost(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "id":
+		return ec.fieldContext_ReportedPost_id(ctx, field)
+	case "authorId":
+		return ec.fieldContext_ReportedPost_authorId(ctx, field)
+	case "author":
+		return ec.fieldContext_ReportedPost_author(ctx, field)
+	case "text":
+		return ec.fieldContext_ReportedPost_text(ctx, field)
+	case "visibility":
+		return ec.fieldContext_ReportedPost_visibility(ctx, field)
+	case "hiddenByModerators":
+		return ec.fieldContext_ReportedPost_hiddenByModerators(ctx, field)
+	case "createdAt":
+		return ec.fieldContext_ReportedPost_createdAt(ctx, field)
+	case "editedAt":
+		return ec.fieldContext_ReportedPost_editedAt(ctx, field)
+	case "replyToId":
+		return ec.fieldContext_ReportedPost_replyToId(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ReportedPost", field.Name)
 }
 
 func (ec *executionContext) childFields_RepostPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -2296,6 +2365,20 @@ func (ec *executionContext) field_Mutation_markTimelineRead_args(ctx context.Con
 	return args, nil
 }
 
+func (ec *executionContext) field_Mutation_muteConversation_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
+		func(ctx context.Context, v any) (model.PostInput, error) {
+			return ec.unmarshalNPostInput2tidelineᚋgraphᚋmodelᚐPostInput(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["input"] = arg0
+	return args, nil
+}
+
 func (ec *executionContext) field_Mutation_muteWord_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
 	var err error
 	args := map[string]any{}
@@ -2540,6 +2623,20 @@ func (ec *executionContext) field_Mutation_unlikePost_args(ctx context.Context, 
 	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
 		func(ctx context.Context, v any) (model.LikePostInput, error) {
 			return ec.unmarshalNLikePostInput2tidelineᚋgraphᚋmodelᚐLikePostInput(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["input"] = arg0
+	return args, nil
+}
+
+func (ec *executionContext) field_Mutation_unmuteConversation_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
+		func(ctx context.Context, v any) (model.PostInput, error) {
+			return ec.unmarshalNPostInput2tidelineᚋgraphᚋmodelᚐPostInput(ctx, v)
 		})
 	if err != nil {
 		return nil, err
@@ -5256,6 +5353,29 @@ func (ec *executionContext) fieldContext_Limits_mutedWords(_ context.Context, fi
 	return graphql.NewScalarFieldContext("Limits", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
+func (ec *executionContext) _Limits_mutedConversations(ctx context.Context, field graphql.CollectedField, obj *model.Limits) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Limits_mutedConversations(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.MutedConversations, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Limits_mutedConversations(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Limits", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
 func (ec *executionContext) _Limits_idempotencyKeyLength(ctx context.Context, field graphql.CollectedField, obj *model.Limits) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -6852,6 +6972,94 @@ func (ec *executionContext) fieldContext_Mutation_unmuteWord(ctx context.Context
 	}()
 	ctx = graphql.WithFieldContext(ctx, fc)
 	if fc.Args, err = ec.field_Mutation_unmuteWord_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Mutation_muteConversation(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Mutation_muteConversation(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Mutation().MuteConversation(ctx, fc.Args["input"].(model.PostInput))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.PostPayload) graphql.Marshaler {
+			return ec.marshalNPostPayload2ᚖtidelineᚋgraphᚋmodelᚐPostPayload(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Mutation_muteConversation(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Mutation",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_PostPayload(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Mutation_muteConversation_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Mutation_unmuteConversation(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Mutation_unmuteConversation(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Mutation().UnmuteConversation(ctx, fc.Args["input"].(model.PostInput))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.PostPayload) graphql.Marshaler {
+			return ec.marshalNPostPayload2ᚖtidelineᚋgraphᚋmodelᚐPostPayload(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Mutation_unmuteConversation(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Mutation",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_PostPayload(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Mutation_unmuteConversation_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
 		ec.Error(ctx, err)
 		return fc, err
 	}
@@ -8696,6 +8904,29 @@ func (ec *executionContext) fieldContext_Post_mentions(_ context.Context, field 
 	return fc, nil
 }
 
+func (ec *executionContext) _Post_viewerHasMutedConversation(ctx context.Context, field graphql.CollectedField, obj *ent.Post) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Post_viewerHasMutedConversation(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Post().ViewerHasMutedConversation(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
+			return ec.marshalNBoolean2bool(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Post_viewerHasMutedConversation(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Post", field, true, true, errors.New("field of type Boolean does not have child fields"))
+}
+
 func (ec *executionContext) _PostConnection_edges(ctx context.Context, field graphql.CollectedField, obj *paging.Connection[ent.Post]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -10433,6 +10664,70 @@ func (ec *executionContext) fieldContext_Report_text(_ context.Context, field gr
 	return graphql.NewScalarFieldContext("Report", field, true, false, errors.New("field of type String does not have child fields"))
 }
 
+func (ec *executionContext) _Report_ancestors(ctx context.Context, field graphql.CollectedField, obj *ent.Report) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Report_ancestors(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Report().Ancestors(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []*ent.Post) graphql.Marshaler {
+			return ec.marshalNReportedPost2ᚕᚖtidelineᚋentᚐPostᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Report_ancestors(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Report",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_ReportedPost(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Report_replies(ctx context.Context, field graphql.CollectedField, obj *ent.Report) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Report_replies(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Report().Replies(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []*ent.Post) graphql.Marshaler {
+			return ec.marshalNReportedPost2ᚕᚖtidelineᚋentᚐPostᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Report_replies(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Report",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_ReportedPost(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _Report_versions(ctx context.Context, field graphql.CollectedField, obj *ent.Report) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -10833,6 +11128,222 @@ func (ec *executionContext) _ReportPayload_reported(ctx context.Context, field g
 }
 func (ec *executionContext) fieldContext_ReportPayload_reported(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("ReportPayload", field, false, false, errors.New("field of type Boolean does not have child fields"))
+}
+
+func (ec *executionContext) _ReportedPost_id(ctx context.Context, field graphql.CollectedField, obj *ent.Post) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ReportedPost_id(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.NodeID(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNID2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ReportedPost_id(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ReportedPost", field, true, false, errors.New("field of type ID does not have child fields"))
+}
+
+func (ec *executionContext) _ReportedPost_authorId(ctx context.Context, field graphql.CollectedField, obj *ent.Post) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ReportedPost_authorId(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.AuthorNodeID(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNID2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ReportedPost_authorId(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ReportedPost", field, true, false, errors.New("field of type ID does not have child fields"))
+}
+
+func (ec *executionContext) _ReportedPost_author(ctx context.Context, field graphql.CollectedField, obj *ent.Post) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ReportedPost_author(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.ReportedPost().Author(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *ent.User) graphql.Marshaler {
+			return ec.marshalOUser2ᚖtidelineᚋentᚐUser(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_ReportedPost_author(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "ReportedPost",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_User(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _ReportedPost_text(ctx context.Context, field graphql.CollectedField, obj *ent.Post) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ReportedPost_text(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Text, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ReportedPost_text(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ReportedPost", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _ReportedPost_visibility(ctx context.Context, field graphql.CollectedField, obj *ent.Post) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ReportedPost_visibility(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Visibility, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v schema.Visibility) graphql.Marshaler {
+			return ec.marshalNVisibility2tidelineᚋentᚋschemaᚐVisibility(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ReportedPost_visibility(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ReportedPost", field, false, false, errors.New("field of type Visibility does not have child fields"))
+}
+
+func (ec *executionContext) _ReportedPost_hiddenByModerators(ctx context.Context, field graphql.CollectedField, obj *ent.Post) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ReportedPost_hiddenByModerators(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.HiddenByModerators(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
+			return ec.marshalNBoolean2bool(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ReportedPost_hiddenByModerators(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ReportedPost", field, true, false, errors.New("field of type Boolean does not have child fields"))
+}
+
+func (ec *executionContext) _ReportedPost_createdAt(ctx context.Context, field graphql.CollectedField, obj *ent.Post) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ReportedPost_createdAt(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.ReportedPost().CreatedAt(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *time.Time) graphql.Marshaler {
+			return ec.marshalNTime2ᚖtimeᚐTime(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ReportedPost_createdAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ReportedPost", field, true, true, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _ReportedPost_editedAt(ctx context.Context, field graphql.CollectedField, obj *ent.Post) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ReportedPost_editedAt(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Edited(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *time.Time) graphql.Marshaler {
+			return ec.marshalOTime2ᚖtimeᚐTime(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_ReportedPost_editedAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ReportedPost", field, true, false, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _ReportedPost_replyToId(ctx context.Context, field graphql.CollectedField, obj *ent.Post) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ReportedPost_replyToId(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.ParentNodeID(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
+			return ec.marshalOID2ᚖstring(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_ReportedPost_replyToId(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ReportedPost", field, true, false, errors.New("field of type ID does not have child fields"))
 }
 
 func (ec *executionContext) _RepostPayload_post(ctx context.Context, field graphql.CollectedField, obj *model.RepostPayload) (ret graphql.Marshaler) {
@@ -16982,6 +17493,11 @@ func (ec *executionContext) _Limits(ctx context.Context, sel ast.SelectionSet, o
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
+		case "mutedConversations":
+			out.Values[i] = ec._Limits_mutedConversations(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
 		case "idempotencyKeyLength":
 			out.Values[i] = ec._Limits_idempotencyKeyLength(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
@@ -17489,6 +18005,20 @@ func (ec *executionContext) _Mutation(ctx context.Context, sel ast.SelectionSet)
 		case "unmuteWord":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_unmuteWord(ctx, field)
+			})
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "muteConversation":
+			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
+				return ec._Mutation_muteConversation(ctx, field)
+			})
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "unmuteConversation":
+			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
+				return ec._Mutation_unmuteConversation(ctx, field)
 			})
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
@@ -18629,6 +19159,44 @@ func (ec *executionContext) _Post(ctx context.Context, sel ast.SelectionSet, obj
 			}
 
 			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "viewerHasMutedConversation":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Post_viewerHasMutedConversation(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		default:
 			panic("unknown field " + strconv.Quote(field.Name))
 		}
@@ -19692,6 +20260,82 @@ func (ec *executionContext) _Report(ctx context.Context, sel ast.SelectionSet, o
 			if out.Values[i] == graphql.RequiredNull {
 				atomic.AddUint32(&out.Invalids, 1)
 			}
+		case "ancestors":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Report_ancestors(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "replies":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Report_replies(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "versions":
 			field := field
 
@@ -19898,6 +20542,150 @@ func (ec *executionContext) _ReportPayload(ctx context.Context, sel ast.Selectio
 			out.Values[i] = ec._ReportPayload_reported(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var reportedPostImplementors = []string{"ReportedPost"}
+
+func (ec *executionContext) _ReportedPost(ctx context.Context, sel ast.SelectionSet, obj *ent.Post) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, reportedPostImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("ReportedPost")
+		case "id":
+			out.Values[i] = ec._ReportedPost_id(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "authorId":
+			out.Values[i] = ec._ReportedPost_authorId(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "author":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._ReportedPost_author(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "text":
+			out.Values[i] = ec._ReportedPost_text(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "visibility":
+			out.Values[i] = ec._ReportedPost_visibility(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "hiddenByModerators":
+			out.Values[i] = ec._ReportedPost_hiddenByModerators(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "createdAt":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._ReportedPost_createdAt(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "editedAt":
+			out.Values[i] = ec._ReportedPost_editedAt(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "replyToId":
+			out.Values[i] = ec._ReportedPost_replyToId(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
 			}
 		default:
 			panic("unknown field " + strconv.Quote(field.Name))
@@ -23222,6 +24010,32 @@ func (ec *executionContext) marshalNReportStatus2tidelineᚋentᚋreportᚐStatu
 func (ec *executionContext) unmarshalNReportUserInput2tidelineᚋgraphᚋmodelᚐReportUserInput(ctx context.Context, v any) (model.ReportUserInput, error) {
 	res, err := ec.unmarshalInputReportUserInput(ctx, v)
 	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNReportedPost2ᚕᚖtidelineᚋentᚐPostᚄ(ctx context.Context, sel ast.SelectionSet, v []*ent.Post) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNReportedPost2ᚖtidelineᚋentᚐPost(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
+}
+
+func (ec *executionContext) marshalNReportedPost2ᚖtidelineᚋentᚐPost(ctx context.Context, sel ast.SelectionSet, v *ent.Post) graphql.Marshaler {
+	if v == nil {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+		return graphql.Null
+	}
+	return ec._ReportedPost(ctx, sel, v)
 }
 
 func (ec *executionContext) unmarshalNRepostInput2tidelineᚋgraphᚋmodelᚐRepostInput(ctx context.Context, v any) (model.RepostInput, error) {

@@ -172,6 +172,8 @@ type Limits struct {
 	MutedWordLength int `json:"mutedWordLength"`
 	// The number of words that a user may mute.
 	MutedWords int `json:"mutedWords"`
+	// The number of conversations that a user may mute.
+	MutedConversations int `json:"mutedConversations"`
 	// The length of an idempotency key in bytes.
 	IdempotencyKeyLength int `json:"idempotencyKeyLength"`
 }

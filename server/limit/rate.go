@@ -67,7 +67,9 @@ const (
 	costAtOnce = 10_000
 	// keyCostAtOnce is the same bound for an API key, with which one server acts for many users.
 	keyCostAtOnce = 150_000
-	// rateTimeout is how long an operation waits in total for a Redis that does not answer.
+	// rateTimeout is how long an operation waits in total for a Redis that does not answer. Then it is
+	// allowed: SQL answers without Redis, and a limit that refused everything would make an outage of
+	// the loss of a cache.
 	rateTimeout = 250 * time.Millisecond
 )
 

@@ -83,6 +83,7 @@ const OriginalFields = graphql(`
     viewerRepost {
       id
     }
+    viewerHasMutedConversation
     mentions {
       start
       user {
@@ -546,6 +547,32 @@ export const WithdrawQuote = graphql(
   `
     mutation WithdrawQuote($input: PostInput!) {
       withdrawQuote(input: $input) {
+        post {
+          ...Original
+        }
+      }
+    }
+  `,
+  [OriginalFields],
+)
+
+export const MuteConversation = graphql(
+  `
+    mutation MuteConversation($input: PostInput!) {
+      muteConversation(input: $input) {
+        post {
+          ...Original
+        }
+      }
+    }
+  `,
+  [OriginalFields],
+)
+
+export const UnmuteConversation = graphql(
+  `
+    mutation UnmuteConversation($input: PostInput!) {
+      unmuteConversation(input: $input) {
         post {
           ...Original
         }

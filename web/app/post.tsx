@@ -8,7 +8,8 @@ import { tell } from './changes'
 import { audiences, Compose, composing } from './compose'
 import { changing, useCounts } from './counts'
 import {
-  DeletePost, LikePost, Repost as RepostPost, SetAudience, SetVisibility, UndoRepost, UnlikePost, UpdatePost, Versions, WithdrawQuote,
+  DeletePost, LikePost, MuteConversation, Repost as RepostPost, SetAudience, SetVisibility, UndoRepost, UnlikePost, UnmuteConversation, UpdatePost, Versions,
+  WithdrawQuote,
   type Audience as Who, type Original, type Post, type Visibility,
 } from './documents'
 import { editOf, keepEdit } from './draft'
@@ -111,6 +112,7 @@ export const PostCard = steady(({ post, reposts, pending, fresh, place, onReply 
           {!pending && own && place === 'subject' && !replyTo && <WhoMayReply post={post} />}
           {!pending && own && <Delivery id={post.id} />}
           {!pending && !own && viewer && <Complain post={post} />}
+          {!pending && viewer && <Further post={post} />}
         </div>
         {replying && (
           <Compose
@@ -490,6 +492,27 @@ function Complain({ post }: { post: Original }) {
       </button>
       {open && <Report title={t.reportPost} postId={post.id} onClose={() => setOpen(false)} />}
     </>
+  )
+}
+
+/** The menu with which the viewer mutes the conversation of a post. */
+function Further({ post }: { post: Original }) {
+  const muted = post.viewerHasMutedConversation
+  const { run, busy } = useAction(notify)
+  const toggle = () =>
+    run(async () => {
+      const input = { postId: post.id }
+      const { post: known } = muted ? (await request(UnmuteConversation, { input })).unmuteConversation : (await request(MuteConversation, { input })).muteConversation
+      if (!known) return tell({ what: 'gone', postId: post.id })
+      tell({ what: 'post', post: known })
+      notify(muted ? t.conversationUnmuted : t.conversationMuted)
+    })
+  return (
+    <Menu class="act further" label={t.more}>
+      <button disabled={busy} onClick={toggle}>
+        {muted ? t.unmuteConversation : t.muteConversation}
+      </button>
+    </Menu>
   )
 }
 

@@ -124,6 +124,7 @@ export class Timeline {
       viewerCanReply: false,
       viewerCanQuote: false,
       viewerRepost: null,
+      viewerHasMutedConversation: false,
       mentions: [],
       replyTo: null,
       quote: null,

@@ -273,6 +273,44 @@ func TestWhoMayReply(t *testing.T) {
 	a.shows("thanks")
 }
 
+// The viewer mutes a conversation in the menu of a post: its replies leave the timeline, the first post
+// stays, and the page of the thread has everything.
+func TestMutingAConversation(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	ada, bob := s.signUp("ada"), s.signUp("bob")
+	ada.relate("follow", bob)
+	root := bob.post("root")
+	first := bob.write(map[string]any{"text": "first", "replyTo": root})
+	a, visitor := ada.browse(), open(t, s.url)
+	a.shows("first", "root")
+	further := func(post, item string) {
+		t.Helper()
+		a.clickOn(within(post, ".further summary"))
+		a.clickOn(fmt.Sprintf(`[...%s.querySelectorAll('.further button')].find((e) => e.textContent === %s)`, card(post), js(item)))
+	}
+	further("first", "Mute conversation")
+	a.sees("Conversation muted: its replies stay out of your timeline.")
+	a.shows("root")
+	bob.write(map[string]any{"text": "second", "replyTo": first})
+	bob.post("later")
+	a.click("1 new post")
+	a.shows("later", "root")
+
+	a.clickOn(within("root", ".when"))
+	a.shows("first")
+	a.see(within("first", ".further button") + `.textContent === 'Unmute conversation'`)
+	further("root", "Unmute conversation")
+	a.sees("Conversation no longer muted.")
+	a.see(within("first", ".further button") + `.textContent === 'Mute conversation'`)
+	a.click("Home")
+	a.shows("later", "second", "first", "root")
+
+	visitor.visit(s.url + "/post/" + root)
+	visitor.shows("first")
+	visitor.see(`document.querySelector('.further') === null`)
+}
+
 // The page of a post loads its replies page by page, in three orders, and offers the ones that come later.
 func TestRepliesOfAThread(t *testing.T) {
 	t.Parallel()

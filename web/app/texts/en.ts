@@ -190,6 +190,10 @@ export const en = {
     ]
       .filter(Boolean)
       .join('; '),
+  muteConversation: 'Mute conversation',
+  unmuteConversation: 'Unmute conversation',
+  conversationMuted: 'Conversation muted: its replies stay out of your timeline.',
+  conversationUnmuted: 'Conversation no longer muted.',
   report: 'Report',
   reportPost: 'Report this post',
   reportPerson: (handle: string) => `Report @${handle}`,

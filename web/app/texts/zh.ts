@@ -189,6 +189,10 @@ export const zh: Texts = {
     ]
       .filter(Boolean)
       .join('；'),
+  muteConversation: '隐藏此对话',
+  unmuteConversation: '取消隐藏此对话',
+  conversationMuted: '已隐藏此对话，其回复不会出现在您的时间线。',
+  conversationUnmuted: '已取消隐藏此对话。',
   report: '举报',
   reportPost: '举报这条帖子',
   reportPerson: (handle) => `举报 @${handle}`,

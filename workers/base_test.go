@@ -1,0 +1,51 @@
+package workers_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"tideline/ent"
+	"tideline/ent/job"
+	"tideline/ent/schema"
+	"tideline/feed"
+	"tideline/feed/feedtest"
+	feedjob "tideline/feed/job"
+)
+
+// After a suspension and its end, the replies to the author's posts are marked as changed, so that
+// clients look at them again. Nothing is enqueued for that while nobody has replied.
+func TestTheRepliesOfASuspendedAuthorAreToldOfOnlyIfThereAreAny(t *testing.T) {
+	t.Parallel()
+	feedtest.EachIdle(t, func(w *feedtest.World) {
+		ann, bob, cat := w.User("ann"), w.User("bob"), w.User("cat")
+		none := func(*ent.Tx, *ent.User) error { return nil }
+		answered, lonely := w.Post(ann, schema.Public), w.Post(cat, schema.Public)
+		reply, err := w.Feed.CreatePost(w.Ctx, bob, feed.Draft{Text: "reply", ReplyTo: answered})
+		require.NoError(w, err)
+		w.Stores.DB.Job.Delete().ExecX(w.Ctx)
+		_, err = w.Accounts.Suspend(w.Ctx, cat.ID, none)
+		require.NoError(w, err)
+		_, err = w.Accounts.Suspend(w.Ctx, ann.ID, none)
+		require.NoError(w, err)
+		kinds, err := w.Stores.DB.Job.Query().Order(job.ByID()).Select(job.FieldKind).Strings(w.Ctx)
+		require.NoError(w, err)
+		require.Equal(w, []string{feedjob.AuthorStale, feedjob.AuthorStale}, kinds)
+		for author, enqueues := range map[int64]bool{cat.ID: false, ann.ID: true} {
+			require.NoError(w, w.Feed.AuthorChanged(w.Ctx, author))
+			n, err := w.Stores.DB.Job.Delete().Where(job.Kind(feedjob.BaseChanged)).Exec(w.Ctx)
+			require.NoError(w, err)
+			require.Equal(w, enqueues, n == 1)
+		}
+		w.Work()
+		w.Drain()
+		changed := func(id int64) int64 { return w.Stores.DB.Post.GetX(w.Ctx, id).ChangedAt }
+		hidden := changed(reply.ID)
+		require.Positive(w, hidden)
+		require.Zero(w, changed(lonely))
+		_, err = w.Accounts.Unsuspend(w.Ctx, ann.ID, none)
+		require.NoError(w, err)
+		w.Drain()
+		require.Greater(w, changed(reply.ID), hidden)
+	})
+}
