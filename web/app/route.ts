@@ -7,7 +7,7 @@ export type Tab = 'posts' | 'followers' | 'following'
 export type Route =
   | { name: 'home' | 'people' | 'settings' | 'lost' }
   | { name: 'profile'; handle: string; tab: Tab }
-  | { name: 'post'; id: string }
+  | { name: 'post'; id: string; list?: 'reposts' | 'quotes' }
   | { name: 'tag'; tag: string }
 
 // The server must answer these addresses with the app: isPage in web.go lists them.
@@ -16,8 +16,8 @@ function parse(address: string): Route {
   if (address === '/people' || address === '/settings') return { name: address.slice(1) as 'people' | 'settings' }
   const profile = address.match(/^\/@(\w+)(?:\/(followers|following))?$/)
   if (profile) return { name: 'profile', handle: profile[1]!.toLowerCase(), tab: (profile[2] as Tab | undefined) ?? 'posts' }
-  const post = address.match(/^\/post\/([\w-]+)$/)
-  if (post) return { name: 'post', id: post[1]! }
+  const post = address.match(/^\/post\/([\w-]+)(?:\/(reposts|quotes))?$/)
+  if (post) return { name: 'post', id: post[1]!, list: post[2] as 'reposts' | 'quotes' | undefined }
   const tag = address.match(/^\/tag\/([^/]+)$/)
   return tag ? { name: 'tag', tag: decoded(tag[1]!) } : { name: 'lost' }
 }

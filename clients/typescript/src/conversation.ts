@@ -28,8 +28,11 @@ export type ConversationOptions<P extends Post = DefaultPost> = LiveOptions & {
 
 /** The state that a view renders. Each change creates a new one. */
 export type Conversation<P extends Post = DefaultPost> = Omit<Live, 'status'> & {
-  /** notFound: the post does not exist, or the viewer may not see it. */
-  status: Status | 'notFound'
+  /**
+   * notFound: the post does not exist, or the viewer may not see it. static: nobody is signed in, and the server sends events
+   * only to users.
+   */
+  status: Status | 'notFound' | 'static'
   /** undefined until it has been read, null if it is not found. */
   post: Reply<P> | null | undefined
   /** The posts that lead to it, from the root down. */
@@ -71,7 +74,8 @@ export class ConversationStore<P extends Post = DefaultPost> extends LiveStore<R
         // Without the post nothing of its conversation is shown.
         if (missing(held)) return { status: 'notFound', busy, error, order, loaded, post: null, ancestors: [], replies: [], waiting: [], pending: [], next: null }
         return {
-          status, busy, error, order, loaded, pending, next,
+          status: options.token === null ? 'static' : status,
+          busy, error, order, loaded, pending, next,
           post: subject(held),
           ancestors: around.filter((post) => post.id !== id),
           replies: nodes(entries),

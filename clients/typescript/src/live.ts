@@ -9,7 +9,7 @@ import type { Storage } from './storage.js'
 export type LiveOptions = {
   /** The URL of the API, such as https://example.org/graphql. */
   url: string
-  /** The user's token, or a function that returns it and renews it when it expires. null: nobody is signed in. */
+  /** The user's token, or a function that returns it and renews it when it expires. null: nobody is signed in, so there are no events. */
   token: string | TokenSource | null
   /** The fields selected of a post. Must include id and author { id }, and text if the app creates posts. */
   fields?: string
@@ -425,7 +425,7 @@ export abstract class LiveStore<P extends Post, S, E extends { position: string 
   // ---- Following
 
   #follow() {
-    if (this.#client || this.#asking || !this.#running || this.#link === 'stopped' || this.#list.missing(this.#held)) return
+    if (this.#client || this.#asking || !this.#running || this.#link === 'stopped' || this.#options.token === null || this.#list.missing(this.#held)) return
     const { url, webSocketImpl = globalThis.WebSocket } = this.#options
     let again = false
     let pong: ReturnType<typeof setTimeout> | undefined
@@ -433,7 +433,6 @@ export abstract class LiveStore<P extends Post, S, E extends { position: string 
       url: url.replace(/^http/, 'ws'),
       webSocketImpl: closed(webSocketImpl as typeof WebSocket),
       connectionParams: async () => {
-        if (this.#options.token === null) return {}
         const refused = this.#refused
         const token = await this.#tokens.get(refused)
         if (token === null) {
@@ -539,14 +538,11 @@ export abstract class LiveStore<P extends Post, S, E extends { position: string 
     }
     this.#asking = true
     this.#failures++
-    const anonymous = this.#options.token === null
-    // The server does not let visitors subscribe.
-    if (anonymous && codes.includes('UNAUTHENTICATED')) this.#over()
     // The position belongs to another database, or the server cannot send the events after it.
     if (codes.includes('BAD_USER_INPUT') || codes.includes('NOT_FOUND') || this.#failures > 3) this.step({ type: 'restart' })
     try {
       const { viewer } = await this.#request(viewerDocument, {})
-      if (!viewer && !anonymous && (this.#token === undefined || (await this.#tokens.get(this.#token)) === null)) this.#over()
+      if (!viewer && (this.#token === undefined || (await this.#tokens.get(this.#token)) === null)) this.#over()
     } catch (error) {
       this.#authenticated(error)
     }
