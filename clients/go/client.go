@@ -64,6 +64,7 @@ const (
 	codeUnauthenticated = "UNAUTHENTICATED"
 	codeInvalid         = "GRAPHQL_VALIDATION_FAILED"
 	codeBadInput        = "BAD_USER_INPUT"
+	codeNotFound        = "NOT_FOUND"
 	codeLimited         = "RATE_LIMITED"
 	codeTimeout         = "TIMEOUT"
 	codeInternal        = "INTERNAL"
