@@ -33,6 +33,9 @@ func (f *Feed) TellDependents(ctx context.Context, base, after int64, edited boo
 		now := f.cfg.Now().UnixMilli()
 		for _, p := range list {
 			change := job.Post{Post: p.ID, Author: p.AuthorID, From: p.Visibility, To: p.Visibility, Edited: true, Base: true}
+			if p.QuoteOf != 0 { // its card may look different. The job of a root tells of its other replies
+				change = change.ToldToConversation(p)
+			}
 			if gone && p.RepostOf == base {
 				if err := tx.Post.DeleteOneID(p.ID).Exec(ctx); err != nil {
 					return fmt.Errorf("delete repost: %w", err)

@@ -129,7 +129,7 @@ func (f *Feed) edit(ctx context.Context, tx *ent.Tx, v session.Viewer, id int64,
 	if err := f.baseChanged(ctx, tx, p, true); err != nil {
 		return nil, err
 	}
-	return p, f.enqueuePost(ctx, tx, author, job.Post{Post: id, Author: author.ID, From: p.Visibility, To: p.Visibility, Edited: true})
+	return p, f.enqueuePost(ctx, tx, author, job.Post{Post: id, Author: author.ID, From: p.Visibility, To: p.Visibility, Edited: true}.ToldToConversation(p))
 }
 
 // changedNow returns a Post.ChangedAt for a change of the post, after every earlier one. It is from the

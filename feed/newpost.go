@@ -76,7 +76,11 @@ func (f *Feed) insertInTx(ctx context.Context, tx *ent.Tx, v session.Viewer, p *
 	if err := f.cfg.Webhooks.NewPost(&w, &author, p); err != nil {
 		return err
 	}
-	if err := f.cfg.Queue.EnqueueWith(ctx, tx, &w, f.poolFor(&author), job.PostCreated, job.Post{Post: p.ID, Author: p.AuthorID}); err != nil {
+	created := job.Post{Post: p.ID, Author: p.AuthorID}
+	if p.ParentID != 0 {
+		created = created.ToldToConversation(p)
+	}
+	if err := f.cfg.Queue.EnqueueWith(ctx, tx, &w, f.poolFor(&author), job.PostCreated, created); err != nil {
 		return err
 	}
 	for _, c := range counted(p) { // last: it may lock the post

@@ -218,7 +218,7 @@ func (f *Feed) changeVisibility(ctx context.Context, tx *ent.Tx, author *ent.Use
 	if err := f.baseChanged(ctx, tx, p, false); err != nil {
 		return err
 	}
-	return f.enqueuePost(ctx, tx, author, job.Post{Post: p.ID, Author: author.ID, From: from, To: to})
+	return f.enqueuePost(ctx, tx, author, job.Post{Post: p.ID, Author: author.ID, From: from, To: to}.ToldToConversation(p))
 }
 
 // baseChanged enqueues the job that tells clients of the replies, reposts and quotes of p, if there are
@@ -284,7 +284,7 @@ func (f *Feed) deletePost(ctx context.Context, v session.Viewer, id int64) error
 		if err := f.uncount(ctx, tx, counted(p)); err != nil {
 			return err
 		}
-		return f.enqueuePost(ctx, tx, author, job.Post{Post: id, Author: v.ID, From: p.Visibility})
+		return f.enqueuePost(ctx, tx, author, job.Post{Post: id, Author: v.ID, From: p.Visibility}.ToldToConversation(p))
 	})
 	// The commit may have succeeded even if it returned an error.
 	f.cfg.Visibility.VisibilityReduced()

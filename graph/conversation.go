@@ -3,6 +3,8 @@ package graph
 import (
 	"context"
 
+	"github.com/99designs/gqlgen/graphql"
+
 	"tideline/ent"
 	"tideline/ent/schema"
 	"tideline/feed/conversation"
@@ -82,13 +84,43 @@ func (r post) Ancestors(ctx context.Context, p *ent.Post) ([]*ent.Post, error) {
 }
 
 func (r post) Replies(ctx context.Context, p *ent.Post, first *int, after *string, order *conversation.Order) (*paging.Connection[ent.Post], error) {
+	position := r.conversationPosition(ctx, p)
 	exec.Read(ctx)
 	c, err := r.Conversations.Replies(ctx, Viewer(ctx), p, orZero(order), paging.Page{First: first, After: after})
-	return postPage(ctx, c, err)
+	return postPage(ctx, withPosition(c, position), err)
 }
 
 func (r post) Conversation(ctx context.Context, p *ent.Post, first *int, after *string) (*paging.Connection[ent.Post], error) {
-	return pageOf(ctx, p, first, after, r.Conversations.All)
+	position := r.conversationPosition(ctx, p)
+	c, err := pageOf(ctx, p, first, after, r.Conversations.All)
+	return withPosition(c, position), err
+}
+
+// conversationPosition returns the position of a page of replies that is read after the call, or "" if it
+// is not selected.
+func (r post) conversationPosition(ctx context.Context, p *ent.Post) string {
+	for _, f := range graphql.CollectFieldsCtx(ctx, []string{"PostConnection"}) {
+		if f.Name == "position" {
+			exec.Read(ctx)
+			return r.Streams.ConversationPosition(ctx, Viewer(ctx), p)
+		}
+	}
+	return ""
+}
+
+func withPosition(c *paging.Connection[ent.Post], position string) *paging.Connection[ent.Post] {
+	if c != nil {
+		c.Position = position
+	}
+	return c
+}
+
+// Position returns nil for a list that has no events.
+func (repliesPage) Position(_ context.Context, c *paging.Connection[ent.Post]) (*string, error) {
+	if c.Position == "" {
+		return nil, nil
+	}
+	return &c.Position, nil
 }
 
 func (r post) Reposts(ctx context.Context, p *ent.Post, first *int, after *string) (*paging.Connection[ent.Post], error) {

@@ -173,6 +173,8 @@ type (
 	subscription        struct{ api }
 	postAdded           struct{ api }
 	postRemoved         struct{}
+	repliesPage         struct{}
+	replyRemoved        struct{}
 	heartbeat           struct{ api }
 	readPayload         struct{ api }
 )
@@ -194,7 +196,11 @@ func (a api) TimelineEdge() generated.TimelineEdgeResolver               { retur
 func (a api) Subscription() generated.SubscriptionResolver               { return subscription{a} }
 func (a api) TimelinePostAdded() generated.TimelinePostAddedResolver     { return postAdded{a} }
 func (a api) TimelinePostRemoved() generated.TimelinePostRemovedResolver { return postRemoved{} }
-func (a api) TimelineHeartbeat() generated.TimelineHeartbeatResolver     { return heartbeat{a} }
+func (a api) PostConnection() generated.PostConnectionResolver           { return repliesPage{} }
+func (a api) ConversationPostRemoved() generated.ConversationPostRemovedResolver {
+	return replyRemoved{}
+}
+func (a api) TimelineHeartbeat() generated.TimelineHeartbeatResolver { return heartbeat{a} }
 
 // presenter returns a function that converts errors for clients: refusals keep their message, a lack of ids
 // becomes refusal.Unavailable, an exceeded deadline CodeTimeout, and any other error INTERNAL.

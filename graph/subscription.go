@@ -30,6 +30,28 @@ func (r subscription) PostCounts(ctx context.Context, ids []string) (<-chan []*e
 	})
 }
 
+func (r subscription) ConversationEvents(ctx context.Context, postID string, after *string) (<-chan stream.ConversationEvent, error) {
+	id, err := idOf("postId", postID, "Post")
+	if err != nil {
+		return nil, err
+	}
+	if event, ok := exec.Executed[stream.ConversationEvent](ctx); ok {
+		switch event := event.(type) {
+		case *stream.ConversationPostAdded:
+			postsTogether(ctx, []*ent.Post{event.Post})
+		case *stream.ConversationPostUpdated:
+			postsTogether(ctx, []*ent.Post{event.Post})
+		}
+	}
+	return exec.Open(ctx, func(ctx context.Context, wake func()) (exec.Source[stream.ConversationEvent], error) {
+		return r.Streams.ListenConversation(ctx, Viewer(ctx), id, after, wake)
+	})
+}
+
+func (replyRemoved) PostID(_ context.Context, e *stream.ConversationPostRemoved) (string, error) {
+	return ent.NodeID("Post", e.PostID), nil
+}
+
 func (r postAdded) UnreadCount(ctx context.Context, e *stream.PostAdded) (int, error) {
 	return exec.Int(ctx, e, func(ctx context.Context, event any) (int, error) {
 		v := Viewer(ctx)

@@ -6,6 +6,10 @@
 // and kinds of event. It does not know their meaning, or who may see which
 // post.
 //
+// A recipient is a user, who receives the events of the home timeline, or one
+// of the other things that a client watches: see [Conversation] and
+// [Relations]. Where this package speaks of users, it means all recipients.
+//
 // # What is in Redis
 //
 //	live:procs         sorted set: process -> last heartbeat (the server's clock, ms)
@@ -58,6 +62,19 @@ var ErrLagged = errors.New("live: subscriber too slow")
 // ErrClosed ends every subscription of a hub that stops.
 var ErrClosed = errors.New("live: hub is stopped")
 
+// Recipients other than users are numbers that no id has: ids have 53 bits.
+const (
+	relations     = 1 << 61
+	conversations = 1 << 62
+)
+
+// Conversation returns the recipient of the events of a conversation. root is the id of its first post.
+func Conversation(root int64) int64 { return conversations | root }
+
+// Relations returns the recipient of the events that say that a relation between the user and another
+// user may have changed.
+func Relations(user int64) int64 { return relations | user }
+
 // maxReason bounds Event.Reason in bytes, so that the number of recipients bounds a message.
 const maxReason = 256
 
@@ -88,6 +105,9 @@ const (
 	MarkerMoved
 	// JournalChanged says that the journal of the timeline may have new entries.
 	JournalChanged
+	// ConversationChanged says that a post of a conversation was added, changed or removed. The
+	// Reason has the change and its position in the record of the conversation.
+	ConversationChanged
 	// Resync says that events may have been lost. Only the hub creates it; it cannot be
 	// published.
 	Resync Kind = 255
@@ -108,6 +128,8 @@ func (k Kind) String() string {
 		return "marker-moved"
 	case JournalChanged:
 		return "journal-changed"
+	case ConversationChanged:
+		return "conversation-changed"
 	case Resync:
 		return "resync"
 	}
@@ -139,7 +161,7 @@ func (e Event) carries() bool { return e.Kind == Added || e.Kind == Removed }
 // validate returns an error for an event that the wire format cannot carry.
 func (e Event) validate() error {
 	switch {
-	case e.Kind < Added || e.Kind > JournalChanged:
+	case e.Kind < Added || e.Kind > ConversationChanged:
 		return fmt.Errorf("an event of %v cannot be published", e.Kind)
 	case e.Post < 0 || e.Author < 0 || e.Session < 0:
 		return errors.New("an event has a negative id")

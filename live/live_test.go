@@ -147,7 +147,7 @@ func TestPublishRefuses(t *testing.T) {
 	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, sharded bool) {
 		p := live.NewPublisher(rdb, sharded)
 		for _, ev := range []live.Event{
-			{}, {Kind: live.Resync}, {Kind: live.JournalChanged + 1},
+			{}, {Kind: live.Resync}, {Kind: live.ConversationChanged + 1},
 			{Kind: live.Added, Post: -1}, {Kind: live.Added, Author: -1}, {Kind: live.SessionEnded, Session: -1},
 			{Kind: live.Invalidated, Reason: fmt.Sprintf("%257d", 1)},
 		} {

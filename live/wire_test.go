@@ -58,7 +58,7 @@ func TestWireRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		id := rapid.Int64Range(0, math.MaxInt64)
 		ev := Event{
-			Kind:    Kind(rapid.IntRange(int(Added), int(JournalChanged)).Draw(t, "kind")),
+			Kind:    Kind(rapid.IntRange(int(Added), int(ConversationChanged)).Draw(t, "kind")),
 			Post:    id.Draw(t, "post"),
 			Author:  id.Draw(t, "author"),
 			Session: id.Draw(t, "session"),

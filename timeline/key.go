@@ -17,6 +17,9 @@ import (
 //	tl:{o<author>}:f  fences: sorted set, member = viewer, or "w", the job of the
 //	                  fan-out that watches them, ":" and the incarnation;
 //	                  score = Unix seconds
+//	tl:{c<root>}:r    changes of the posts of a watched conversation: hash, see
+//	                  lua/watch.lua
+//	tl:{i<user>}:r    changes of the relations of a user who watches: as above
 //	tl:{a<shard>}     active users: sorted set, member = user id,
 //	                  score = deadline in Unix milliseconds; see activeKey
 //	tl:{n<shard>}     latest posts: hash, field = author; see latest.go
@@ -84,6 +87,10 @@ func KindOf(key string) string {
 		return KindCoverage
 	case "o:f":
 		return KindFences
+	case "c:r":
+		return KindConversation
+	case "i:r":
+		return KindRelations
 	case "a":
 		return KindActive
 	case "n":
@@ -101,6 +108,9 @@ const (
 	KindFences   = "fences"
 	KindActive   = "active users"
 	KindLatest   = "latest posts"
+
+	KindConversation = "conversation changes"
+	KindRelations    = "relation changes"
 )
 
 func latestKey(shard int) string { return "tl:{n" + strconv.Itoa(shard) + "}" }

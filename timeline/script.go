@@ -32,6 +32,8 @@ var (
 	markScript                = anywhere("mark")
 	fencedScript              = anywhere("fenced")
 	unwatchScript             = anywhere("unwatch")
+	watchScript               = anywhere("watch")
+	recordScript              = anywhere("record")
 )
 
 // anywhere returns a script that can read its incarnation of Redis. onFeed returns one that runs on

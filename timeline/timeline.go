@@ -167,6 +167,7 @@ type Store struct {
 	Journals *Journals    // tells what changed in an inbox
 	Fences   *Fences      // tells which relations changed during a fan-out
 	Latest   *Latest      // tells which of many outboxes reach a page
+	Topics   *Topics      // tells what changed while somebody watched
 	Sweeper  *Sweeper
 	Masters  *Masters // of a cluster; bounds how long calls wait for them
 }
@@ -191,6 +192,7 @@ func New(rdb redis.UniversalClient, cfg Config) (*Store, error) {
 		Journals: &Journals{run},
 		Fences:   fences,
 		Latest:   &Latest{run},
+		Topics:   &Topics{run},
 		Sweeper:  &Sweeper{scripts: run, cfg: cfg, inboxes: inboxes},
 		Masters:  masters,
 	}, nil

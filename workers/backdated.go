@@ -16,7 +16,8 @@ type walk struct {
 
 // postsBackdated handles posts that were written with a time in the distant past. It makes the
 // outboxes of the authors Missing, and the inboxes of the authors and of their followers, so that
-// the next reads take them from SQL. It sends no events. The job is never given up because Redis or
+// the next reads take them from SQL. It tells only those who watch a conversation that has gained old
+// replies. The job is never given up because Redis or
 // SQL cannot be reached.
 func (w *Workers) postsBackdated(ctx context.Context, j *queue.Job) error {
 	var args job.Authors
@@ -25,6 +26,9 @@ func (w *Workers) postsBackdated(ctx context.Context, j *queue.Job) error {
 		return err
 	}
 	err := w.Timelines.Own.Forget(ctx, args.Authors, args.Newest)
+	if err == nil {
+		err = w.conversationsUnknown(ctx, args.Roots...)
+	}
 	for err == nil {
 		if err := j.Confirm(ctx); err != nil {
 			return err

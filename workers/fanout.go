@@ -29,7 +29,8 @@ import (
 // An attempt has one or more rounds. A round
 //
 //  1. reads the author and the post (begin),
-//  2. updates the author's own feeds and devices (toAuthor),
+//  2. updates the author's own feeds and devices, and tells those who watch the
+//     conversation of the post (toAuthor),
 //  3. scans the followers page by page (toFollowers): it pushes the post to those
 //     who gain it (deliverPage), takes it from those who lose it (withdrawPage),
 //     notifies both (tellPage), and stores its progress from time to time
@@ -79,6 +80,8 @@ type progress struct {
 	outstanding
 	// Unwatched says that the author's fences were not watched for the whole time.
 	Unwatched bool `json:"Unwatched,omitempty"`
+	// ToldConversation says that those who watch the conversation of the post were told.
+	ToldConversation bool `json:"ToldConversation,omitempty"`
 }
 
 // postCreated pushes a new post to those who may see it.
@@ -201,7 +204,7 @@ func (f *fanOut) begin(ctx context.Context) error {
 	return f.job.Checkpoint(ctx, f.progress)
 }
 
-// toAuthor updates the author's own feeds and devices. At the beginning of a follower scan it also
+// toAuthor updates the author's own feeds and devices, and tells those who watch the conversation. At the beginning of a follower scan it also
 // starts to watch the author's fences. All of this runs concurrently, because the followers wait
 // for it.
 func (f *fanOut) toAuthor(ctx context.Context) error {
@@ -234,6 +237,7 @@ func (f *fanOut) toAuthor(ctx context.Context) error {
 		_, err := f.tell(ctx, kind, []int64{f.args.Author})
 		return err
 	})
+	g.Go(func() error { return f.tellConversation(ctx) })
 	if err := g.Wait(); err != nil {
 		return fmt.Errorf("update the author's own feeds: %w", err)
 	}

@@ -43,6 +43,9 @@ func (w *Workers) postGivenUp(ctx context.Context, j *queue.Job) error {
 	if err == nil {
 		err = f.forget(ctx, args.Author, []int64{args.Author})
 	}
+	if err == nil && args.Root != 0 {
+		err = w.conversationsUnknown(ctx, args.Root)
+	}
 	for err == nil {
 		if err := j.Confirm(ctx); err != nil {
 			return err
@@ -127,7 +130,7 @@ func (w *Workers) relationGivenUp(ctx context.Context, j *queue.Job) error {
 	if !args.First {
 		err = errors.Join(err, f.forget(ctx, args.Users[0], args.Users[1:]))
 	}
-	if err = errors.Join(err, f.reason); err != nil {
+	if err = errors.Join(err, f.reason, w.relationsUnknown(ctx, args.Users[:]...)); err != nil {
 		return queue.Unavailable(fmt.Errorf("forget inboxes: %w", err))
 	}
 	return nil
@@ -142,7 +145,7 @@ func (w *Workers) inboxesStale(ctx context.Context, j *queue.Job) error {
 		return err
 	}
 	f := &forgetting{w: w}
-	if err := errors.Join(f.forget(ctx, 0, args.Users), f.reason); err != nil {
+	if err := errors.Join(f.forget(ctx, 0, args.Users), f.reason, w.relationsUnknown(ctx, args.Users...)); err != nil {
 		return queue.Unavailable(fmt.Errorf("forget inboxes: %w", err))
 	}
 	return nil
@@ -175,6 +178,9 @@ func (w *Workers) feedsStale(ctx context.Context, j *queue.Job) error {
 		if !p.Inboxes {
 			err = w.Timelines.Own.ForgetOutboxes(ctx, users)
 		} else if err = w.Timelines.Inboxes.Forget(ctx, users); err == nil {
+			if err = w.relationsUnknown(ctx, users...); err != nil {
+				break
+			}
 			_, err = w.Publisher.Publish(ctx, live.Event{Kind: live.Invalidated, Reason: "the timeline is read anew"}, users)
 		}
 		if err != nil {

@@ -167,7 +167,11 @@ func (b *Bulk) posts(ctx context.Context, tx *ent.Tx, issuer string, list []Post
 		if p.ID == 0 { // it names a post that was refused
 			continue
 		}
-		if err := b.cfg.Queue.Enqueue(ctx, tx, queue.Large, job.PostCreated, job.Post{Post: p.ID, Author: p.AuthorID}); err != nil {
+		created := job.Post{Post: p.ID, Author: p.AuthorID}
+		if p.ParentID != 0 {
+			created = created.ToldToConversation(p)
+		}
+		if err := b.cfg.Queue.Enqueue(ctx, tx, queue.Large, job.PostCreated, created); err != nil {
 			return err
 		}
 	}
@@ -177,6 +181,13 @@ func (b *Bulk) posts(ctx context.Context, tx *ent.Tx, issuer string, list []Post
 	for _, c := range counts {
 		authored.Authors, authored.Newest = append(authored.Authors, c.Author), append(authored.Newest, c.Last)
 	}
+	for _, p := range newPosts {
+		if p.ParentID != 0 && !slices.Contains(young, p) {
+			authored.Roots = append(authored.Roots, p.RootID)
+		}
+	}
+	slices.Sort(authored.Roots)
+	authored.Roots = slices.Compact(authored.Roots)
 	b.onCommit(tx, func(ctx context.Context) error {
 		return b.cfg.Timelines.Own.Forget(ctx, authored.Authors, authored.Newest)
 	})

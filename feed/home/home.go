@@ -146,7 +146,7 @@ func New(cfg Config) (*Home, error) {
 	arrivals := &Arrivals{queue: cfg.Queue, log: cfg.Logger, now: cfg.Now}
 	merged := &mergedAuthors{db: cfg.DB, latest: tl.Latest, log: cfg.Logger, now: cfg.Now, policy: cfg.Policy}
 	sync := &Sync{
-		feeds: tl.Feeds, journals: tl.Journals, fences: tl.Fences, posts: cfg.Visibility, merged: merged,
+		feeds: tl.Feeds, journals: tl.Journals, fences: tl.Fences, topics: tl.Topics, posts: cfg.Visibility, merged: merged,
 		publisher: cfg.Publisher, log: cfg.Logger,
 	}
 	own := &OwnFeeds{db: cfg.DB, queue: cfg.Queue, feeds: tl.Feeds, own: tl.Own, log: cfg.Logger, sync: sync}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strconv"
 
 	"tideline/feed/internal/rows"
 	"tideline/feed/visibility"
@@ -18,6 +19,7 @@ type Sync struct {
 	feeds     *timeline.Feeds
 	journals  *timeline.Journals
 	fences    *timeline.Fences
+	topics    *timeline.Topics
 	posts     *visibility.Reader
 	merged    *mergedAuthors
 	publisher *live.Publisher
@@ -28,7 +30,7 @@ type Sync struct {
 // affects the viewer's timeline. Then it notifies the viewer's open subscriptions. They are told
 // to read again if the inbox changed, or if there is no inbox and they may have read in SQL.
 // Otherwise an earlier attempt may have changed the inbox and told nobody, so they are told to
-// look at the journal.
+// look at the journal. The change is also recorded for the viewer's streams of conversations.
 //
 // change is the number of the change, and all this is done once for it: by the call that made the
 // change or, if the call did not finish, by the job. A second time would tell clients to read
@@ -40,7 +42,7 @@ type Sync struct {
 // others are the numbers of other changes between the same two users that were committed before
 // the call. They are done together with this one.
 //
-// Cost: the cost of Inbox, and at most six round trips. If the inbox does not change, also the cost of
+// Cost: the cost of Inbox, and at most seven round trips. If the inbox does not change, also the cost of
 // visibility.Reader.PullsDependentOn.
 func (s *Sync) InboxAndNotify(ctx context.Context, viewer, author, change int64, again bool, others ...int64) error {
 	if change != 0 && !again { // 0: the change has no number, and is done each time
@@ -52,6 +54,10 @@ func (s *Sync) InboxAndNotify(ctx context.Context, viewer, author, change int64,
 	if err := s.fences.Fence(ctx, author, viewer); err != nil {
 		return err
 	}
+	// Conversations may have posts of the author, whether or not the inbox has.
+	if _, err := s.topics.Record(ctx, timeline.TopicChange{Topic: timeline.Relations(viewer), Text: strconv.FormatInt(author, 10)}); err != nil {
+		return err
+	}
 	changed, err := s.inbox(ctx, viewer, author, &change)
 	if err != nil {
 		return err
@@ -60,7 +66,7 @@ func (s *Sync) InboxAndNotify(ctx context.Context, viewer, author, change int64,
 	if changed {
 		ev = live.Event{Kind: live.Invalidated, Author: author, Reason: "a relation changed"}
 	}
-	if _, err = s.publisher.Publish(ctx, ev, []int64{viewer}); err != nil || change == 0 {
+	if _, err = s.publisher.Publish(ctx, ev, []int64{viewer, live.Relations(viewer)}); err != nil || change == 0 {
 		return rows.Wrap("tell of a changed inbox", err)
 	}
 	return s.journals.Tell(ctx, viewer, append(others, change)...)

@@ -4,6 +4,7 @@
 package job
 
 import (
+	"cmp"
 	"encoding/json"
 
 	"tideline/ent"
@@ -99,6 +100,26 @@ type Post struct {
 	// Base, together with Edited: not the content changed, but the root of a reply or the original of
 	// a repost was shown, hidden or deleted.
 	Base bool `json:"base,omitempty"`
+	// Root and ParentAuthor are those of visibility.Changed, for a change that those who watch the
+	// conversation are told of. Otherwise Root is 0.
+	Root         int64 `json:"root,omitempty"`
+	ParentAuthor int64 `json:"parentAuthor,omitempty"`
+}
+
+// ToldToConversation returns the job with the fields for those who watch the conversation of the post.
+// A repost is in no conversation.
+func (j Post) ToldToConversation(p *ent.Post) Post {
+	if p.RepostOf == 0 {
+		j.Root, j.ParentAuthor = cmp.Or(p.RootID, p.ID), p.ParentAuthorID
+	}
+	return j
+}
+
+// InConversation returns the change of the post as those who watch the conversation are told of it.
+// told is false if they must read the conversation again instead: the root was shown, hidden or
+// deleted, and with it all replies.
+func (j Post) InConversation() (c visibility.Changed, told bool) {
+	return visibility.Changed{Post: j.Post, Author: j.Author, Root: j.Root, ParentAuthor: j.ParentAuthor, From: j.From}, j.Post != j.Root || j.Edited
 }
 
 // Widens reports whether the job may give the post to followers who did not have it.
@@ -149,8 +170,10 @@ type Users struct {
 	Users []int64 `json:"users"`
 }
 
-// Authors is the payload of PostsBackdated: the authors, and the newest of each author's posts.
+// Authors is the payload of PostsBackdated: the authors, the newest of each author's posts, and the
+// roots of the replies among the posts.
 type Authors struct {
 	Authors []int64 `json:"authors"`
 	Newest  []int64 `json:"newest"`
+	Roots   []int64 `json:"roots,omitempty"`
 }

@@ -59,6 +59,8 @@ const (
 	Conversation
 	Reposts
 	Quotes
+	// ConversationEvents is the list of changes of a conversation. Its owner is the viewer.
+	ConversationEvents
 )
 
 const (

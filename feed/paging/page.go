@@ -85,8 +85,9 @@ func (w Window) Range() timeline.Range {
 type Connection[T any] struct {
 	Edges                        []Edge[T]
 	HasNextPage, HasPreviousPage bool
-	// Position is set for a page of a home timeline: the cursor from which a client that holds the
-	// page subscribes. It is empty for other lists.
+	// Position is set for a page of a home timeline and, if it was asked for, of the replies of a
+	// conversation: the cursor from which a client that holds the page subscribes. It is empty for
+	// other lists.
 	Position string
 	// End is set for a page that is shorter than asked because the entries that were looked at had
 	// nothing more for the viewer. It is the cursor after which the list goes on.

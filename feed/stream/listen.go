@@ -1,9 +1,12 @@
-// Package stream sends a viewer the changes of the home timeline as they happen.
+// Package stream sends a viewer the changes of the home timeline, or of a conversation, as they happen.
 //
 // A subscriber that resumes after its last cursor misses nothing and receives no post
 // twice. If the stream cannot guarantee that, it sends Invalidated. RESUME.md describes
 // the protocol. Package live carries the messages between processes. Package home
 // computes client states and reads what a client missed.
+//
+// CONVERSATIONS.md describes the protocol of conversations. Their changes are recorded in Redis while
+// somebody watches, see timeline.Topics.
 package stream
 
 import (
@@ -11,6 +14,7 @@ import (
 	"errors"
 	"log/slog"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -21,6 +25,7 @@ import (
 	"tideline/feed/session"
 	"tideline/feed/visibility"
 	"tideline/live"
+	"tideline/timeline"
 )
 
 // Config configures Streams. Fields without a default are required.
@@ -28,6 +33,7 @@ type Config struct {
 	DB         *ent.Client
 	Visibility *visibility.Reader
 	Home       *home.Home
+	Topics     *timeline.Topics
 	Sessions   *session.Store
 	Hub        *live.Hub
 	// Logger defaults to discarding.
@@ -45,12 +51,15 @@ type Streams struct {
 	// waiting counts the streams that wait for a turn.
 	waiting     atomic.Int64
 	invalidated map[Cause]*atomic.Uint64 // how many were sent; New fills the map
+
+	watching sync.Mutex              // guards watchers
+	watchers map[int64]map[int64]int // the number of streams by conversation and viewer
 }
 
 // New returns Streams. It fails when a required field is missing.
 func New(cfg Config) (*Streams, error) {
-	if cfg.DB == nil || cfg.Visibility == nil || cfg.Home == nil || cfg.Sessions == nil || cfg.Hub == nil {
-		return nil, errors.New("stream: DB, Visibility, Home, Sessions and Hub are required")
+	if cfg.DB == nil || cfg.Visibility == nil || cfg.Home == nil || cfg.Topics == nil || cfg.Sessions == nil || cfg.Hub == nil {
+		return nil, errors.New("stream: DB, Visibility, Home, Topics, Sessions and Hub are required")
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -58,7 +67,7 @@ func New(cfg Config) (*Streams, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	s := &Streams{cfg: cfg, home: cfg.Home, posts: cfg.Visibility, turns: make(chan struct{}, turns*runtime.GOMAXPROCS(0))}
+	s := &Streams{cfg: cfg, home: cfg.Home, posts: cfg.Visibility, turns: make(chan struct{}, turns*runtime.GOMAXPROCS(0)), watchers: map[int64]map[int64]int{}}
 	s.invalidated = make(map[Cause]*atomic.Uint64, len(causes))
 	for _, cause := range causes {
 		s.invalidated[cause] = new(atomic.Uint64)
@@ -118,7 +127,7 @@ func (s *Streams) Listen(ctx context.Context, v session.Viewer, o Options, wake 
 	if o.Heartbeat != 0 && (o.Heartbeat < time.Second || o.Heartbeat > time.Hour) {
 		return nil, refusal.New(refusal.OutOfRange, "heartbeat must be 1 to 3600 seconds.").In("heartbeat")
 	}
-	t := &Stream{streams: s, viewer: v, wake: wake, heartbeat: o.Heartbeat, updates: o.Updates}
+	t := &Stream{subscription: subscription[Event]{streams: s, viewer: v, wake: wake}, heartbeat: o.Heartbeat, updates: o.Updates}
 	if o.After != nil {
 		after, err := paging.Decode(*o.After, paging.Latest, v.ID)
 		if err != nil {

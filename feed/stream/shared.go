@@ -86,16 +86,6 @@ func (s *Streams) prepare(ctx context.Context, ev live.Event) {
 	}
 }
 
-// TellBy sets a function that is called instead of wake when an event for several users is ready. tell
-// may call [Stream.Shared] and send the event. It must not block, because that delays the other
-// streams. If tell returns a channel, it is called again when the channel is closed.
-func (s *Stream) TellBy(tell func() (wait <-chan struct{})) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.tell = tell
-	s.sub.TellBy(tell)
-}
-
 // Shared returns the event that Next would return, if several users receive it and nothing has to be
 // read first. All streams get the same event, without a cursor. The event stays in the stream until
 // TakeShared takes it. If ok is false, the reader must call Next.
@@ -105,7 +95,7 @@ func (s *Stream) Shared() (event Event, ok bool) {
 	if s.signedOut.Load() || s.resuming != nil || s.ended || len(s.ready)+len(s.backlog.items) > 0 || s.beatDue.Load() || s.visitDue.Load() || s.removals >= journalLag || s.namesMany() {
 		return nil, false
 	}
-	ev, ok := s.sub.Peek()
+	ev, ok := s.sub().Peek()
 	if !ok || ev.Kind != live.Added || ev.Batch == nil {
 		return nil, false
 	}
@@ -122,13 +112,13 @@ func (s *Stream) Shared() (event Event, ok bool) {
 // and takes nothing, if the verdict no longer holds.
 func (s *Stream) TakeShared(event Event) bool {
 	added := event.(*PostAdded)
-	ev, ok := s.sub.Peek()
+	ev, ok := s.sub().Peek()
 	if !ok || ev.Batch == nil || s.streams.shared(ev) != added.shared {
 		return false
 	}
-	s.sub.Take()
+	s.sub().Take()
 	s.took(added.Edge.Node.ID)
-	s.client.Advance(s.sub.Covered()) // see step
+	s.client.Advance(s.sub().Covered()) // see step
 	return true
 }
 

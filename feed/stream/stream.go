@@ -3,10 +3,7 @@ package stream
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -15,12 +12,8 @@ import (
 	"tideline/feed/home"
 	"tideline/feed/ids"
 	"tideline/feed/paging"
-	"tideline/feed/session"
 	"tideline/live"
 )
-
-// errStreamEnds says that the session of a stream has ended.
-var errStreamEnds = errors.New("stream ends")
 
 // rememberGone is how many removed posts a stream remembers, so that it does not send
 // a removal twice.
@@ -34,25 +27,11 @@ const journalLag = 50
 // mark, the stream may receive nothing for this long.
 const stayActive = 5 * time.Minute
 
-// startTimeout is how long a stream waits for the hub to subscribe. The hub cannot subscribe
-// while Redis is unreachable.
-const startTimeout = 10 * time.Second
-
-const (
-	// turns is how many streams per processor catch up at the same time. When a process loses
-	// its connection to Redis, all its streams catch up. The limit leaves SQL, Redis and
-	// processors free for page reads.
-	turns = 2
-	// turnTimeout bounds one turn. A stream that takes longer is interrupted.
-	turnTimeout = 30 * time.Second
-)
-
 // Stream delivers the changes of the viewer's timeline to one client. It has no goroutine: it
 // wakes its reader, and the reader calls Next. Only one goroutine at a time may use it.
 type Stream struct {
-	streams *Streams
-	viewer  session.Viewer
-	wake    func()
+	subscription[Event]
+
 	// client is the client state after the client has received everything that was sent.
 	client clientstate.State
 	newest int64   // newest post that was sent or that the client had
@@ -61,95 +40,29 @@ type Stream struct {
 	heartbeat time.Duration
 	updates   bool           // whether PostUpdated is asked for
 	resuming  *paging.Cursor // the cursor to resume after, until that has begun
-	ready     []Event        // what Next returns first
 	backlog   backlog        // what Next reads and returns after ready
-	ended     bool
-	err       error
 
 	// nameAt: when the client state names more posts than this, the stream settles the inbox
 	// again. removals counts the removals received since the journal was read.
 	nameAt, removals int
 
-	beatDue, visitDue, signedOut atomic.Bool
-	unwatch                      func() // stops watching the session; set before close can be called
-
-	mu     sync.Mutex
-	sub    *live.Subscription
-	tell   func() (wait <-chan struct{}) // see TellBy
-	timers []*time.Timer
-	closed bool
+	beatDue, visitDue atomic.Bool
 }
+
+// sub returns the subscription to the events of the viewer's timeline.
+func (s *Stream) sub() *live.Subscription { return s.subs[0] }
 
 // open subscribes at the hub and starts the timers. The stream lasts until ctx ends.
 func (s *Stream) open(ctx context.Context) error {
-	starting, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
-	if err := s.listen(starting); err != nil {
+	if err := s.subscription.open(ctx, s.viewer.ID); err != nil {
 		return err
 	}
 	s.tick(&s.visitDue, stayActive)
 	if s.heartbeat > 0 {
 		s.tick(&s.beatDue, s.heartbeat)
 	}
-	s.unwatch = s.streams.cfg.Sessions.Watch(s.viewer, func() {
-		s.signedOut.Store(true)
-		s.wake()
-	})
-	context.AfterFunc(ctx, s.close)
 	return nil
 }
-
-func (s *Stream) listen(ctx context.Context) error {
-	sub, err := s.streams.cfg.Hub.Subscribe(ctx, s.viewer.ID, s.wake)
-	if err != nil {
-		return fmt.Errorf("subscribe: %w", err)
-	}
-	s.mu.Lock()
-	s.sub = sub
-	sub.TellBy(s.tell)
-	closed := s.closed
-	s.mu.Unlock()
-	if closed {
-		sub.Close()
-	}
-	return nil
-}
-
-// tick sets due and wakes the reader once per interval, until the stream ends.
-func (s *Stream) tick(due *atomic.Bool, every time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var timer *time.Timer
-	timer = time.AfterFunc(every, func() {
-		due.Store(true)
-		s.wake()
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if !s.closed {
-			timer.Reset(every)
-		}
-	})
-	s.timers = append(s.timers, timer)
-}
-
-func (s *Stream) close() {
-	s.mu.Lock()
-	s.closed = true
-	sub, timers := s.sub, s.timers
-	s.mu.Unlock()
-	s.unwatch()
-	for _, timer := range timers {
-		timer.Stop()
-	}
-	sub.Close() // wakes the reader
-}
-
-// Ended reports whether Next will return no further event.
-func (s *Stream) Ended() bool { return s.ended && len(s.ready) == 0 }
-
-// Err returns the error that ended the stream. A client that subscribes again after the last
-// position receives the rest. Err is nil if the stream ended without an error.
-func (s *Stream) Err() error { return s.err }
 
 // Next returns the next event. It reads from the stores, but never waits for an event: if there
 // is none, ok is false, and the stream wakes the reader later. ctx is the context of the
@@ -157,40 +70,7 @@ func (s *Stream) Err() error { return s.err }
 //
 // Cost: none while no event waits. Otherwise one look-up of the post and its relation, shared by
 // all recipients of the event; when the stream resumes, the cost of pages.
-func (s *Stream) Next(ctx context.Context) (event Event, ok bool) {
-	for {
-		if len(s.ready) > 0 {
-			event, s.ready = s.ready[0], s.ready[1:]
-			return event, true
-		}
-		if s.ended {
-			return nil, false
-		}
-		if ctx.Err() != nil {
-			s.ended = true
-			return nil, false
-		}
-		more, err := s.step(ctx)
-		switch {
-		case errors.Is(err, errStreamEnds) || ctx.Err() != nil:
-			s.ready, s.ended = nil, true
-		case err != nil:
-			s.interrupt(ctx, err)
-		case !more && len(s.ready) == 0:
-			return nil, false
-		}
-		if s.ended {
-			s.close()
-		}
-	}
-}
-
-// interrupt ends the stream with an error.
-func (s *Stream) interrupt(ctx context.Context, err error) {
-	s.streams.cfg.Logger.WarnContext(ctx, "subscription interrupted", "viewer", s.viewer.ID, "error", err)
-	s.err, s.ended = err, true
-	s.close()
-}
+func (s *Stream) Next(ctx context.Context) (event Event, ok bool) { return s.next(ctx, s.step) }
 
 // step does the next piece of work, if any. more is false if there was none.
 func (s *Stream) step(ctx context.Context) (more bool, err error) {
@@ -217,7 +97,7 @@ func (s *Stream) step(ctx context.Context) (more bool, err error) {
 		return true, s.sendJournal(ctx, "")
 	}
 	// Apart from the stream's own reads, only a covered mark raises Low.
-	s.client.Advance(s.sub.Covered())
+	s.client.Advance(s.sub().Covered())
 	if s.namesMany() {
 		return true, s.inTurn(ctx, s.settle)
 	}
@@ -225,8 +105,8 @@ func (s *Stream) step(ctx context.Context) (more bool, err error) {
 		s.beat()
 		return true, nil
 	}
-	ended := s.sub.Ended()
-	ev, ok := s.sub.Take()
+	ended := s.sub().Ended()
+	ev, ok := s.sub().Take()
 	ev.Batch.Trace(ctx)
 	switch {
 	case ok && ev.Kind == live.MarkerMoved && s.heartbeat > 0:
@@ -235,23 +115,9 @@ func (s *Stream) step(ctx context.Context) (more bool, err error) {
 	case ok:
 		return true, s.handle(ctx, ev)
 	case ended:
-		return true, s.resubscribe(ctx)
+		return true, s.resubscribe(ctx, s.sub(), s.resync)
 	}
 	return false, nil
-}
-
-// resubscribe replaces a live subscription that lagged behind, and catches up. It returns an
-// error if the subscription ended for another reason.
-func (s *Stream) resubscribe(ctx context.Context) error {
-	if err := s.sub.Err(); !errors.Is(err, live.ErrLagged) {
-		return cmp.Or(err, ctx.Err(), errStreamEnds)
-	}
-	starting, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
-	if err := s.listen(starting); err != nil {
-		return err
-	}
-	return s.inTurn(ctx, s.resync)
 }
 
 // resync catches up after events may have been lost. Redis may have forgotten that the user is
@@ -259,22 +125,6 @@ func (s *Stream) resubscribe(ctx context.Context) error {
 func (s *Stream) resync(ctx context.Context) error {
 	s.streams.home.Reader.Visit(ctx, s.viewer.ID)
 	return s.catchUp(ctx)
-}
-
-// inTurn waits for a turn and calls do in it.
-func (s *Stream) inTurn(ctx context.Context, do func(context.Context) error) error {
-	s.streams.waiting.Add(1)
-	select {
-	case s.streams.turns <- struct{}{}:
-		s.streams.waiting.Add(-1)
-	case <-ctx.Done():
-		s.streams.waiting.Add(-1)
-		return ctx.Err()
-	}
-	defer func() { <-s.streams.turns }()
-	ctx, cancel := context.WithTimeout(ctx, turnTimeout)
-	defer cancel()
-	return do(ctx)
 }
 
 func (s *Stream) handle(ctx context.Context, ev live.Event) error {
@@ -541,9 +391,16 @@ const (
 	Changed      Cause = "timeline_changed" // a relation of the viewer or the muted words changed while the stream was open
 )
 
+// The causes of a ConversationInvalidated, beside home.Forgotten.
+const (
+	RootChanged     Cause = "root_changed"     // the first post of the conversation was shown, hidden or deleted
+	RelationChanged Cause = "relation_changed" // the viewer's relation to a participant may have changed
+	NotRecorded     Cause = "not_recorded"     // nobody watched for a while, or Redis lost what was recorded
+)
+
 // causes are all causes.
 var causes = []Cause{
-	TooManyPosts, TooManyEdits, Changed, Cause(home.NoPosition), Cause(home.NoRedis), Cause(home.Rebuilt), Cause(home.Forgotten), Cause(home.OutOfOrder),
+	RootChanged, RelationChanged, NotRecorded, TooManyPosts, TooManyEdits, Changed, Cause(home.NoPosition), Cause(home.NoRedis), Cause(home.Rebuilt), Cause(home.Forgotten), Cause(home.OutOfOrder),
 }
 
 // position returns the cursor to resume after for a client that has received everything sent so far.
@@ -555,5 +412,3 @@ func (s *Stream) beat() {
 		Position: s.position(), CompleteUpTo: ids.TimeOf(s.client.Low()), LateBy: int(s.streams.home.Arrivals.LateBy().Seconds()),
 	})
 }
-
-func (s *Stream) send(ev Event) { s.ready = append(s.ready, ev) }

@@ -43,10 +43,12 @@ func NewExecutableSchema(cfg Config) graphql.ExecutableSchema {
 type Config = graphql.Config[ResolverRoot, DirectiveRoot, ComplexityRoot]
 
 type ResolverRoot interface {
+	ConversationPostRemoved() ConversationPostRemovedResolver
 	CreatePostPayload() CreatePostPayloadResolver
 	MarkTimelineReadPayload() MarkTimelineReadPayloadResolver
 	Mutation() MutationResolver
 	Post() PostResolver
+	PostConnection() PostConnectionResolver
 	Query() QueryResolver
 	RelationshipPayload() RelationshipPayloadResolver
 	Report() ReportResolver
@@ -69,6 +71,9 @@ type ComplexityRoot struct {
 
 // region    ************************** generated!.gotpl **************************
 
+type ConversationPostRemovedResolver interface {
+	PostID(ctx context.Context, obj *stream.ConversationPostRemoved) (string, error)
+}
 type CreatePostPayloadResolver interface {
 	Edge(ctx context.Context, obj *model.CreatePostPayload) (*paging.Edge[ent.Post], error)
 }
@@ -155,6 +160,9 @@ type PostResolver interface {
 	Quotes(ctx context.Context, obj *ent.Post, first *int, after *string) (*paging.Connection[ent.Post], error)
 	Mentions(ctx context.Context, obj *ent.Post) ([]*model.Mention, error)
 }
+type PostConnectionResolver interface {
+	Position(ctx context.Context, obj *paging.Connection[ent.Post]) (*string, error)
+}
 type QueryResolver interface {
 	Node(ctx context.Context, id string) (ent.Node, error)
 	Nodes(ctx context.Context, ids []string) ([]ent.Node, error)
@@ -184,6 +192,7 @@ type ReportResolver interface {
 type SubscriptionResolver interface {
 	TimelineEvents(ctx context.Context, after *string, heartbeat *int, updates *bool) (<-chan stream.Event, error)
 	PostCounts(ctx context.Context, ids []string) (<-chan []*ent.Post, error)
+	ConversationEvents(ctx context.Context, postID string, after *string) (<-chan stream.ConversationEvent, error)
 }
 type TimelineConnectionResolver interface {
 	UnreadCount(ctx context.Context, obj *paging.Connection[ent.Post]) (int, error)
@@ -601,7 +610,13 @@ type PostDelivery {
 
 type PageInfo { hasNextPage: Boolean! hasPreviousPage: Boolean! startCursor: Cursor endCursor: Cursor }
 type PostEdge { cursor: Cursor! node: Post! }
-type PostConnection { edges: [PostEdge!]! nodes: [Post!]! pageInfo: PageInfo! }
+type PostConnection {
+  edges: [PostEdge!]!
+  nodes: [Post!]!
+  pageInfo: PageInfo!
+  "Only of Post.replies and Post.conversation, and only for a signed-in viewer: pass it as ` + "`" + `after` + "`" + ` to conversationEvents. The stream first sends what changed since this page was read. It is good for 15 minutes, and longer while anybody watches the conversation. If you read several pages, use the position of the one that was read first."
+  position: Cursor
+}
 type UserEdge { cursor: Cursor! node: User! }
 type UserConnection { edges: [UserEdge!]! nodes: [User!]! pageInfo: PageInfo! }
 
@@ -1065,11 +1080,39 @@ type TimelineHeartbeat {
 }
 union TimelineEvent = TimelinePostAdded | TimelinePostUpdated | TimelinePostRemoved | TimelineInvalidated | TimelineHeartbeat
 
+"The conversation has a post that the client may not have: it is new, or it is shown again. If the client has it, it replaces it."
+type ConversationPostAdded {
+  post: Post!
+  "Resume after this once the event has been handled."
+  position: Cursor!
+}
+"A post of the conversation, which the client may have, was edited, or its visibility changed."
+type ConversationPostUpdated {
+  post: Post!
+  "Resume after this once the event has been handled."
+  position: Cursor!
+}
+"The viewer may no longer see a post of the conversation: it was deleted or hidden. Deleted and hidden posts look alike."
+type ConversationPostRemoved {
+  postId: ID!
+  "Resume after this once the event has been handled."
+  position: Cursor!
+}
+"Read the conversation again: its first post was shown, hidden or deleted, the viewer's relation to a participant changed, or more changed than is sent one by one. If the viewer may no longer see the conversation, it looks like one that does not exist."
+type ConversationInvalidated {
+  reason: String!
+  "Resume after this once the conversation has been read again."
+  position: Cursor!
+}
+union ConversationEvent = ConversationPostAdded | ConversationPostUpdated | ConversationPostRemoved | ConversationInvalidated
+
 type Subscription {
   "Live events of the viewer's timeline. With ` + "`" + `after` + "`" + ` (the position of the page that the client read or of the last event it got, or the cursor of the newest entry it has), the stream first sends what the client missed and then continues live, without gaps or duplicates. If it cannot guarantee that, the first event is TimelineInvalidated. ` + "`" + `updates` + "`" + ` adds TimelinePostUpdated, including edits that were made while the client was away. ` + "`" + `heartbeat` + "`" + ` (seconds, 1 to 3600) adds TimelineHeartbeat: a client that misses two is no longer connected."
   timelineEvents(after: Cursor, heartbeat: Int, updates: Boolean): TimelineEvent!
   "Live counts of the posts that the client shows, at most ` + "`" + `limits.pageSize` + "`" + `. Sends first all of them that the viewer may see; then, at most every two seconds, the ones whose likeCount, replyCount, repostCount or quoteCount changed. Leaves out posts that are deleted or hidden."
   postCounts(ids: [ID!]!): [Post!]!
+  "Live changes of a conversation: of its replies, however deep, and of its root. postId is any post of the conversation. With ` + "`" + `after` + "`" + ` (the position of a page of its replies, or of the last event), the stream first sends what the client missed, and then continues live. If it cannot guarantee that nothing is missing, it sends ConversationInvalidated. The same post may be added twice. NOT_FOUND if the viewer may not see the post or the root."
+  conversationEvents(postId: ID!, after: Cursor): ConversationEvent!
 }
 `, BuiltIn: false},
 }
@@ -1477,6 +1520,8 @@ func (ec *executionContext) childFields_PostConnection(ctx context.Context, fiel
 		return ec.fieldContext_PostConnection_nodes(ctx, field)
 	case "pageInfo":
 		return ec.fieldContext_PostConnection_pageInfo(ctx, field)
+	case "position":
+		return ec.fieldContext_PostConnection_position(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type PostConnection", field.Name)
 }
@@ -3083,6 +3128,28 @@ func (ec *executionContext) field_Report_versions_args(ctx context.Context, rawA
 	return args, nil
 }
 
+func (ec *executionContext) field_Subscription_conversationEvents_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "postId",
+		func(ctx context.Context, v any) (string, error) {
+			return ec.unmarshalNID2string(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["postId"] = arg0
+	arg1, err := graphql.ProcessArgField(ctx, rawArgs, "after",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOCursor2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["after"] = arg1
+	return args, nil
+}
+
 func (ec *executionContext) field_Subscription_postCounts_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
 	var err error
 	args := map[string]any{}
@@ -4195,6 +4262,208 @@ func (ec *executionContext) fieldContext_ClaimReportPayload_report(_ context.Con
 		},
 	}
 	return fc, nil
+}
+
+func (ec *executionContext) _ConversationInvalidated_reason(ctx context.Context, field graphql.CollectedField, obj *stream.ConversationInvalidated) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ConversationInvalidated_reason(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Reason, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ConversationInvalidated_reason(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ConversationInvalidated", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _ConversationInvalidated_position(ctx context.Context, field graphql.CollectedField, obj *stream.ConversationInvalidated) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ConversationInvalidated_position(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Position, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNCursor2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ConversationInvalidated_position(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ConversationInvalidated", field, false, false, errors.New("field of type Cursor does not have child fields"))
+}
+
+func (ec *executionContext) _ConversationPostAdded_post(ctx context.Context, field graphql.CollectedField, obj *stream.ConversationPostAdded) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ConversationPostAdded_post(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Post, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *ent.Post) graphql.Marshaler {
+			return ec.marshalNPost2ᚖtidelineᚋentᚐPost(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ConversationPostAdded_post(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "ConversationPostAdded",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Post(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _ConversationPostAdded_position(ctx context.Context, field graphql.CollectedField, obj *stream.ConversationPostAdded) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ConversationPostAdded_position(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Position, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNCursor2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ConversationPostAdded_position(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ConversationPostAdded", field, false, false, errors.New("field of type Cursor does not have child fields"))
+}
+
+func (ec *executionContext) _ConversationPostRemoved_postId(ctx context.Context, field graphql.CollectedField, obj *stream.ConversationPostRemoved) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ConversationPostRemoved_postId(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.ConversationPostRemoved().PostID(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNID2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ConversationPostRemoved_postId(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ConversationPostRemoved", field, true, true, errors.New("field of type ID does not have child fields"))
+}
+
+func (ec *executionContext) _ConversationPostRemoved_position(ctx context.Context, field graphql.CollectedField, obj *stream.ConversationPostRemoved) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ConversationPostRemoved_position(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Position, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNCursor2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ConversationPostRemoved_position(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ConversationPostRemoved", field, false, false, errors.New("field of type Cursor does not have child fields"))
+}
+
+func (ec *executionContext) _ConversationPostUpdated_post(ctx context.Context, field graphql.CollectedField, obj *stream.ConversationPostUpdated) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ConversationPostUpdated_post(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Post, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *ent.Post) graphql.Marshaler {
+			return ec.marshalNPost2ᚖtidelineᚋentᚐPost(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ConversationPostUpdated_post(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "ConversationPostUpdated",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Post(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _ConversationPostUpdated_position(ctx context.Context, field graphql.CollectedField, obj *stream.ConversationPostUpdated) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ConversationPostUpdated_position(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Position, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNCursor2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ConversationPostUpdated_position(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ConversationPostUpdated", field, false, false, errors.New("field of type Cursor does not have child fields"))
 }
 
 func (ec *executionContext) _CreateApiKeyPayload_key(ctx context.Context, field graphql.CollectedField, obj *model.CreateAPIKeyPayload) (ret graphql.Marshaler) {
@@ -8523,6 +8792,29 @@ func (ec *executionContext) fieldContext_PostConnection_pageInfo(_ context.Conte
 	return fc, nil
 }
 
+func (ec *executionContext) _PostConnection_position(ctx context.Context, field graphql.CollectedField, obj *paging.Connection[ent.Post]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_PostConnection_position(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.PostConnection().Position(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
+			return ec.marshalOCursor2ᚖstring(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_PostConnection_position(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("PostConnection", field, true, true, errors.New("field of type Cursor does not have child fields"))
+}
+
 func (ec *executionContext) _PostDelivery_pushed(ctx context.Context, field graphql.CollectedField, obj *ent.Delivery) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -11065,6 +11357,50 @@ func (ec *executionContext) fieldContext_Subscription_postCounts(ctx context.Con
 	}()
 	ctx = graphql.WithFieldContext(ctx, fc)
 	if fc.Args, err = ec.field_Subscription_postCounts_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Subscription_conversationEvents(ctx context.Context, field graphql.CollectedField) (ret func(ctx context.Context) graphql.Marshaler) {
+	return graphql.ResolveFieldStream(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Subscription_conversationEvents(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Subscription().ConversationEvents(ctx, fc.Args["postId"].(string), fc.Args["after"].(*string))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v stream.ConversationEvent) graphql.Marshaler {
+			return ec.marshalNConversationEvent2tidelineᚋfeedᚋstreamᚐConversationEvent(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Subscription_conversationEvents(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Subscription",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return nil, errors.New("field of type ConversationEvent does not have child fields")
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Subscription_conversationEvents_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
 		ec.Error(ctx, err)
 		return fc, err
 	}
@@ -15351,6 +15687,39 @@ func (ec *executionContext) unmarshalInputUserInput(ctx context.Context, obj any
 
 // region    ************************** interface.gotpl ***************************
 
+func (ec *executionContext) _ConversationEvent(ctx context.Context, sel ast.SelectionSet, obj stream.ConversationEvent) graphql.Marshaler {
+	switch obj := (obj).(type) {
+	case nil:
+		return graphql.Null
+	case *stream.ConversationPostUpdated:
+		if obj == nil {
+			return graphql.Null
+		}
+		return ec._ConversationPostUpdated(ctx, sel, obj)
+	case *stream.ConversationPostRemoved:
+		if obj == nil {
+			return graphql.Null
+		}
+		return ec._ConversationPostRemoved(ctx, sel, obj)
+	case *stream.ConversationPostAdded:
+		if obj == nil {
+			return graphql.Null
+		}
+		return ec._ConversationPostAdded(ctx, sel, obj)
+	case *stream.ConversationInvalidated:
+		if obj == nil {
+			return graphql.Null
+		}
+		return ec._ConversationInvalidated(ctx, sel, obj)
+	default:
+		if typedObj, ok := obj.(graphql.Marshaler); ok {
+			return typedObj
+		} else {
+			panic(fmt.Errorf("unexpected type %T; non-generated variants of ConversationEvent must implement graphql.Marshaler", obj))
+		}
+	}
+}
+
 func (ec *executionContext) _Node(ctx context.Context, sel ast.SelectionSet, obj ent.Node) graphql.Marshaler {
 	switch obj := (obj).(type) {
 	case nil:
@@ -15882,6 +16251,211 @@ func (ec *executionContext) _ClaimReportPayload(ctx context.Context, sel ast.Sel
 			out.Values[i] = graphql.MarshalString("ClaimReportPayload")
 		case "report":
 			out.Values[i] = ec._ClaimReportPayload_report(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var conversationInvalidatedImplementors = []string{"ConversationInvalidated", "ConversationEvent"}
+
+func (ec *executionContext) _ConversationInvalidated(ctx context.Context, sel ast.SelectionSet, obj *stream.ConversationInvalidated) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, conversationInvalidatedImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("ConversationInvalidated")
+		case "reason":
+			out.Values[i] = ec._ConversationInvalidated_reason(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "position":
+			out.Values[i] = ec._ConversationInvalidated_position(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var conversationPostAddedImplementors = []string{"ConversationPostAdded", "ConversationEvent"}
+
+func (ec *executionContext) _ConversationPostAdded(ctx context.Context, sel ast.SelectionSet, obj *stream.ConversationPostAdded) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, conversationPostAddedImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("ConversationPostAdded")
+		case "post":
+			out.Values[i] = ec._ConversationPostAdded_post(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "position":
+			out.Values[i] = ec._ConversationPostAdded_position(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var conversationPostRemovedImplementors = []string{"ConversationPostRemoved", "ConversationEvent"}
+
+func (ec *executionContext) _ConversationPostRemoved(ctx context.Context, sel ast.SelectionSet, obj *stream.ConversationPostRemoved) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, conversationPostRemovedImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("ConversationPostRemoved")
+		case "postId":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._ConversationPostRemoved_postId(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "position":
+			out.Values[i] = ec._ConversationPostRemoved_position(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var conversationPostUpdatedImplementors = []string{"ConversationPostUpdated", "ConversationEvent"}
+
+func (ec *executionContext) _ConversationPostUpdated(ctx context.Context, sel ast.SelectionSet, obj *stream.ConversationPostUpdated) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, conversationPostUpdatedImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("ConversationPostUpdated")
+		case "post":
+			out.Values[i] = ec._ConversationPostUpdated_post(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "position":
+			out.Values[i] = ec._ConversationPostUpdated_position(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
@@ -18091,18 +18665,56 @@ func (ec *executionContext) _PostConnection(ctx context.Context, sel ast.Selecti
 		case "edges":
 			out.Values[i] = ec._PostConnection_edges(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				out.Invalids++
+				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "nodes":
 			out.Values[i] = ec._PostConnection_nodes(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				out.Invalids++
+				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "pageInfo":
 			out.Values[i] = ec._PostConnection_pageInfo(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				out.Invalids++
+				atomic.AddUint32(&out.Invalids, 1)
 			}
+		case "position":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._PostConnection_position(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		default:
 			panic("unknown field " + strconv.Quote(field.Name))
 		}
@@ -19636,6 +20248,8 @@ func (ec *executionContext) _Subscription(ctx context.Context, sel ast.Selection
 		return ec._Subscription_timelineEvents(ctx, fields[0])
 	case "postCounts":
 		return ec._Subscription_postCounts(ctx, fields[0])
+	case "conversationEvents":
+		return ec._Subscription_conversationEvents(ctx, fields[0])
 	default:
 		panic("unknown field " + strconv.Quote(fields[0].Name))
 	}
@@ -21937,6 +22551,16 @@ func (ec *executionContext) marshalNClaimReportPayload2ᚖtidelineᚋgraphᚋmod
 		return graphql.Null
 	}
 	return ec._ClaimReportPayload(ctx, sel, v)
+}
+
+func (ec *executionContext) marshalNConversationEvent2tidelineᚋfeedᚋstreamᚐConversationEvent(ctx context.Context, sel ast.SelectionSet, v stream.ConversationEvent) graphql.Marshaler {
+	if v == nil {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+		return graphql.Null
+	}
+	return ec._ConversationEvent(ctx, sel, v)
 }
 
 func (ec *executionContext) unmarshalNCreateApiKeyInput2tidelineᚋgraphᚋmodelᚐCreateAPIKeyInput(ctx context.Context, v any) (model.CreateAPIKeyInput, error) {

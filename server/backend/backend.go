@@ -183,7 +183,7 @@ func New(s *storage.Stores, c Config) (b *Backend, err error) {
 // StreamsFrom returns streams that take their events from the hub.
 func (b *Backend) StreamsFrom(hub *live.Hub) (*stream.Streams, error) {
 	return stream.New(stream.Config{
-		DB: b.Stores.DB, Visibility: b.Visibility, Home: b.Home, Sessions: b.Sessions, Hub: hub, Logger: b.cfg.Logger, Now: b.cfg.Now,
+		DB: b.Stores.DB, Visibility: b.Visibility, Home: b.Home, Topics: b.Timelines.Topics, Sessions: b.Sessions, Hub: hub, Logger: b.cfg.Logger, Now: b.cfg.Now,
 	})
 }
 
