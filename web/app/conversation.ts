@@ -3,13 +3,13 @@ import { ConversationStore, type Conversation, type ConversationEvent, type Repl
 
 import { address, send } from './api'
 import { tell, watchChanges } from './changes'
-import { kitFields, type Post, type Session } from './documents'
-import { limits } from './limits'
+import { conversationFields, type Original, type Session } from './documents'
+import { readSize } from './limits'
 import type { Outbox } from './outbox'
 import { expire } from './session'
 import { Store } from './store'
 
-export type State = Conversation<Post>
+export type State = Conversation<Original>
 
 /**
  * Loads and follows the replies to a post. A new reply that would move what is being read waits until the reader asks for
@@ -17,23 +17,23 @@ export type State = Conversation<Post>
  */
 export class Talk {
   readonly store: Store<State>
-  readonly #kit: ConversationStore<Post>
+  readonly #kit: ConversationStore<Original>
 
   /** session: null for a visitor. */
   constructor(
     readonly session: Session | null,
     postId: string,
   ) {
-    this.#kit = new ConversationStore<Post>({
+    this.#kit = new ConversationStore<Original>({
       url: address,
       postId,
       ...(session && { viewer: session.user.id }),
       // A refused token has no replacement.
       token: session && ((refused) => (refused === undefined ? session.token : null)),
-      ...kitFields,
+      ...conversationFields,
       request: send,
       hold: true,
-      readSize: () => limits.state?.pageSize ?? 0,
+      readSize,
       // Events do not report likes.
       reread: true,
       onEvent: (event) => this.#onEvent(event),
@@ -49,7 +49,7 @@ export class Talk {
       watchChanges((change) => {
         if (change.what === 'relation') void this.#kit.refresh(true)
         else if (change.what === 'much') void this.#kit.refresh()
-        else if (change.what === 'post') this.#kit.change({ ...change.post, repostOf: null })
+        else if (change.what === 'post') this.#kit.change(change.post)
         else if (change.what === 'gone') this.#kit.remove(change.postId)
         else if (change.what === 'posted') this.#count(change.post)
       }),
@@ -59,14 +59,14 @@ export class Talk {
     return () => stops.forEach((stop) => stop())
   }
 
-  #onEvent(event: ConversationEvent<Post>) {
+  #onEvent(event: ConversationEvent<Original>) {
     if (event.__typename === 'ConversationPostAdded') this.#count(event.post)
     else if (event.__typename === 'ConversationPostUpdated') tell({ what: 'post', post: event.post })
     else if (event.__typename === 'ConversationPostRemoved') tell({ what: 'gone', postId: event.postId })
   }
 
   /** Shows how many replies the post has to which a new one replies. */
-  #count({ replyTo }: Pick<Post, 'replyTo'>) {
+  #count({ replyTo }: Pick<Original, 'replyTo'>) {
     const { post, ancestors, replies } = this.store.state
     const parent = [...ancestors, ...(post ? [post] : []), ...replies].find(({ id }) => id === replyTo?.id)
     if (parent && parent.replyCount < replyTo!.replyCount) tell({ what: 'post', post: { ...parent, replyCount: replyTo!.replyCount } })
@@ -74,7 +74,10 @@ export class Talk {
 
   /** Sends the viewer's replies to the post. */
   readonly outbox: Outbox = {
-    send: (text, options) => this.#kit.reply(text, options),
+    send: async (text, options) => {
+      const reply = await this.#kit.reply(text, options)
+      return reply && { ...reply, repostOf: null }
+    },
     pending: () => this.#kit.getSnapshot().pending,
     discard: (key) => this.#kit.discard(key),
   }

@@ -148,8 +148,9 @@ const receipt = graphql(`
 export type Receipt = FragmentOf<typeof receipt>
 export type Session = FragmentOf<typeof session>
 export type Person = FragmentOf<typeof person>
-/** The fields of a post for the client kit. */
-export const kitFields = { fields: '...Post', fragments: print(PostFields) }
+/** The fields of a post for the client kit: in a timeline, and in a conversation, where no post is a repost. */
+export const timelineFields = { fields: '...Post', fragments: print(PostFields) }
+export const conversationFields = { fields: '...Original', fragments: print(OriginalFields) }
 
 /** A post that is no repost. */
 export type Original = FragmentOf<typeof OriginalFields>

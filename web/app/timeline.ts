@@ -4,8 +4,8 @@ import { collapse, originalOf, readLine, TimelineStore, type Order, type Shown, 
 
 import { address, send } from './api'
 import { tell, watchChanges } from './changes'
-import { kitFields, type Entry, type Original, type Post, type Session } from './documents'
-import { askLimits, limits } from './limits'
+import { timelineFields, type Entry, type Original, type Post, type Session } from './documents'
+import { askLimits, largestPage, readSize } from './limits'
 import { asPost, type Outbox } from './outbox'
 import { expire } from './session'
 import { Store } from './store'
@@ -36,8 +36,6 @@ export type State = {
 
 /** The maximum number of new entries that one read loads. */
 const mostNew = 2000
-/** The maximum number of entries that one request asks for. More of them may cost more than a server allows. */
-const largestPage = 50
 const seenKey = 'tideline:seen'
 
 /**
@@ -65,11 +63,11 @@ export class Timeline {
       viewer: session.user.id,
       // A refused token has no replacement.
       token: (refused) => (refused === undefined ? session.token : null),
-      ...kitFields,
+      ...timelineFields,
       request: send,
       hold: true,
       most: mostNew,
-      readSize: () => Math.min(limits.state?.pageSize ?? 0, largestPage),
+      readSize,
       // Timeline events do not report likes.
       reread: true,
       onEvent: (event) => this.#onEvent(event),

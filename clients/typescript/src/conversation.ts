@@ -1,7 +1,7 @@
 // ConversationStore reads a post, its ancestors and its replies, and subscribes to the events of the conversation.
 import type { Edge, Held, Order, Page, Pending, Post, ReplyOrder, Step } from './core.js'
 import { LiveStore, type Draft, type Live, type LiveOptions, type Status } from './live.js'
-import { conversationDocuments, defaultFields, type DefaultPost } from './server.js'
+import { conversationDocuments, postFields, type DefaultPost } from './server.js'
 
 /** An event of the subscription. */
 export type ConversationEvent<P extends Post = Post> =
@@ -59,7 +59,7 @@ export class ConversationStore<P extends Post = DefaultPost> extends LiveStore<R
   readonly #id: () => string
 
   constructor(options: ConversationOptions<P>) {
-    const { viewer = '', order = 'OLDEST', onEvent, fields = defaultFields, fragments = '' } = options
+    const { viewer = '', order = 'OLDEST', onEvent, fields = postFields, fragments = '' } = options
     const documents = conversationDocuments(fields, fragments)
     let id = options.postId
     const subject = ({ around }: Held<Reply<P>>) => around.find((post) => post.id === id)
@@ -89,7 +89,10 @@ export class ConversationStore<P extends Post = DefaultPost> extends LiveStore<R
           id = post.repostOf.id
           post = await read()
         }
-        return post ? pageOf(post, order) : { edges: [], next: null, position: '', unreadCount: 0 }
+        if (!post) return { edges: [], next: null, position: '', unreadCount: 0 }
+        // The ancestors may cost as much as several pages, so they have a request of their own, and only a reply has any.
+        const ancestors = post.root ? ((await request(documents.ancestors, { id })).post?.ancestors ?? []) : []
+        return pageOf({ ...post, ancestors }, order)
       },
       backwards: false,
       variables: () => ({ postId: id }),
@@ -116,7 +119,7 @@ function edgeOf<P extends Post>(node: Reply<P>, order: Order | ReplyOrder, curso
   return { cursor, score: order === 'OLDEST' ? -at : at, node }
 }
 
-function pageOf<P extends Post>({ replies, ancestors = [], ...post }: any, order: Order | ReplyOrder): Page<Reply<P>> {
+function pageOf<P extends Post>({ replies, ancestors, root, repostOf, ...post }: any, order: Order | ReplyOrder): Page<Reply<P>> {
   const { edges, position, pageInfo } = replies
   return {
     edges: edges.map(({ cursor, node }: Edge<Reply<P>>) => edgeOf(node, order, cursor)),

@@ -74,7 +74,8 @@ export function reconnectDelay(reason: string): number | undefined {
   return said && +said[1]! <= 60_000 ? +said[1]! * (1 + Math.random() / 10) : undefined
 }
 
-const postFields = 'id text visibility createdAt likeCount viewerHasLiked author { id handle name }'
+/** The fields selected of a post that is no repost. */
+export const postFields = 'id text visibility createdAt likeCount viewerHasLiked author { id handle name }'
 
 /** The fields selected of a post by default. A server that does not know one of them refuses every document with it. */
 export const defaultFields = `${postFields} repostOf { ${postFields} }`
@@ -125,7 +126,8 @@ export function conversationDocuments(fields: string, fragments: string) {
   const page = `replies(first: $first, after: $after, order: $order) { position edges { cursor node { ${post} } } pageInfo { hasNextPage endCursor } }`
   const variables = '$id: ID!, $first: Int, $after: Cursor, $order: ReplyOrder!'
   return {
-    first: `query Conversation(${variables}) { post(id: $id) { ${post} ancestors { ${post} } ${page} } } ${fragments}`,
+    first: `query Conversation(${variables}) { post(id: $id) { ${post} root { id } repostOf { id } ${page} } } ${fragments}`,
+    ancestors: `query Ancestors($id: ID!) { post(id: $id) { ancestors { ${post} } } } ${fragments}`,
     page: `query Replies(${variables}) { post(id: $id) { id ${page} } } ${fragments}`,
     events: `subscription ConversationEvents($postId: ID!, $after: Cursor) { conversationEvents(postId: $postId, after: $after) { __typename
   ... on ConversationPostAdded { position post { ${post} } }

@@ -22,7 +22,8 @@ class Talk {
   replies = [post(1), post(2), post(3)]
 
   constructor(readonly server: Server) {
-    server.answers.set('Conversation', (variables) => ({ data: { post: this.subject && { ...this.subject, ancestors: this.ancestors, ...this.#page(variables) } } }))
+    server.answers.set('Conversation', (variables) => ({ data: { post: this.subject && { ...this.subject, root: this.subject.replyTo && { id: 'p-1' }, ...this.#page(variables) } } }))
+    server.answers.set('Ancestors', () => ({ data: { post: this.subject && { ancestors: this.ancestors } } }))
     server.answers.set('Replies', (variables) => ({ data: { post: this.subject && this.#page(variables) } }))
   }
 
@@ -56,7 +57,7 @@ test('it reads a post, what leads to it, and its replies page by page', async ()
   assert.deepEqual([post?.id, ids(ancestors), ids(replies), next, loaded], ['p0', 'p-1', 'p1 p2', 'p2', true])
   await store.more()
   assert.deepEqual([ids(store.getSnapshot().replies), store.getSnapshot().next], ['p1 p2 p3', null])
-  assert.deepEqual(server.asked, ['Conversation', 'Replies'])
+  assert.deepEqual(server.asked, ['Conversation', 'Ancestors', 'Replies'])
 })
 
 test('replies come, change and go, and it resumes after the newest event', async () => {
@@ -184,7 +185,7 @@ test('a repost stands for its original', async () => {
   const server = await new Server().listen()
   const talk = new Talk(server)
   const usual = server.answers.get('Conversation')!
-  server.answers.set('Conversation', (variables) => (variables.id === 'repost' ? { data: { post: { ...post(7, null), repostOf: { id: 'p0' }, ancestors: [], replies: { edges: [], pageInfo: {} } } } } : usual(variables)))
+  server.answers.set('Conversation', (variables) => (variables.id === 'repost' ? { data: { post: { ...post(7, null), repostOf: { id: 'p0' }, replies: { edges: [], pageInfo: {} } } } } : usual(variables)))
   const store = new ConversationStore<Answer>({ url: server.url, viewer: 'me', token: 'good', postId: 'repost', webSocketImpl: Socket })
   after(() => store.stop())
   await store.start()
