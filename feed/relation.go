@@ -374,8 +374,8 @@ func (f *Feed) Unblock(ctx context.Context, v session.Viewer, other int64) (*ent
 	return f.change(ctx, v, other, relationChange{
 		already: func(r visibility.Relation) bool { return !r.Has(visibility.Blocking) },
 		make: func(p pair) (bool, error) {
-			_, err := p.tx.Block.Delete().Where(block.BlockerID(v.ID), block.BlockedID(other)).Exec(ctx)
-			return false, err
+			n, err := p.tx.Block.Delete().Where(block.BlockerID(v.ID), block.BlockedID(other)).Exec(ctx)
+			return n > 0, err // no follow returns, but conversations and reposts may show the other's posts again
 		},
 	})
 }

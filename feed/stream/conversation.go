@@ -434,11 +434,11 @@ func (c *Conversation) replay(ctx context.Context, texts []string) error {
 		return err
 	}
 	for i, id := range ids {
-		saw := posts[i] != nil && byPost[id][0].From != ""
-		if posts[i] == nil {
-			if saw, err = c.sawAny(ctx, byPost[id]); err != nil {
-				return err
-			}
+		var saw bool
+		if posts[i] != nil { // a post that the client has may be added again
+			saw = !byPost[id][0].Widened(posts[i])
+		} else if saw, err = c.sawAny(ctx, byPost[id]); err != nil {
+			return err
 		}
 		if c.at.posts.Offset = offset[id]; i == len(ids)-1 {
 			c.at.posts.Offset = offset[ids[0]] + int64(len(texts)) - 1

@@ -39,6 +39,10 @@ func ParseChanged(root int64, text string) (Changed, error) {
 	return c, nil
 }
 
+// Widened reports whether the change may show the post, as it is now, to somebody who could not see it
+// before.
+func (c Changed) Widened(p *ent.Post) bool { return c.From != p.Visibility }
+
 // before returns the post as it was before the change, with the fields that decide who may see it.
 func (c Changed) before() *ent.Post {
 	p := &ent.Post{ID: c.Post, AuthorID: c.Author, Visibility: c.From}
