@@ -3,11 +3,12 @@ import { ConversationStore, type Conversation, type ConversationEvent, type Repl
 
 import { address, send } from './api'
 import { tell, watchChanges } from './changes'
-import { conversationFields, type Original, type Session } from './documents'
+import { conversationFields, type Original } from './documents'
 import { readSize } from './limits'
 import type { Outbox } from './outbox'
 import { expire } from './session'
 import { Store } from './store'
+import type { Timeline } from './timeline'
 
 export type State = Conversation<Original>
 
@@ -19,11 +20,12 @@ export class Talk {
   readonly store: Store<State>
   readonly #kit: ConversationStore<Original>
 
-  /** session: null for a visitor. */
+  /** timeline: null for a visitor. */
   constructor(
-    readonly session: Session | null,
+    readonly timeline: Timeline | null,
     postId: string,
   ) {
+    const session = timeline && timeline.session
     this.#kit = new ConversationStore<Original>({
       url: address,
       postId,
@@ -75,8 +77,11 @@ export class Talk {
   /** Sends the viewer's replies to the post. */
   readonly outbox: Outbox = {
     send: async (text, options) => {
-      const reply = await this.#kit.reply(text, options)
-      return reply && { ...reply, repostOf: null }
+      const entry = await this.#kit.reply(text, options)
+      if (!entry) return null
+      const node = { ...entry.node, repostOf: null }
+      this.timeline?.created({ ...entry, node })
+      return node
     },
     pending: () => this.#kit.getSnapshot().pending,
     discard: (key) => this.#kit.discard(key),

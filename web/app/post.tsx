@@ -479,7 +479,7 @@ function Audiences({ post }: { post: Original }) {
     })
   const { replyAudience, quoteAudience } = post
   return (
-    <>
+    <span class="audiences">
       <Choice
         icon="reply"
         label={t.replyAudience}
@@ -498,7 +498,7 @@ function Audiences({ post }: { post: Original }) {
         disabled={busy}
         onChoose={(quoteAudience) => set({ quoteAudience }, t.mayQuote[quoteAudience])}
       />
-    </>
+    </span>
   )
 }
 

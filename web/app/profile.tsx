@@ -220,7 +220,7 @@ export function PostList({ id, list }: { id: string; list: 'reposts' | 'quotes' 
   }
   return (
     <>
-      <Head title={t.lists[list]} to={`/post/${id}`} />
+      <Head title={t.onePost} to={`/post/${id}`} />
       <nav class="counts" aria-label={t.onePost}>
         {(['reposts', 'quotes'] as const).map((name) => (
           <a href={`/post/${id}/${name}`} aria-current={list === name ? 'page' : undefined} key={name}>

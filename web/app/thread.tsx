@@ -17,7 +17,8 @@ const orders = ['OLDEST', 'NEWEST', 'TOP'] as const
 
 export function Thread({ id }: { id: string }) {
   const viewer = useStore(session)
-  const talk = useMemo(() => new Talk(session.state, id), [])
+  const timeline = useContext(CurrentTimeline)
+  const talk = useMemo(() => new Talk(timeline, id), [])
   const state = useStore(talk.store)
   const { post, ancestors, replies, waiting, order } = state
   const page = useRef<HTMLDivElement>(null)

@@ -166,6 +166,9 @@ export class Timeline {
     else if (!this.#foreign(event.edge)) tell({ what: 'posted', post: event.edge.node })
   }
 
+  /** Shows at once what the viewer has posted elsewhere on this page. */
+  created = (entry: Entry) => this.#kit.created(entry)
+
   /** Sends the viewer's posts. */
   readonly outbox: Outbox = {
     send: async (text, options) => (await this.#kit.post(text, options))?.node ?? null,

@@ -99,16 +99,19 @@ export class ConversationStore<P extends Post = DefaultPost> extends LiveStore<R
       heartbeat: 0,
       field: 'conversationEvents',
       step: (event, held) => stepOf(event, held, id),
-      created: ({ post }, { order }) => edgeOf(post, order),
+      created: ({ post, edge }, { order }) => ({ entry: edgeOf(post, order), home: { ...edge, node: post } }),
     })
     this.#id = () => id
   }
 
   setOrder = (order: ReplyOrder): Promise<void> => this.reorder(order)
 
-  /** Creates a reply to the post, shown as pending at once. Resolves to null on failure; the reply then stays in `pending` with its error. */
-  reply = async (text: string, { input, ...options }: Draft = {}): Promise<Reply<P> | null> =>
-    (await this.write(text, { ...options, input: { ...input, replyTo: this.#id() } }))?.node ?? null
+  /**
+   * Creates a reply to the post, shown as pending at once. Resolves to its entry in the viewer's timeline, for
+   * {@link TimelineStore.created}, or to null on failure; the reply then stays in `pending` with its error.
+   */
+  reply = (text: string, { input, ...options }: Draft = {}): Promise<Edge<Reply<P>> | null> =>
+    this.write(text, { ...options, input: { ...input, replyTo: this.#id() } })
 }
 
 const nodes = <P extends Post>(list: Edge<P>[]) => list.map(({ node }) => node)

@@ -321,7 +321,7 @@ function posted<P extends Post>(s: Held<P>, key: string, edge: Edge<P>): Held<P>
   if (s.gone.includes(edge.node.id)) return left
   // A first page that landed since the request lacks the post: it was read before the post was created, or after the post
   // was removed. Another read decides.
-  const doubt = !has(s.entries, edge.node.id) && s.sending[key] !== s.landed
+  const doubt = !has(s.entries, edge.node.id) && !has(s.waiting, edge.node.id) && s.sending[key] !== s.landed
   return own({ ...left, stale: s.stale || doubt }, edge, false)
 }
 

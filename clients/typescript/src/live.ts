@@ -76,9 +76,9 @@ export type List<P extends Post, S, E> = {
   /** Whether the list has been read, and does not exist. */
   missing: (held: Held<P>) => boolean
   onEvent: ((event: E) => void) | undefined
-  /** The mutation that creates a post, and the entry in its answer. */
+  /** The mutation that creates a post, and the entries in its answer: of this list, and of the viewer's timeline. */
   create: string
-  created: (answer: any, held: Held<P>) => Edge<P>
+  created: (answer: any, held: Held<P>) => { entry: Edge<P>; home: Edge<P> }
   storage?: Storage<P> | undefined
 }
 
@@ -577,9 +577,9 @@ export abstract class LiveStore<P extends Post, S, E extends { position: string 
     const { text, visibility, input } = this.#held.pending.find((p) => p.key === key) as Pending
     try {
       const { createPost } = await this.#request(this.#list.create, { input: { ...input, text, visibility, idempotencyKey: key } })
-      const edge = this.#list.created(createPost, this.#held)
-      this.step({ type: 'posted', key, edge })
-      return edge
+      const { entry, home } = this.#list.created(createPost, this.#held)
+      this.step({ type: 'posted', key, edge: entry })
+      return home
     } catch (error) {
       const { code, message } = error as Refusal
       this.step({ type: 'refused', key, error: { code: code ?? '', message } })

@@ -134,7 +134,7 @@ export function conversationDocuments(fields: string, fragments: string) {
   ... on ConversationPostUpdated { position post { ${post} } }
   ... on ConversationPostRemoved { position postId }
   ... on ConversationInvalidated { position reason } } } ${fragments}`,
-    create: `mutation Reply($input: CreatePostInput!) { createPost(input: $input) { post { ${post} } } } ${fragments}`,
+    create: `mutation Reply($input: CreatePostInput!) { createPost(input: $input) { edge { cursor score } post { ${post} } } } ${fragments}`,
     viewer: viewerDocument,
   }
 }

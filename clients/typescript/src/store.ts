@@ -39,13 +39,16 @@ export class TimelineStore<P extends Post = DefaultPost> extends LiveStore<P, Sn
       field: 'timelineEvents',
       step: (event) => ({ type: 'event', event }),
       missing: () => false,
-      created: ({ edge }) => edge,
+      created: ({ edge }) => ({ entry: edge, home: edge }),
     })
     this.#read = read
   }
 
   /** Creates a post, shown as pending at once; input has further fields of CreatePostInput, such as replyTo. Resolves to null on failure; the post then stays with its error. */
   post = (text: string, options: Draft = {}): Promise<Edge<P> | null> => this.write(text, options)
+
+  /** Shows at once, instead of letting it wait, what another part of the program has posted, such as the reply of a conversation. */
+  created = (edge: Edge<P>): void => this.step({ type: 'posted', key: '', edge })
 
   setOrder = (order: Order): Promise<void> => this.reorder(order)
 

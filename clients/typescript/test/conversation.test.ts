@@ -212,7 +212,7 @@ test('an own reply is shown at once, once, and when it is refused it stays until
   const mine = post(5, 'p0', 'mine', 'me')
   server.answers.set('Reply', ({ input }) => {
     inputs.push(input)
-    return refusal ? { errors: [{ message: 'nobody may reply', extensions: { code: 'FORBIDDEN' } }] } : { data: { createPost: { post: mine } } }
+    return refusal ? { errors: [{ message: 'nobody may reply', extensions: { code: 'FORBIDDEN' } }] } : { data: { createPost: { edge: { cursor: 'home', score: 7 }, post: mine } } }
   })
   const refused = store.reply(' mine ')
   assert.equal(store.getSnapshot().pending[0]!.text, ' mine ')
@@ -225,7 +225,7 @@ test('an own reply is shown at once, once, and when it is refused it stays until
   refusal = false
   const replying = store.reply(' mine ', { visibility: 'FOLLOWERS' })
   server.tell(await server.subscription(1), { __typename: 'ConversationPostAdded', position: 'at 5', post: mine })
-  assert.equal((await replying)?.id, 'p5')
+  assert.deepEqual(await replying, { cursor: 'home', score: 7, node: mine })
   const held = await until(store, (s) => s.pending.length === 0 && ids(s.replies) === 'p1 p2 p3 p5')
   assert.equal(ids(held.waiting), '')
   assert.deepEqual([inputs[1].replyTo, inputs[1].visibility], ['p0', 'FOLLOWERS'])
@@ -238,7 +238,7 @@ test('a reply that got no answer is sent again with its key', async () => {
     fetch: (address, init) => (cut && String(init?.body).includes('mutation Reply') ? Promise.reject(new Error('cut')) : fetch(address, init)),
   })
   const keys: string[] = []
-  server.answers.set('Reply', ({ input }) => (keys.push(input.idempotencyKey), { data: { createPost: { post: post(6, 'p0', 'again', 'me') } } }))
+  server.answers.set('Reply', ({ input }) => (keys.push(input.idempotencyKey), { data: { createPost: { edge: {}, post: post(6, 'p0', 'again', 'me') } } }))
   await store.reply('again')
   const { key, error } = store.getSnapshot().pending[0]!
   assert.equal(error?.code, '')

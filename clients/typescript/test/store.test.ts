@@ -4,7 +4,7 @@ import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
 import { WebSocket as Socket } from 'ws'
 
-import { memoryStorage, mirror, reconnectDelay, TimelineStore, type Edge, type Options, type Snapshot } from '../src/index.js'
+import { memoryStorage, mirror, reconnectDelay, TimelineStore, type DefaultPost, type Edge, type Options, type Snapshot } from '../src/index.js'
 import { Server, until } from './server.js'
 
 const edge = (n: number, author = 'someone'): Edge => ({ cursor: `c${n}`, score: n, node: { id: `p${n}`, author: { id: author }, text: `text ${n}` } })
@@ -241,6 +241,18 @@ test('an own post is shown at once, once, and when it fails it stays', async () 
   const held = await until(store, (s) => s.position === 'x')
   assert.deepEqual([held.pending, ids(held), held.unread], [[], 'p5 p3 p2', 1])
   assert.equal(new Set(keys).size, 1)
+})
+
+test('what another part of the program posted is shown at once, and does not wait', async () => {
+  const { server, store } = await world({ hold: true })
+  const one = await server.subscription(1)
+  store.created(edge(6, 'me') as Edge<DefaultPost>)
+  assert.equal(ids(store.getSnapshot()), 'p6 p3 p2')
+  server.timeline.unshift(edge(6, 'me'))
+  await until(store, (s) => s.status === 'live' && !s.busy)
+  server.tell(one, { __typename: 'TimelinePostAdded', position: 'x', edge: edge(6, 'me') })
+  const held = await until(store, (s) => s.position === 'x')
+  assert.deepEqual([ids(held), held.waiting], ['p6 p3 p2 p1', []])
 })
 
 test('a post that got no answer is sent again when the server is back', async () => {

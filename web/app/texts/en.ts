@@ -108,7 +108,7 @@ export const en = {
   you: 'you',
   quote: 'Quote',
   quotes: (n: number) => plural(n, 'quote', 'quotes'),
-  /** The headings of the lists of a post. */
+  /** The names of the lists of a post. */
   lists: { reposts: 'Reposted by', quotes: 'Quotes' },
   noReposts: 'No reposts to show.',
   noQuotes: 'No quotes to show.',
