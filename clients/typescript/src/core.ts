@@ -259,7 +259,7 @@ function happen<P extends Post>(s: Held<P>, event: TimelineEvent<P>): Held<P> {
   return at(s, next, event.position)
 }
 
-/** Returns the next state with the position of an event, and s is the state before the event. */
+/** Returns the next state with the position of an event. s is the state before the event. */
 function at<P extends Post>(s: Held<P>, next: Held<P>, position: string): Held<P> {
   const { reading } = next
   return {
