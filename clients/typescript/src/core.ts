@@ -52,7 +52,10 @@ export type Pending = {
 export type Held<P extends Post = Post> = {
   /** The id of the user who reads; '' if nobody is signed in. */
   viewer: string
-  /** Whether entries that arrive by event above one that is on screen go to `waiting` until the user asks for them. */
+  /**
+   * Whether entries that arrive by event go to `waiting` until the user asks for them. A reply below all others is shown at
+   * once, because it moves nothing.
+   */
   hold: boolean
   order: Order | ReplyOrder
   /** For a list of replies: the ancestors of the post, from the root down, and the post. Empty for a timeline. */
@@ -291,9 +294,9 @@ function add<P extends Post>(s: Held<P>, edge: Edge<P>, unreadCount?: number): H
   const unread = unreadCount ?? s.unread + (foreign(s, edge) && newer(s, edge.score) <= s.unread ? 1 : 0)
   // An entry below the oldest page, or below the start of the gap, comes with its page.
   if (!ranked(s) && ((s.next && edge.score < s.end) || below(s, edge.score))) return { ...s, reading, unread: unreadCount ?? s.unread }
-  // An entry below all others moves nothing on screen.
   const last = s.entries.at(-1)
-  return ranked(s) || (s.hold && last && edge.score > last.score)
+  const movesNothing = s.order !== 'LATEST' && (!last || edge.score < last.score)
+  return ranked(s) || (s.hold && !movesNothing)
     ? { ...s, reading, unread, waiting: merge(s.waiting, [edge]) }
     : { ...s, reading, unread, entries: merge(s.entries, [edge]) }
 }

@@ -15,7 +15,7 @@ export type LiveOptions = {
   fields?: string
   /** The definitions of the fragments that `fields` uses. */
   fragments?: string
-  /** Whether entries that arrive by event above others wait for {@link LiveStore.show}, so that the list stays still. */
+  /** Whether entries that arrive by event and would move others wait for {@link LiveStore.show}, so that the list stays still. */
   hold?: boolean
   /** The number of entries per page. Defaults to 20, which every server allows. */
   pageSize?: number

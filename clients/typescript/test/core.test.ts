@@ -151,8 +151,10 @@ class Client {
     readonly r: Random,
     readonly hold: boolean,
   ) {
-    this.held = empty(viewer, hold)
+    this.held = this.#empty()
   }
+
+  #empty = () => empty(viewer, this.hold, this.server.falling ? 'OLDEST' : 'LATEST')
 
   step(a: Step) {
     const before = this.held
@@ -251,7 +253,7 @@ class Client {
     this.cut()
     this.reading = null
     this.gone.clear()
-    this.held = restore(empty(viewer, this.hold), this.saved)
+    this.held = restore(this.#empty(), this.saved)
     this.check()
   }
 
