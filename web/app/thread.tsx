@@ -76,7 +76,7 @@ export function Thread({ id }: { id: string }) {
           )}
         </div>
       )}
-      <div aria-live="polite" class="arrived">
+      <div aria-live="polite" class={order === 'OLDEST' ? 'arrived tight' : 'arrived'}>
         {waiting.length > 0 && (
           <button class="new-posts" disabled={state.busy} onClick={show}>
             <Icon name="up" />
