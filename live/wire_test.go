@@ -30,7 +30,7 @@ func TestWireRefuses(t *testing.T) {
 		"other version":           "\x02\x01\x00\x00\x00\x00\x01\x05",
 		"probe without a mark":    "\x01\x00",
 		"probe with more":         "\x01\x00\x00\x00",
-		"unknown kind":            "\x01\x07\x00\x00\x00\x00\x01\x05",
+		"unknown kind":            "\x01\x08\x00\x00\x00\x00\x01\x05",
 		"resync":                  "\x01\xff\x00\x00\x00\x00\x01\x05",
 		"cut in an id":            "\x01\x01\x80",
 		"id too long":             "\x01\x01" + padding,
@@ -91,4 +91,17 @@ func FuzzDecode(f *testing.F) {
 		require.NotEmpty(t, users)
 		require.Equal(t, msg, string(encode(ev, users)), "one message, one encoding")
 	})
+}
+
+// Recipients that are not users fit into a message beside users, and are never mistaken for one.
+func TestRecipientsOfOtherKinds(t *testing.T) {
+	const largest = 1<<53 - 1
+	want := []int64{7, largest, Relations(7), Relations(largest), Conversation(7), Conversation(largest)}
+	ev := Event{Kind: ConversationChanged, Post: 5, Reason: "E 1 5 7 0 PUBLIC"}
+	got, users, err := decode(string(encode(ev, want)), nil)
+	require.NoError(t, err)
+	assert.Equal(t, ev, got)
+	assert.Equal(t, want, users)
+	assert.True(t, slices.IsSorted(want))
+	assert.Len(t, slices.Compact(slices.Clone(want)), len(want))
 }

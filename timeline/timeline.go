@@ -49,6 +49,11 @@
 // author an upper bound of the ids in the outbox, so a reader asks only the outboxes that reach the
 // page. Every write that puts ids into an outbox raises this bound first.
 //
+// # Topics
+//
+// Topics records what changes in a conversation, or in the relations of a user, while somebody
+// watches. A record is one key that expires. It has its own epoch and no part in feeds.
+//
 // # Memory
 //
 // Scores are negated ids. The newest id sorts first, where inserts into Redis's compact encoding

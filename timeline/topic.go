@@ -49,7 +49,7 @@ func ParseMark(s string) (m Mark, text string) {
 	epoch, rest, _ := strings.Cut(s, " ")
 	offset, text, found := strings.Cut(rest, " ")
 	number, err := strconv.ParseInt(offset, 10, 64)
-	if err != nil || !found {
+	if err != nil || !found || epoch == "" {
 		return Mark{}, ""
 	}
 	return Mark{epoch, number}, text

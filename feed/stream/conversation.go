@@ -396,8 +396,22 @@ func (c *Conversation) startOver(ctx context.Context, cause Cause) error {
 }
 
 // concern reports whether one of the users, whose relation to the viewer changed, takes part in the
-// conversation.
+// conversation, or did since the record began: the removal of a post is not sent to a viewer who, by the
+// new relation, never saw it.
 func (c *Conversation) concern(ctx context.Context, users []string) (bool, error) {
+	if len(users) == 0 {
+		return false, nil
+	}
+	changes, _, all, err := c.streams.cfg.Topics.Watch(ctx, timeline.Conversation(c.root), timeline.Mark{Epoch: c.at.posts.Epoch})
+	if err != nil || !all {
+		return true, err
+	}
+	for _, text := range changes {
+		change, err := visibility.ParseChanged(c.root, text)
+		if err != nil || slices.Contains(users, strconv.FormatInt(change.Author, 10)) {
+			return true, err
+		}
+	}
 	slices.Sort(users)
 	for _, text := range slices.Compact(users) {
 		user, err := strconv.ParseInt(text, 10, 64)

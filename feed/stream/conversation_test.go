@@ -362,6 +362,28 @@ func TestConversationAfterAChangedRelation(t *testing.T) {
 	})
 }
 
+// A reply is deleted and the viewer unfollows its author before the stream looks at either. By the new
+// relation the viewer never saw the reply, and by now its author takes no part.
+func TestConversationAfterARemovalAndAChangedRelation(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *world) {
+		u := w.Users(3)
+		ann, bob, cat := u[0], u[1], u[2]
+		root := w.Post(ann, schema.Public)
+		w.Follow(cat, bob)
+		reply := w.reply(bob, root, schema.Followers)
+		open := w.watch(cat, root, nil)
+		after, replies := w.pageOf(cat, root)
+		require.Equal(w, []int64{reply}, replies)
+		w.remove(bob, reply)
+		_, err := w.Feed.Unfollow(w.Ctx, cat, bob.ID)
+		require.NoError(w, err)
+		w.Drain()
+		open.gets(invalidated)
+		w.watch(cat, root, after).gets(invalidated)
+	})
+}
+
 // A suspended user's replies are removed, and a conversation that the user began is gone, also without
 // any reply. Both return. The same holds for a deleted user.
 func TestConversationOfASuspendedUser(t *testing.T) {

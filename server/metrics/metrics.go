@@ -222,13 +222,13 @@ func (m *Metrics) CountStreams(stats func() stream.Stats) {
 		"catching_up": func(s stream.Stats) int { return s.CatchingUp },
 	} {
 		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "tideline_streams", Help: "Streams of timelines that read what they missed (catching_up), or wait for their turn to do so (waiting).",
+			Name: "tideline_streams", Help: "Streams of timelines and conversations that read what they missed (catching_up), or wait for their turn to do so (waiting).",
 			ConstLabels: prometheus.Labels{"state": state},
 		}, func() float64 { return float64(value(stats())) }))
 	}
 	for reason := range stats().Invalidated {
 		m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Name: "tideline_streams_invalidated_total", Help: "Clients that were told by TimelineInvalidated to read their timeline again, by the reason.",
+			Name: "tideline_streams_invalidated_total", Help: "Clients that were told by TimelineInvalidated or ConversationInvalidated to read again, by the reason.",
 			ConstLabels: prometheus.Labels{"reason": string(reason)},
 		}, func() float64 { return float64(stats().Invalidated[reason]) }))
 	}
