@@ -41,11 +41,13 @@ function trusted(): Plugin {
     async generateBundle() {
       const load = async (file: string) => (await runnerImport<any>(new URL(file, import.meta.url).pathname)).module
       const [app, kit] = [await load('app/documents.ts'), await load('../clients/typescript/src/server.ts')]
-      const timeline = kit.documents(app.ofTimeline.fields, app.ofTimeline.fragments)
+      const timeline = kit.documents(app.timelineFields.fields, app.timelineFields.fragments)
+      const conversation = kit.conversationDocuments(app.conversationFields.fields, app.conversationFields.fragments)
       const isOperation = ({ kind }: { kind: string }) => kind === 'OperationDefinition'
       const texts: string[] = [
         ...Object.values<any>(app).filter((document) => document.definitions?.some(isOperation)).map(print),
         timeline.page, timeline.events(true), timeline.events(false), timeline.create, timeline.read, timeline.viewer,
+        conversation.first, conversation.ancestors, conversation.page, conversation.events, conversation.create,
       ]
       const hash = async (text: string) =>
         [...new Uint8Array(await crypto.subtle.digest('SHA-256', new TextEncoder().encode(text)))].map((byte) => byte.toString(16).padStart(2, '0')).join('')

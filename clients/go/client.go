@@ -1,5 +1,6 @@
 // Package tideline is a client of the Tideline API. A [Client] runs operations. A [Timeline] holds a user's
-// home timeline: it reads it, follows it live, and resumes after an interruption.
+// home timeline: it reads it, follows it live, and resumes after an interruption. A [Conversation] does the
+// same with a post and its replies.
 //
 // It depends on a WebSocket library and on no package of the server. All calls stop when their context ends.
 // Nothing is logged: every error is returned to the caller.
@@ -64,6 +65,7 @@ const (
 	codeUnauthenticated = "UNAUTHENTICATED"
 	codeInvalid         = "GRAPHQL_VALIDATION_FAILED"
 	codeBadInput        = "BAD_USER_INPUT"
+	codeNotFound        = "NOT_FOUND"
 	codeLimited         = "RATE_LIMITED"
 	codeTimeout         = "TIMEOUT"
 	codeInternal        = "INTERNAL"

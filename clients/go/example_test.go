@@ -29,3 +29,24 @@ func ExampleTimeline() {
 		}
 	}
 }
+
+func ExampleConversation() {
+	ctx, stop := context.WithCancel(context.Background())
+	client := &tideline.Client{URL: "http://127.0.0.1:8080/graphql", Token: tideline.Fixed("the token of a session")}
+	conversation := tideline.NewConversation(client, "the id of a post", tideline.ConversationOptions[tideline.Post]{})
+	go func() {
+		defer stop()
+		log.Print(conversation.Run(ctx)) // returns when ctx ends, or if there is no such post
+	}()
+	for ctx.Err() == nil {
+		changed := conversation.Changed()
+		now := conversation.Snapshot()
+		for _, reply := range now.Replies {
+			fmt.Printf("@%s: %s\n", reply.Post.Author.Handle, reply.Post.Text)
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+		}
+	}
+}

@@ -1,15 +1,17 @@
 package tideline
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 )
 
-// Entry is an entry of a timeline. P has the selected fields of its post.
+// Entry is an entry of a timeline, or a post of a conversation. P has the selected fields of its post.
 type Entry[P any] struct {
-	// Cursor is the entry's position, for calls that take a cursor.
+	// Cursor is the entry's position, for calls that take a cursor. It is empty for a post of a conversation
+	// that came by event.
 	Cursor string
-	// Score orders the timeline, highest first.
+	// Score orders the list, highest first.
 	Score float64
 	// ID is the post's id, AuthorID its author's.
 	ID, AuthorID string
@@ -82,7 +84,7 @@ type Saved[P any] struct {
 	Unread   int     // this many of the newest entries of other users are unread
 }
 
-// held is the client's state of a timeline. It depends only on the pages and events
+// held is the client's state of a timeline, or of the replies to a post. It depends only on the pages and events
 // it was given, and does no I/O.
 type held[P any] struct {
 	Saved[P]
@@ -90,7 +92,11 @@ type held[P any] struct {
 	stale  bool // it must be read again: the events have gaps
 	bound  int  // maximum number of entries after an event is applied
 	lateBy int  // seconds, from the last heartbeat
+	ranked bool // only the server knows the order: new entries are put first
 }
+
+// mustRead reports whether the list must be read before events make sense.
+func (h *held[P]) mustRead() bool { return !h.loaded || h.stale }
 
 // foreign reports whether an entry is another user's. Only those can be unread.
 func (h *held[P]) foreign(e Entry[P]) bool { return e.AuthorID != h.Viewer }
@@ -127,6 +133,9 @@ func (h *held[P]) landOlder(p page[P]) {
 			h.Entries = append(h.Entries, e)
 		}
 	}
+	if !h.ranked { // the user's own reply may be held already, below the page
+		slices.SortStableFunc(h.Entries, func(a, b Entry[P]) int { return cmp.Compare(b.Score, a.Score) })
+	}
 	h.bound = max(h.bound, len(h.Entries))
 	h.ends(p)
 }
@@ -161,16 +170,22 @@ func (h *held[P]) apply(e Event[P]) {
 }
 
 // reaches reports whether an entry is in the range that was read. Older entries come with the next page.
-func (h *held[P]) reaches(e Entry[P]) bool { return h.Next == "" || e.Score >= h.End }
+func (h *held[P]) reaches(e Entry[P]) bool { return h.ranked || h.Next == "" || e.Score >= h.End }
 
-// put replaces the entry of the same post, or inserts the entry by its score.
+// put replaces the entry of the same post, or inserts the entry by its score if it is in the range that was
+// read.
 func (h *held[P]) put(e Entry[P]) {
-	at := h.index(e.ID)
-	if at < 0 && !h.reaches(e) {
-		return
+	if h.index(e.ID) >= 0 || h.reaches(e) {
+		h.show(e)
 	}
+}
+
+// show replaces the entry of the same post, or inserts the entry by its score.
+func (h *held[P]) show(e Entry[P]) {
+	at := h.index(e.ID)
 	entries := slices.Clone(h.Entries)
-	if at >= 0 && entries[at].Score == e.Score {
+	if at >= 0 && (entries[at].Score == e.Score || h.ranked) {
+		e.Cursor = cmp.Or(e.Cursor, entries[at].Cursor) // an event of a conversation has none
 		entries[at] = e
 		h.Entries = entries
 		return
@@ -178,17 +193,19 @@ func (h *held[P]) put(e Entry[P]) {
 	if at >= 0 {
 		entries = slices.Delete(entries, at, at+1)
 	}
-	at = slices.IndexFunc(entries, func(other Entry[P]) bool { return other.Score <= e.Score })
+	at = slices.IndexFunc(entries, func(other Entry[P]) bool { return h.ranked || other.Score <= e.Score })
 	if at < 0 {
 		at = len(entries)
 	}
 	entries = slices.Insert(entries, at, e)
-	if len(entries) > h.bound {
-		entries = entries[:h.bound]
-		oldest := entries[h.bound-1]
-		h.Next, h.End = oldest.Cursor, oldest.Score
-	}
 	h.Entries = entries
+	// The next page continues after an entry with a cursor.
+	for keep := h.bound; len(entries) > h.bound && keep > 0; keep-- {
+		if last := entries[keep-1]; last.Cursor != "" {
+			h.Entries, h.Next, h.End = entries[:keep], last.Cursor, last.Score
+			break
+		}
+	}
 }
 
 func (h *held[P]) remove(id string) {

@@ -30,8 +30,11 @@ type (
 )
 
 // change is a change of the server's timeline: the post with the id was added, edited or removed. Without an
-// id, the timeline must be read again.
-type change struct{ kind, id string }
+// id, the timeline must be read again. A change with an event is told as that event.
+type change struct {
+	kind, id string
+	event    map[string]any
+}
 
 // server is an in-memory model of a Tideline server for one user: a timeline and a log of its changes. A
 // position is an index in the log. It is served over pipes, so that synctest controls its time.
@@ -57,6 +60,7 @@ type server struct {
 	sockets  map[*websocket.Conn]bool
 	pages    int // pages read so far
 	opened   []string
+	gone     bool // the post whose replies the timeline stands for does not exist
 
 	accepting chan net.Conn
 	closed    chan struct{}
@@ -134,6 +138,13 @@ func (s *server) happened(c change) {
 	s.grown = make(chan struct{})
 }
 
+// tellNext sends events with positions that a test has chosen.
+func (s *server) tellNext(events ...map[string]any) {
+	for _, event := range events {
+		s.happened(change{event: event})
+	}
+}
+
 func (s *server) newEntry(score float64, author string) entry {
 	s.ids++
 	id := fmt.Sprint("post ", s.ids)
@@ -142,7 +153,7 @@ func (s *server) newEntry(score float64, author string) entry {
 
 func (s *server) enter(e entry) {
 	s.timeline[e.ID] = e
-	s.happened(change{tideline.PostAdded, e.ID})
+	s.happened(change{kind: tideline.PostAdded, id: e.ID})
 }
 
 func (s *server) post() {
@@ -176,7 +187,7 @@ func (s *server) hide() {
 func (s *server) remove(id string) {
 	s.hidden = append(s.hidden, s.timeline[id])
 	delete(s.timeline, id)
-	s.happened(change{tideline.PostRemoved, id})
+	s.happened(change{kind: tideline.PostRemoved, id: id})
 }
 
 func (s *server) show() {
@@ -192,7 +203,7 @@ func (s *server) edit() {
 	if e, ok := s.any(); ok {
 		e.Post.Text = fmt.Sprint("edited ", len(s.log))
 		s.timeline[e.ID] = e
-		s.happened(change{tideline.PostUpdated, e.ID})
+		s.happened(change{kind: tideline.PostUpdated, id: e.ID})
 	}
 }
 
@@ -302,6 +313,9 @@ func (s *server) tell(from int, updates bool) (event map[string]any, at int) {
 	}
 	for ; from < len(s.log); from++ {
 		c := s.log[from]
+		if c.event != nil {
+			return c.event, from + 1
+		}
 		event := map[string]any{"__typename": c.kind, "position": s.position(from + 1)}
 		e, there := s.timeline[c.id]
 		switch {
@@ -356,7 +370,8 @@ type operation struct {
 		First     int
 		After     *string
 		Heartbeat int
-		Input     struct{ UpTo string }
+		Order     string
+		Input     struct{ UpTo, Text, ReplyTo string }
 	}
 }
 
@@ -391,6 +406,16 @@ func (s *server) answer(w http.ResponseWriter, r *http.Request) {
 		s.locked(func() {
 			_, _ = fmt.Sscanf(what.Variables.Input.UpTo, "%v/", &s.mark)
 			data = map[string]any{"markTimelineRead": map[string]any{"unreadCount": s.unread()}}
+		})
+	case strings.HasPrefix(what.Query, "query Conversation"):
+		data = s.conversation(what.Variables.Order, what.Variables.First, what.Variables.After)
+	case strings.HasPrefix(what.Query, "mutation Reply"):
+		s.locked(func() {
+			s.clock += 1 + float64(s.random.IntN(3))
+			e := s.newEntry(s.clock, viewer)
+			e.Post.Text = what.Variables.Input.Text
+			s.enter(e)
+			data = map[string]any{"createPost": map[string]any{"post": replyOf(e)}}
 		})
 	default:
 		data = map[string]any{"echo": what.Query}
@@ -437,6 +462,9 @@ func (s *server) socket(w http.ResponseWriter, r *http.Request) {
 		s.sockets[conn] = true
 		s.opened = append(s.opened, *what.Variables.After)
 		var database int
+		if s.gone {
+			s.refusing = []refusal{{code: "NOT_FOUND"}}
+		}
 		if _, err := fmt.Sscanf(*what.Variables.After, "%d/%d", &database, &at); err != nil || database != s.database {
 			s.refusing = []refusal{{code: "BAD_USER_INPUT"}}
 		}
@@ -460,19 +488,28 @@ func (s *server) socket(w http.ResponseWriter, r *http.Request) {
 			continue
 		}
 	}()
-	s.stream(conn, gone, at, time.Duration(what.Variables.Heartbeat)*time.Second, updates)
+	conversation := strings.Contains(what.Query, "conversationEvents")
+	heartbeat := time.Duration(what.Variables.Heartbeat) * time.Second
+	if conversation {
+		heartbeat = 1e6 * time.Hour
+	}
+	s.stream(conn, gone, at, heartbeat, updates || conversation, conversation)
 	conn.Close()
 	<-gone
 }
 
 // stream sends events until the connection is gone. Each event is delayed for a random time.
-func (s *server) stream(conn *websocket.Conn, gone chan struct{}, at int, heartbeat time.Duration, updates bool) {
+func (s *server) stream(conn *websocket.Conn, gone chan struct{}, at int, heartbeat time.Duration, updates, conversation bool) {
 	wire, written := make(chan map[string]any, 1000), make(chan struct{})
 	go func() {
 		defer close(written)
 		for event := range wire {
 			s.pause()
-			payload, _ := json.Marshal(map[string]any{"data": map[string]any{"timelineEvents": event}})
+			data := map[string]any{"timelineEvents": event}
+			if conversation {
+				data = map[string]any{"conversationEvents": s.asConversation(event)}
+			}
+			payload, _ := json.Marshal(map[string]any{"data": data})
 			if conn.WriteJSON(message{"1", "next", payload}) != nil {
 				return
 			}

@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"sync"
 	"time"
 )
 
@@ -68,18 +66,9 @@ type Snapshot[P any] struct {
 // no post whose removal was reported. If events may have been missed, it reads the timeline
 // again. It is safe for concurrent use.
 type Timeline[P any] struct {
-	client  *Client
+	live
 	options Options[P]
-	turn    chan struct{} // held while reading pages or handling an event
-	readAt  time.Time     // when the newest page was last read; guarded by turn, like repeats
-	repeats int           // how often in succession it was invalidated soon after a read
-	untold  bool          // the server does not know the argument updates, so it does not report edits; used only by Run
-
-	mu      sync.Mutex
-	held    held[P]
-	open    bool
-	err     error
-	changed chan struct{}
+	held    held[P] // guarded by live.mu
 }
 
 // NewTimeline returns the timeline of the client's user. It reads nothing yet.
@@ -96,20 +85,13 @@ func NewTimeline[P any](client *Client, options Options[P]) *Timeline[P] {
 	if options.Heartbeat == 0 {
 		options.Heartbeat = 30 * time.Second
 	}
-	if options.Backoff == nil {
-		options.Backoff = backoff
-	}
-	t := &Timeline[P]{client: client, options: options, turn: make(chan struct{}, 1), changed: make(chan struct{})}
+	t := &Timeline[P]{options: options}
+	t.begin(t, client, options.Backoff)
+	t.heartbeat = max(1, options.Heartbeat/time.Second) * time.Second
 	if saved := options.Saved; saved != nil && saved.Position != "" {
 		t.held = held[P]{Saved: *saved, loaded: true, bound: max(options.Most, len(saved.Entries))}
 	}
 	return t
-}
-
-// backoff is the default of Options.Backoff.
-func backoff(n int) time.Duration {
-	most := min(500*time.Millisecond<<min(n, 5), 15*time.Second)
-	return most/2 + rand.N(most)
 }
 
 // Snapshot returns the current state.
@@ -118,14 +100,6 @@ func (t *Timeline[P]) Snapshot() Snapshot[P] {
 	defer t.mu.Unlock()
 	h := &t.held
 	return Snapshot[P]{Entries: h.Entries, Unread: h.Unread, More: h.Next != "", Live: t.open && !h.stale, LateBy: time.Duration(h.lateBy) * time.Second, Err: t.err}
-}
-
-// Changed returns a channel that is closed after the next change. Call it before Snapshot,
-// so that no change is missed.
-func (t *Timeline[P]) Changed() <-chan struct{} {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.changed
 }
 
 // Save returns the state from which another Timeline can continue, even days later: it then
@@ -138,34 +112,6 @@ func (t *Timeline[P]) Save() Saved[P] {
 		return Saved[P]{}
 	}
 	return t.held.Saved
-}
-
-// change calls how under the lock and notifies the watchers.
-func (t *Timeline[P]) change(how func()) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	how()
-	close(t.changed)
-	t.changed = make(chan struct{})
-}
-
-// inTurn calls do while no other goroutine reads or handles an event, so that an event is newer
-// than everything read before it.
-func (t *Timeline[P]) inTurn(ctx context.Context, do func() error) error {
-	select {
-	case t.turn <- struct{}{}:
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	defer func() { <-t.turn }()
-	return do()
-}
-
-// Read reads the newest page, or everything that is shown, again. This also updates like counts, which no
-// event reports. Run reads by itself when necessary; call Read first to get an error at once. Errors: the
-// errors of Client.Query; the state then stays unchanged.
-func (t *Timeline[P]) Read(ctx context.Context) error {
-	return t.inTurn(ctx, func() error { return t.read(ctx) })
 }
 
 func (t *Timeline[P]) read(ctx context.Context) error {
@@ -182,7 +128,6 @@ func (t *Timeline[P]) read(ctx context.Context) error {
 		}
 		fresh.landOlder(p)
 	}
-	t.readAt = time.Now()
 	t.change(func() {
 		fresh.lateBy = t.held.lateBy
 		t.held = fresh
@@ -192,10 +137,7 @@ func (t *Timeline[P]) read(ctx context.Context) error {
 
 // ReadOlder appends the next older page, if there is one. Errors: the errors of Client.Query.
 func (t *Timeline[P]) ReadOlder(ctx context.Context) error {
-	return t.inTurn(ctx, func() error {
-		if t.mustRead() {
-			return t.read(ctx)
-		}
+	return t.readNext(ctx, func() error {
 		t.mu.Lock()
 		next := t.held.Next
 		t.mu.Unlock()
@@ -210,10 +152,21 @@ func (t *Timeline[P]) ReadOlder(ctx context.Context) error {
 	})
 }
 
-func (t *Timeline[P]) mustRead() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return !t.held.loaded || t.held.stale
+func (t *Timeline[P]) mustRead() bool   { return t.held.mustRead() }
+func (t *Timeline[P]) position() string { return t.held.Position }
+func (t *Timeline[P]) invalidate()      { t.held.stale = true }
+
+func (t *Timeline[P]) subscription(untold bool) (query string, variables map[string]any) {
+	updates, late, updated := ", updates: true", " lateBy", `
+		... on TimelinePostUpdated { position edge { `+t.entryFields()+` } }`
+	if untold {
+		updates, late, updated = "", "", ""
+	}
+	return `subscription TimelineEvents($after: Cursor, $heartbeat: Int) { timelineEvents(after: $after, heartbeat: $heartbeat` + updates + `) { __typename
+		... on TimelinePostAdded { position edge { ` + t.entryFields() + ` } }` + updated + `
+		... on TimelinePostRemoved { position postId removal: reason }
+		... on TimelineInvalidated { position reason }
+		... on TimelineHeartbeat { position unreadCount` + late + ` } } }`, map[string]any{"heartbeat": int(t.heartbeat / time.Second)}
 }
 
 // page reads the page after a cursor.
@@ -283,31 +236,24 @@ type told[P any] struct {
 	Reason      string
 }
 
-// next waits for the next event of the subscription. If the result contains errors, next returns the first
-// one as an *Error.
-func next[P any](ctx context.Context, s *Subscription) (Event[P], error) {
-	result, err := s.Next(ctx)
-	if err != nil {
-		return Event[P]{}, err
+func (t *Timeline[P]) event(data json.RawMessage) (apply func(), err error) {
+	var answer struct{ TimelineEvents *told[P] }
+	if err := json.Unmarshal(data, &answer); err != nil {
+		return nil, err
 	}
-	var answer struct {
-		Data   struct{ TimelineEvents *told[P] }
-		Errors []responseError
-	}
-	if err := json.Unmarshal(result, &answer); err != nil {
-		return Event[P]{}, fmt.Errorf("read an event: %w", err)
-	}
-	if len(answer.Errors) > 0 {
-		return Event[P]{}, answer.Errors[0].asError()
-	}
-	as := answer.Data.TimelineEvents
+	as := answer.TimelineEvents
 	if as == nil {
-		return Event[P]{}, errors.New("read an event: the result has none")
+		return nil, errors.New("the result has none")
 	}
 	e := Event[P]{Kind: as.Typename, Reason: as.Removal + as.Reason, position: as.Position, unread: as.UnreadCount, lateBy: as.LateBy}
 	e.Entry.ID = as.PostID
 	if as.Edge != nil {
 		e.Entry = Entry[P](*as.Edge)
 	}
-	return e, nil
+	return func() {
+		if t.options.OnEvent != nil {
+			t.options.OnEvent(e)
+		}
+		t.change(func() { t.held.apply(e) })
+	}, nil
 }

@@ -6,7 +6,7 @@ import type { Session } from './documents'
 import { Home, LiveSign, placeBefore } from './home'
 import { Dialog, Empty, Icon, Notices } from './parts'
 import { Others, People, useRequests } from './people'
-import { Profile, TagPage } from './profile'
+import { PostList, Profile, TagPage } from './profile'
 import { preferences, t } from './preferences'
 import { leaveLogin, useRoute, type Route } from './route'
 import { ended, session as sessions } from './session'
@@ -152,7 +152,7 @@ function View({ route }: { route: Route }) {
     case 'profile':
       return <Profile handle={route.handle} tab={route.tab} />
     case 'post':
-      return <Thread id={route.id} key={route.id} />
+      return route.list ? <PostList id={route.id} list={route.list} key={route.list} /> : <Thread id={route.id} key={route.id} />
     case 'tag':
       return <TagPage tag={route.tag} />
     case 'people':

@@ -6,9 +6,10 @@ import { useCompletion } from './completion'
 import type { Audience, Original, Post } from './documents'
 import { draftOf, write, type About } from './draft'
 import { useLimits } from './limits'
-import { Choice, Count, lengthOf, notify } from './parts'
+import { Choice, Count, lengthOf } from './parts'
 import { t } from './preferences'
 import { QuoteCard, VisibilityChoice } from './post'
+import { openBox, post, type Outbox } from './outbox'
 import { go } from './route'
 import { session } from './session'
 import { Store, useStore } from './store'
@@ -22,32 +23,23 @@ export const CurrentTimeline = createContext<Timeline | null>(null)
 
 export const audiences = ['EVERYONE', 'FOLLOWERS', 'MUTUALS', 'MENTIONED', 'NOBODY'] as const satisfies Audience[]
 
-// boxes counts the boxes on the page. close removes the notice that sayRefused shows.
-let boxes = 0
-let close = () => {}
-
-/** Shows a notice that a post was refused, unless a box on the page shows it. open shows the box. */
-export function sayRefused(refusal: string, open: () => void) {
-  if (boxes > 0) return
-  close()
-  close = notify(refusal, { label: t.openDraft, run: open })
-}
-
 type Props = {
   /** The post that is answered. */
   parent?: Original
   /** The post that is quoted. */
   quoted?: Original
   focused?: boolean
+  /** Where the post is sent and shown; by default the timeline. */
+  outbox?: Outbox
   onPosted?: (post: Post) => void
   onCancel?: () => void
 }
 
 /**
- * The box for a post. With onPosted, the text stays in the box until the server accepts it. Otherwise the timeline shows
- * it at once.
+ * The box for a post. With onPosted, the text stays in the box until the server accepts it. Otherwise the outbox shows it
+ * at once.
  */
-export function Compose({ parent, quoted, focused, onPosted, onCancel }: Props) {
+export function Compose({ parent, quoted, focused, outbox, onPosted, onCancel }: Props) {
   const timeline = useContext(CurrentTimeline)!
   const { handle, defaultVisibility } = (useStore(session) ?? timeline.session).user
   const about: About | undefined = parent ? { replyTo: parent.id } : quoted && { quoteOf: quoted.id }
@@ -64,12 +56,8 @@ export function Compose({ parent, quoted, focused, onPosted, onCancel }: Props) 
   const completion = useCompletion(area, draft.text, (text) => write(box, { text }))
 
   useLayoutEffect(() => {
-    boxes++
-    close()
     if (focused) area.current!.focus()
-    return () => {
-      boxes--
-    }
+    return openBox()
   }, [])
 
   // Makes the box as tall as its text, in browsers without field-sizing.
@@ -84,7 +72,7 @@ export function Compose({ parent, quoted, focused, onPosted, onCancel }: Props) 
     event.preventDefault()
     if (wrong || busy) return
     const open = () => (parent ? go(`/post/${parent.id}`) : composing.set({ quoted }))
-    const posted = timeline.post(visibility, open, about, onPosted !== undefined)
+    const posted = post(outbox ?? timeline.outbox, timeline.session, visibility, open, about, onPosted !== undefined)
     if (!onPosted) return
     setBusy(true)
     void posted.then((post) => {
@@ -128,7 +116,17 @@ export function Compose({ parent, quoted, focused, onPosted, onCancel }: Props) 
       <div class="row">
         <VisibilityChoice label={t.audience} value={visibility} onChoose={(choice) => write(box, { visibility: choice })} />
         {!parent && (
-          <Choice icon="reply" label={t.replyAudience} value={draft.audience} options={audiences} texts={t.mayReply} onChoose={(audience) => write(box, { audience })} />
+          <>
+            <Choice icon="reply" label={t.replyAudience} value={draft.audience} options={audiences} texts={t.mayReply} onChoose={(audience) => write(box, { audience })} />
+            <Choice
+              icon="quote"
+              label={t.quoteAudience}
+              value={draft.quoteAudience}
+              options={audiences}
+              texts={t.mayQuote}
+              onChoose={(quoteAudience) => write(box, { quoteAudience })}
+            />
+          </>
         )}
         <Count length={length} most={most} />
         {onCancel && (

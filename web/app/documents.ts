@@ -78,6 +78,7 @@ const OriginalFields = graphql(`
     repostCount
     quoteCount
     replyAudience
+    quoteAudience
     viewerCanReply
     viewerCanQuote
     viewerRepost {
@@ -148,8 +149,9 @@ const receipt = graphql(`
 export type Receipt = FragmentOf<typeof receipt>
 export type Session = FragmentOf<typeof session>
 export type Person = FragmentOf<typeof person>
-/** The fields of a post for the client kit. */
-export const ofTimeline = { fields: '...Post', fragments: print(PostFields) }
+/** The fields of a post for the client kit: in a timeline, and in a conversation, where no post is a repost. */
+export const timelineFields = { fields: '...Post', fragments: print(PostFields) }
+export const conversationFields = { fields: '...Original', fragments: print(OriginalFields) }
 
 /** A post that is no repost. */
 export type Original = FragmentOf<typeof OriginalFields>
@@ -595,29 +597,15 @@ export const SetAudience = graphql(
   [OriginalFields],
 )
 
-export const PostCounts = graphql(`
-  subscription PostCounts($ids: [ID!]!) {
-    postCounts(ids: $ids) {
-      id
-      likeCount
-      replyCount
-      repostCount
-      quoteCount
-    }
-  }
-`)
-
-export const Thread = graphql(
+export const Reposts = graphql(
   `
-    query Thread($id: ID!, $order: ReplyOrder!) {
+    query Reposts($id: ID!, $after: Cursor) {
       post(id: $id) {
-        ...Post
-        ancestors {
-          ...Original
-        }
-        replies(first: 20, order: $order) {
+        reposts(first: 20, after: $after) {
           nodes {
-            ...Post
+            author {
+              ...Person
+            }
           }
           pageInfo {
             hasNextPage
@@ -627,14 +615,14 @@ export const Thread = graphql(
       }
     }
   `,
-  [PostFields, OriginalFields],
+  [person],
 )
 
-export const Replies = graphql(
+export const Quotes = graphql(
   `
-    query Replies($id: ID!, $order: ReplyOrder!, $after: Cursor) {
+    query Quotes($id: ID!, $after: Cursor) {
       post(id: $id) {
-        replies(first: 20, after: $after, order: $order) {
+        quotes(first: 20, after: $after) {
           nodes {
             ...Post
           }
@@ -648,6 +636,18 @@ export const Replies = graphql(
   `,
   [PostFields],
 )
+
+export const PostCounts = graphql(`
+  subscription PostCounts($ids: [ID!]!) {
+    postCounts(ids: $ids) {
+      id
+      likeCount
+      replyCount
+      repostCount
+      quoteCount
+    }
+  }
+`)
 
 export const Receipts = graphql(
   `

@@ -6,8 +6,9 @@ export type Draft = {
   text: string
   /** null means the default from the author's settings. */
   visibility: Visibility | null
-  /** Who may reply. */
+  /** Who may reply, and who may quote. */
   audience: Audience
+  quoteAudience: Audience
   /** The idempotency key: a retry after a lost answer does not post the text twice. */
   key: string
   /** Why the server refused the draft, or ''. */
@@ -16,7 +17,7 @@ export type Draft = {
 
 // crypto.randomUUID is missing if the page came over plain HTTP from another machine.
 const newKey = () => crypto.getRandomValues(new Uint32Array(4)).join('-')
-const blank = (): Draft => ({ text: '', visibility: null, audience: 'EVERYONE', key: newKey(), refusal: '' })
+const blank = (): Draft => ({ text: '', visibility: null, audience: 'EVERYONE', quoteAudience: 'EVERYONE', key: newKey(), refusal: '' })
 
 const prefix = 'tideline:draft:'
 const drafts = new Map<string, Store<Draft>>()
@@ -44,7 +45,7 @@ function draftAt(name: string): Store<Draft> {
 }
 
 /** Changes the draft. The changed draft is another post, so it gets a new key. */
-export function write(draft: Store<Draft>, part: { text: string } | { visibility: Visibility } | { audience: Audience }) {
+export function write(draft: Store<Draft>, part: Partial<Pick<Draft, 'text' | 'visibility' | 'audience' | 'quoteAudience'>>) {
   draft.patch({ ...part, key: newKey() })
 }
 

@@ -96,6 +96,7 @@ export const PostCard = steady(({ post, reposts, pending, fresh, place, onReply 
         )}
         {post.quote && <Quote post={post} viewer={viewer?.id} />}
         {post.hiddenByModerators && <p class="note">{t.hiddenByModerators}</p>}
+        {place === 'subject' && <Lists post={post} />}
         <div class="acts">
           {pending ? (
             <Audience of={post.visibility} />
@@ -106,10 +107,10 @@ export const PostCard = steady(({ post, reposts, pending, fresh, place, onReply 
               <Like post={post} />
             </>
           ) : (
-            <Counts post={post} />
+            <Counts post={place === 'subject' ? { ...post, repostCount: 0, quoteCount: 0 } : post} />
           )}
           {!pending && own ? <Own post={post} editing={editing !== false} onEdit={() => setEditing('begun')} /> : !pending && <Audience of={post.visibility} />}
-          {!pending && own && place === 'subject' && !replyTo && <WhoMayReply post={post} />}
+          {!pending && own && place === 'subject' && !replyTo && <Audiences post={post} />}
           {!pending && own && <Delivery id={post.id} />}
           {!pending && !own && viewer && <Complain post={post} />}
           {!pending && viewer && <Further post={post} />}
@@ -154,6 +155,17 @@ function Counts({ post: { likeCount, replyCount, repostCount, quoteCount } }: { 
   const counts = [replyCount && t.replies(replyCount), repostCount && t.reposts(repostCount), quoteCount && t.quotes(quoteCount), likeCount && t.likes(likeCount)]
   const shown = counts.filter(Boolean)
   return shown.length > 0 ? <span class="muted">{shown.join(' · ')}</span> : null
+}
+
+/** Links to the reposts and the quotes of a post. */
+function Lists({ post: { id, repostCount, quoteCount } }: { post: Original }) {
+  if (repostCount + quoteCount === 0) return null
+  return (
+    <p class="lists">
+      {repostCount > 0 && <a href={`/post/${id}/reposts`}>{t.reposts(repostCount)}</a>}
+      {quoteCount > 0 && <a href={`/post/${id}/quotes`}>{t.quotes(quoteCount)}</a>}
+    </p>
+  )
 }
 
 function Reply({ post, open, onReply }: { post: Original; open: boolean; onReply: () => void }) {
@@ -471,16 +483,38 @@ function Own({ post, editing, onEdit }: { post: Original; editing: boolean; onEd
   )
 }
 
-/** Changes who may reply to the viewer's own post. */
-function WhoMayReply({ post }: { post: Original }) {
+/** Changes who may reply to the viewer's own post, and who may quote it. */
+function Audiences({ post }: { post: Original }) {
   const { run, busy } = useAction(notify)
-  const choose = (replyAudience: Who) =>
+  const set = (audience: { replyAudience: Who } | { quoteAudience: Who }, said: string) =>
     run(async () => {
-      const { post: known } = (await request(SetAudience, { input: { postId: post.id, replyAudience } })).setAudience
+      const { post: known } = (await request(SetAudience, { input: { postId: post.id, ...audience } })).setAudience
       if (known) tell({ what: 'post', post: known })
-      notify(t.mayReply[replyAudience])
+      notify(said)
     })
-  return <Choice icon="reply" label={t.replyAudience} value={post.replyAudience} options={audiences} texts={t.mayReply} disabled={busy} onChoose={choose} />
+  const { replyAudience, quoteAudience } = post
+  return (
+    <span class="audiences">
+      <Choice
+        icon="reply"
+        label={t.replyAudience}
+        value={replyAudience}
+        options={audiences}
+        texts={t.mayReply}
+        disabled={busy}
+        onChoose={(replyAudience) => set({ replyAudience }, t.mayReply[replyAudience])}
+      />
+      <Choice
+        icon="quote"
+        label={t.quoteAudience}
+        value={quoteAudience}
+        options={audiences}
+        texts={t.mayQuote}
+        disabled={busy}
+        onChoose={(quoteAudience) => set({ quoteAudience }, t.mayQuote[quoteAudience])}
+      />
+    </span>
+  )
 }
 
 function Complain({ post }: { post: Original }) {

@@ -4,7 +4,7 @@ import { useEffect, useMemo, useState } from 'preact/hooks'
 
 import { request } from './api'
 import { changed, useChanges } from './changes'
-import { Followers, Following, Profile as ProfileQuery, Tagged, type Person, type Post } from './documents'
+import { Followers, Following, Profile as ProfileQuery, Quotes, Reposts, Tagged, type Person, type Post } from './documents'
 import { usePages, type Page } from './pages'
 import { Avatar, Empty, Failure, Icon, More, Skeleton } from './parts'
 import { FollowButton, PersonList, RelationMenu, withPerson } from './people'
@@ -207,7 +207,7 @@ export function Folk({ fetch, keys, label, none, onRemoved }: FolkProps) {
     <>
       {list.items.length > 0 && <PersonList people={list.items} label={label} menus={onRemoved !== undefined} />}
       {!list.loaded && !list.error && <Skeleton />}
-      {list.loaded && list.items.length === 0 && <Empty title={none} />}
+      {list.loaded && list.items.length === 0 && !list.next && <Empty title={none} />}
       {list.error && <Failure message={list.error} onRetry={list.retry} />}
       {list.next && !list.error && <More busy={list.busy} onMore={list.more} />}
     </>
@@ -225,7 +225,49 @@ export function TagPage({ tag }: { tag: string }) {
   )
 }
 
-/** The heading of a page with a link back, for a reader who comes from elsewhere to the address up. */
+/** Who reposted a post, or the posts that quote it. */
+export function PostList({ id, list }: { id: string; list: 'reposts' | 'quotes' }) {
+  const viewer = useStore(session)?.token
+  const [gone, setGone] = useState(false)
+  const found = <T,>(page: T | undefined) => {
+    setGone(!page)
+    return page ?? null
+  }
+  return (
+    <>
+      <Head title={t.onePost} up={`/post/${id}`} />
+      <nav class="counts" aria-label={t.onePost}>
+        {(['reposts', 'quotes'] as const).map((name) => (
+          <a href={`/post/${id}/${name}`} aria-current={list === name ? 'page' : undefined} key={name}>
+            {t.lists[name]}
+          </a>
+        ))}
+      </nav>
+      {gone ? (
+        <Empty title={t.postGone} />
+      ) : list === 'reposts' ? (
+        <Folk
+          fetch={async (after) => {
+            const page = found((await request(Reposts, { id, after })).post?.reposts)
+            return page && { ...page, nodes: page.nodes.map(({ author }) => author) }
+          }}
+          keys={[id, viewer]}
+          label={t.lists.reposts}
+          none={t.noReposts}
+        />
+      ) : (
+        <Posts
+          fetch={async (after) => found((await request(Quotes, { id, after })).post?.quotes)}
+          keys={[id, viewer]}
+          takes={(post) => post.quote?.post?.id === id}
+          none={t.noQuotes}
+        />
+      )}
+    </>
+  )
+}
+
+/** The heading of a page, with a link back. up: where the link leads if the app showed no page before. */
 export function Head({ title, up = '/' }: { title: string; up?: string }) {
   return (
     <div class="head">

@@ -14,7 +14,7 @@ export type Route =
   /** Without a section: the list of the sections. */
   | { name: 'settings'; section?: Section }
   | { name: 'profile'; handle: string; tab: Tab }
-  | { name: 'post'; id: string }
+  | { name: 'post'; id: string; list?: 'reposts' | 'quotes' }
   | { name: 'tag'; tag: string }
 
 // The server must answer these addresses with the app: isPage in web.go lists them.
@@ -26,8 +26,8 @@ function parse(address: string): Route {
   if (section) return { name: 'settings', section }
   const profile = address.match(/^\/@(\w+)(?:\/(followers|following))?$/)
   if (profile) return { name: 'profile', handle: profile[1]!.toLowerCase(), tab: (profile[2] as Tab | undefined) ?? 'posts' }
-  const post = address.match(/^\/post\/([\w-]+)$/)
-  if (post) return { name: 'post', id: post[1]! }
+  const post = address.match(/^\/post\/([\w-]+)(?:\/(reposts|quotes))?$/)
+  if (post) return { name: 'post', id: post[1]!, list: post[2] as 'reposts' | 'quotes' | undefined }
   const tag = address.match(/^\/tag\/([^/]+)$/)
   return tag ? { name: 'tag', tag: decoded(tag[1]!) } : { name: 'lost' }
 }

@@ -1,68 +1,45 @@
-// The page of a post: the posts that it replies to, the post, and its replies.
-import { useEffect, useRef, useState } from 'preact/hooks'
+// The page of a post: the posts that it replies to, the post, and its replies, all of them live.
+import { useContext, useEffect, useMemo, useRef } from 'preact/hooks'
 
-import { request } from './api'
-import { changed, useChanges } from './changes'
-import { Compose } from './compose'
-import { Replies, Thread as ThreadQuery, type Original, type Post } from './documents'
-import { usePages } from './pages'
+import { Compose, CurrentTimeline } from './compose'
+import { Talk, type State } from './conversation'
+import type { Original } from './documents'
+import { LiveSign } from './home'
+import { asPost } from './outbox'
 import { Empty, Failure, Icon, More, Skeleton } from './parts'
 import { PostCard } from './post'
 import { t } from './preferences'
 import { Head } from './profile'
 import { session } from './session'
-import { useStore } from './store'
+import { Store, useStore } from './store'
 
 const orders = ['OLDEST', 'NEWEST', 'TOP'] as const
-type Order = (typeof orders)[number]
-
-/** The post of a page and the posts that lead to it. known: the number of replies when the list was read. */
-type Conversation = { post: Post; ancestors: Post[]; known: number }
 
 export function Thread({ id }: { id: string }) {
-  const viewer = useStore(session)?.token
-  const [order, setOrder] = useState<Order>('OLDEST')
-  const [conversation, setConversation] = useState<Conversation | null>()
+  const viewer = useStore(session)
+  const timeline = useContext(CurrentTimeline)
+  const talk = useMemo(() => new Talk(timeline, id), [])
+  const state = useStore(talk.store)
+  const { post, ancestors, replies, waiting, order } = state
   const page = useRef<HTMLDivElement>(null)
   const subject = useRef<HTMLDivElement>(null)
-
-  const begin = async (id: string) => {
-    const { post } = await request(ThreadQuery, { id, order })
-    // A repost has no conversation of its own.
-    if (post?.repostOf) return (await request(ThreadQuery, { id: post.repostOf.id, order })).post
-    return post
-  }
-  const list = usePages<Post>(
-    async (after) => {
-      const of = conversation?.post.id ?? id
-      if (after) return (await request(Replies, { id: of, order, after })).post?.replies ?? null
-      const post = await begin(of)
-      setConversation(post && { post, ancestors: post.ancestors.map((ancestor) => ({ ...ancestor, repostOf: null })), known: post.replyCount })
-      return post && post.replies
-    },
-    [id, viewer, order],
-  )
-
-  useChanges((change) => {
-    if (change.what === 'relation' || change.what === 'much') return list.reload()
-    if (change.what === 'gone' && change.postId === conversation?.post.id) return setConversation(null)
-    if (change.what === 'posted') {
-      const { post } = change
-      if (!conversation || post.replyTo?.id !== conversation.post.id || list.items.some(({ id }) => id === post.id)) return
-      setConversation({ ...conversation, known: conversation.known + 1, post: { ...conversation.post, replyCount: Math.max(conversation.post.replyCount, post.replyTo.replyCount) } })
-      return list.change((posts) => (order === 'OLDEST' ? [...posts, post] : [post, ...posts]))
-    }
-    setConversation((known) => known && { ...known, post: changed([known.post], change)[0] ?? known.post, ancestors: changed(known.ancestors, change) })
-    list.change((posts) => changed(posts, change))
-  })
+  const list = useRef<HTMLElement>(null)
+  useEffect(() => talk.start(), [])
 
   // The post is what the reader came for, so the ancestors above it do not move it.
-  const shown = conversation?.post.id
+  const shown = post?.id
   useEffect(() => {
-    if (conversation?.ancestors.length && scrollY === 0) subject.current?.scrollIntoView({ behavior: 'instant' })
+    if (ancestors.length && scrollY === 0) subject.current?.scrollIntoView({ behavior: 'instant' })
   }, [shown])
 
-  if (conversation === null) {
+  const show = async () => {
+    const first = waiting[0]!.id
+    await talk.show()
+    // Once the replies are drawn, focuses the first new one, so that the keyboard goes on from there.
+    requestAnimationFrame(() => (document.getElementById(first) ?? list.current?.querySelector('article'))?.focus())
+  }
+
+  if (post === null) {
     return (
       <>
         <Head title={t.onePost} />
@@ -70,12 +47,12 @@ export function Thread({ id }: { id: string }) {
       </>
     )
   }
-  const post = conversation?.post
-  const fresh = conversation ? conversation.post.replyCount - conversation.known : 0
+  const pending = viewer ? state.pending.map((reply) => <PostCard post={asPost(reply, viewer)} pending place="reply" key={reply.key} />) : []
+  const empty = replies.length + pending.length === 0
   return (
     <div ref={page}>
       <Head title={t.onePost} />
-      {conversation?.ancestors.map((ancestor) => (
+      {ancestors.map((ancestor) => (
         <PostCard post={ancestor} place="ancestor" key={ancestor.id} />
       ))}
       {post && (
@@ -83,14 +60,15 @@ export function Thread({ id }: { id: string }) {
           <PostCard post={post} place="subject" onReply={() => page.current!.querySelector<HTMLElement>('.thread ~ .compose textarea')?.focus()} key={post.id} />
         </div>
       )}
-      {post && viewer && <Answer post={post} />}
+      {post && viewer && <Answer post={post} talk={talk} />}
       {post && post.replyCount > 0 && (
         <div class="head">
           <h2>{t.replies(post.replyCount)}</h2>
+          <Away status={state.status} />
           {post.replyCount > 1 && (
             <div class="tabs" role="group" aria-label={t.replyOrder}>
               {orders.map((choice) => (
-                <button key={choice} aria-pressed={order === choice} onClick={() => setOrder(choice)}>
+                <button key={choice} aria-pressed={order === choice} onClick={() => talk.setOrder(choice)}>
                   {t.replyOrders[choice]}
                 </button>
               ))}
@@ -98,30 +76,40 @@ export function Thread({ id }: { id: string }) {
           )}
         </div>
       )}
-      <div aria-live="polite" class="arrived">
-        {fresh > 0 && list.loaded && (
-          <button class="quiet" disabled={list.busy} onClick={list.reload}>
+      <div aria-live="polite" class={order === 'OLDEST' ? 'arrived tight' : 'arrived'}>
+        {waiting.length > 0 && (
+          <button class="new-posts" disabled={state.busy} onClick={show}>
             <Icon name="up" />
-            {t.newReplies(fresh)}
+            {t.newReplies(waiting.length)}
           </button>
         )}
       </div>
-      <section class="posts" aria-label={t.posts}>
-        {list.items.map((reply) => (
+      <section class="posts" aria-label={t.posts} ref={list}>
+        {order !== 'OLDEST' && pending}
+        {replies.map((reply) => (
           <PostCard post={reply} place="reply" key={reply.id} />
         ))}
+        {order === 'OLDEST' && pending}
       </section>
-      {!list.loaded && !list.error && <Skeleton lines={post ? 3 : 1} />}
-      {list.loaded && list.items.length === 0 && !list.next && <p class="muted end-of-list">{post?.replyCount ? t.noRepliesShown : t.noReplies}</p>}
-      {list.error && <Failure message={list.error} onRetry={list.retry} />}
-      {list.next && !list.error && <More busy={list.busy} onMore={list.more} />}
+      {!state.loaded && !state.error && <Skeleton lines={post ? 3 : 1} />}
+      {state.loaded && empty && !state.next && <p class="muted end-of-list">{post?.replyCount ? t.noRepliesShown : t.noReplies}</p>}
+      {state.error && <Failure message={state.error.message} onRetry={talk.retry} />}
+      {state.next && !state.error && <More busy={state.busy} onMore={talk.more} />}
     </div>
   )
 }
 
+const noTimeline = new Store({ status: 'live' as const })
+
+/** Says that replies do not arrive, if the frame of the page does not say so already. */
+function Away({ status }: Pick<State, 'status'>) {
+  const frame = useStore<{ status: string }>(useContext(CurrentTimeline)?.store ?? noTimeline)
+  const away = status === 'reconnecting' || status === 'offline' || status === 'stopped'
+  return away && frame.status === 'live' ? <LiveSign status={status} lateBy={0} /> : null
+}
+
 /** The box for a reply, or the reason why there is none. */
-function Answer({ post }: { post: Original }) {
+function Answer({ post, talk }: { post: Original; talk: Talk }) {
   if (!post.viewerCanReply) return <p class="note closed">{t.mayNotReply[post.replyAudience]}</p>
-  // With onPosted, a refused reply stays in the box.
-  return <Compose parent={post} onPosted={() => {}} />
+  return <Compose parent={post} outbox={talk.outbox} />
 }

@@ -4,12 +4,11 @@ import { collapse, originalOf, readLine, TimelineStore, type Order, type Shown, 
 
 import { address, print, send } from './api'
 import { tell, watchChanges } from './changes'
-import { sayRefused } from './compose'
-import { ofTimeline, Ranked, type Entry, type Original, type Post, type Session, type Visibility } from './documents'
-import { draftOf, putBack, take, type About } from './draft'
-import { askLimits, limits } from './limits'
-import { preferences, t } from './preferences'
-import { expire, session } from './session'
+import { Ranked, timelineFields, type Entry, type Original, type Post, type Session } from './documents'
+import { askLimits, largestPage, limits, readSize } from './limits'
+import { asPost, type Outbox } from './outbox'
+import { preferences } from './preferences'
+import { expire } from './session'
 import { Store } from './store'
 
 export type { Order, Status }
@@ -38,8 +37,6 @@ export type State = {
 
 /** The maximum number of new entries that one read loads. */
 const mostNew = 2000
-/** The maximum number of entries that one request asks for. More of them may cost more than a server allows. */
-const largestPage = 50
 const seenKey = 'tideline:seen'
 
 /**
@@ -67,12 +64,12 @@ export class Timeline {
       viewer: session.user.id,
       // A refused token has no replacement.
       token: (refused) => (refused === undefined ? session.token : null),
-      ...ofTimeline,
+      ...timelineFields,
       // The kit knows the order of a timeline, but no rankings.
       request: (document, variables) => (variables.order === 'RANKED' ? this.#ranked(variables) : send(document, variables)),
       hold: true,
       most: mostNew,
-      readSize: () => Math.min(limits.state?.pageSize ?? 0, largestPage),
+      readSize,
       // Timeline events do not report likes.
       reread: true,
       onEvent: (event) => this.#onEvent(event),
@@ -107,35 +104,12 @@ export class Timeline {
 
   #state({ unread, read }: Pick<State, 'unread' | 'read'>): State {
     const { order, entries, waiting, pending, next, loaded, busy, error, status, lateBy } = this.#kit.getSnapshot()
-    const { id, handle, name, avatarUrl = null } = (session.state ?? this.session).user
-    const shown = pending.map(({ key, text, visibility, createdAt }) => ({
-      id: `pending:${key}`,
-      text: text.trim(),
-      visibility: visibility as Visibility,
-      hiddenByModerators: false,
-      createdAt,
-      editedAt: null,
-      likeCount: 0,
-      viewerHasLiked: false,
-      replyCount: 0,
-      repostCount: 0,
-      quoteCount: 0,
-      replyAudience: 'EVERYONE' as const,
-      viewerCanReply: false,
-      viewerCanQuote: false,
-      viewerRepost: null,
-      viewerHasMutedConversation: false,
-      mentions: [],
-      replyTo: null,
-      quote: null,
-      author: { id, handle, name, avatarUrl },
-    }))
     const before = this.store?.state
     const drawn = {
       entries: unchanged(before?.entries, collapse(entries.filter(this.#settled))),
       waiting: unchanged(before?.waiting, collapse(waiting.filter(this.#settled))),
     }
-    return { order, ...drawn, pending: shown, next, loaded, busy, error: error?.message ?? '', status, lateBy, unread, read }
+    return { order, ...drawn, pending: pending.map((post) => asPost(post, this.session)), next, loaded, busy, error: error?.message ?? '', status, lateBy, unread, read }
   }
 
   #update() {
@@ -194,6 +168,16 @@ export class Timeline {
     else if (!this.#foreign(event.edge)) tell({ what: 'posted', post: event.edge.node })
   }
 
+  /** Shows at once what the viewer has posted elsewhere on this page. */
+  created = (entry: Entry) => this.#kit.created(entry)
+
+  /** Sends the viewer's posts. */
+  readonly outbox: Outbox = {
+    send: async (text, options) => (await this.#kit.post(text, options))?.node ?? null,
+    pending: () => this.#kit.getSnapshot().pending,
+    discard: (key) => this.#kit.discard(key),
+  }
+
   more = () => void this.#kit.more()
 
   retry = () => void this.#kit.retry()
@@ -238,29 +222,6 @@ export class Timeline {
     if (!done) return
     passed.forEach(({ node }) => this.#seen.delete(originalOf(node).id))
     void this.markRead()
-  }
-
-  /**
-   * Posts the draft and shows it at once. A refused draft goes back into its box, which open shows. With keep, the draft
-   * stays in the box until the server accepts it. Returns the post, or null if the server refused it.
-   */
-  async post(visibility: Visibility, open: () => void, about?: About, keep = false): Promise<Post | null> {
-    const { handle } = this.session.user
-    const box = draftOf(handle, about)
-    const draft = keep ? box.state : take(box)
-    const { key, audience } = draft
-    const input = about && 'replyTo' in about ? about : { ...about, replyAudience: audience }
-    const posted = await this.#kit.post(draft.text, { visibility, key, input })
-    if (posted) {
-      if (box.state.key === key) take(box)
-      tell({ what: 'posted', post: posted.node })
-      return posted.node
-    }
-    const refused = this.#kit.getSnapshot().pending.find((post) => post.key === key)
-    this.#kit.discard(key)
-    putBack(box, draft, t.notPosted(refused?.error?.message ?? ''))
-    if (session.state?.token === this.session.token) sayRefused(t.notPosted(refused?.error?.message ?? ''), open)
-    return null
   }
 }
 

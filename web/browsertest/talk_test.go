@@ -339,9 +339,11 @@ func TestRepliesOfAThread(t *testing.T) {
 	a.click("Newest")
 	a.see(texts + `[0] === 'reply 24'`)
 	bob.write(map[string]any{"text": "later", "replyTo": root})
+	// It waits, because it would move what is being read.
+	a.see(newReplies + ` === '1 new reply' && ` + texts + `[0] === 'reply 24'`)
 	a.click("1 new reply")
-	a.see(texts + `[0] === 'later'`)
-	a.see(`document.querySelector('.arrived button') === null`)
+	a.see(texts + `[0] === 'later' && document.activeElement.querySelector('.text')?.textContent === 'later'`)
+	a.see(newReplies + ` === undefined`)
 
 	// A visitor reads the conversation as well.
 	v := open(t, s.url)
@@ -349,6 +351,176 @@ func TestRepliesOfAThread(t *testing.T) {
 	v.see(texts + `.length === 20`)
 	v.sees("26 replies")
 	v.see(`document.querySelector('.compose, .acts button') === null`)
+}
+
+// newReplies is an expression for the text of the button that shows waiting replies.
+const newReplies = `document.querySelector('.arrived button')?.innerText`
+
+// Two people read a thread in two browsers: replies appear, change and vanish without a reload, at every depth.
+func TestAThreadIsLive(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	ada, bob, cyd := s.signUp("ada"), s.signUp("bob"), s.signUp("cyd")
+	root := cyd.post("root")
+	first := cyd.write(map[string]any{"text": "first", "replyTo": root})
+	a, b := ada.browse(), bob.browse()
+	for _, p := range []*page{a, b} {
+		p.visit(s.url + "/post/" + root)
+		p.shows("first")
+	}
+
+	// Ada replies. Bob sees it at once, and the count with it.
+	a.fillIn(`document.querySelector('.thread ~ .compose textarea')`, "from ada")
+	a.key(kb.Enter, chromedp.ModifierCtrl)
+	for _, p := range []*page{a, b} {
+		p.shows("first", "from ada")
+		p.see(`document.querySelector('.thread ~ .head h2').textContent === '2 replies'`)
+	}
+	a.see(`document.querySelector('.thread ~ .compose textarea').value === ''`)
+
+	// A reply to a reply is not in the list, but it counts.
+	cyd.write(map[string]any{"text": "deep", "replyTo": first})
+	b.see(within("first", ".reply") + `?.ariaLabel === 'Reply, 1 reply'`)
+	b.shows("first", "from ada")
+
+	// A reply and the root are edited, and the reply is hidden and shown again.
+	edit := func(id, text string) {
+		cyd.must(`mutation($i: UpdatePostInput!) { updatePost(input: $i) { post { id } } }`, map[string]any{"postId": id, "text": text}, nil)
+	}
+	edit(first, "edited")
+	edit(root, "the root, edited")
+	for _, p := range []*page{a, b} {
+		p.see(`document.querySelector('.thread .text')?.textContent === 'the root, edited'`)
+		p.shows("edited", "from ada")
+	}
+	setVisibility := func(id, visibility string) {
+		cyd.must(`mutation($i: SetPostVisibilityInput!) { setPostVisibility(input: $i) { post { id } } }`, map[string]any{"postId": id, "visibility": visibility}, nil)
+	}
+	setVisibility(first, "PRIVATE")
+	a.shows("from ada")
+	setVisibility(first, "PUBLIC")
+	// It belongs above what ada reads.
+	a.see(newReplies + ` === '1 new reply'`)
+	a.click("1 new reply")
+	a.shows("edited", "from ada")
+	a.see(`document.activeElement.querySelector('.text')?.textContent === 'edited'`)
+
+	// Without a connection nothing arrives. Afterwards everything is there.
+	b.offline(true)
+	b.see(`document.querySelector('.live').textContent === 'Offline'`)
+	cyd.write(map[string]any{"text": "meanwhile", "replyTo": root})
+	a.shows("edited", "from ada", "meanwhile")
+	b.offline(false)
+	b.see(live)
+	b.see(texts + `.includes('meanwhile')`)
+	b.forgive()
+
+	// A conversation goes with its root.
+	cyd.must(`mutation($i: DeletePostInput!) { deletePost(input: $i) { deletedPostId } }`, map[string]any{"postId": root}, nil)
+	a.sees("This post does not exist, or is not for you to see.")
+	a.shows()
+}
+
+// A reply that the server refuses leaves the thread, and its text is back in the box.
+func TestARefusedReplyIsTakenBack(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	ada, bob := s.signUp("ada"), s.signUp("bob")
+	root := bob.post("root")
+	a := ada.browse()
+	a.visit(s.url + "/post/" + root)
+	a.see(`document.querySelector('.thread') !== null`)
+	box := `document.querySelector('.thread ~ .compose textarea')`
+	a.fillIn(box, "too late")
+	bob.must(`mutation($i: SetAudienceInput!) { setAudience(input: $i) { post { id } } }`, map[string]any{"postId": root, "replyAudience": "NOBODY"}, nil)
+	a.key(kb.Enter, chromedp.ModifierCtrl)
+	a.see(`document.querySelector('.compose .wrong')?.innerText.startsWith('Not posted.')`)
+	a.see(box + `.value === 'too late'`)
+	a.shows()
+}
+
+// What the reader looks at does not move when replies come.
+func TestTheReaderOfAThreadKeepsThePlace(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	ada, bob := s.signUp("ada"), s.signUp("bob")
+	root := bob.post("root")
+	for i := range 18 {
+		bob.write(map[string]any{"text": fmt.Sprintf("reply %02d", i), "replyTo": root})
+	}
+	a := ada.browse()
+	a.visit(s.url + "/post/" + root)
+	a.see(texts + `.length === 18`)
+	for _, order := range []string{"Oldest", "Newest", "Top"} {
+		a.click(order)
+		a.see(texts + `.length >= 18 && document.querySelector('[aria-busy=true]') === null`)
+		a.value(`document.querySelectorAll('article')[9].scrollIntoView({ behavior: 'instant' }), null`)
+		const top = `Math.round(document.querySelectorAll('article')[9].getBoundingClientRect().top) + ' ' + document.querySelectorAll('article')[9].id`
+		before := a.value(top)
+		bob.write(map[string]any{"text": "later than " + order, "replyTo": root})
+		if order == "Oldest" {
+			a.see(texts + `.at(-1) === 'later than Oldest'`)
+		} else {
+			a.see(newReplies + ` === '1 new reply'`)
+		}
+		assert.Equal(t, before, a.value(top), order)
+	}
+}
+
+// The author chooses who may quote a post, and changes it later.
+func TestWhoMayQuote(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	ada, bob := s.signUp("ada"), s.signUp("bob")
+	b := bob.browse()
+	b.draft("no quotes, please")
+	b.choose(`document.querySelector('.compose select[aria-label="Who may quote"]')`, "NOBODY")
+	b.click("Post")
+	b.shows("no quotes, please")
+	a := ada.browse()
+	a.visit(s.url + "/@bob")
+	const quote = ".repost button + button"
+	a.see(within("no quotes, please", quote) + `?.disabled === true`)
+	b.clickOn(within("no quotes, please", ".when"))
+	b.choose(`document.querySelector('.thread select[aria-label="Who may quote"]')`, "EVERYONE")
+	b.see(`document.querySelector('.notices').innerText === 'All may quote'`)
+	b.see(`document.querySelector('.thread select[aria-label="Who may quote"]').value === 'EVERYONE' && document.querySelector('.thread select[aria-label="Who may reply"]').value === 'EVERYONE'`)
+	a.reload()
+	a.see(within("no quotes, please", quote) + `?.disabled === false`)
+}
+
+// The counts on the page of a post lead to who reposted it, and to its quotes.
+func TestListsOfAPost(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	ada, bob, cyd := s.signUp("ada"), s.signUp("bob"), s.signUp("cyd")
+	root := bob.post("root")
+	ada.must(`mutation($i: RepostInput!) { repost(input: $i) { post { id } } }`, map[string]any{"postId": root}, nil)
+	cyd.must(`mutation($i: RepostInput!) { repost(input: $i) { post { id } } }`, map[string]any{"postId": root}, nil)
+	cyd.write(map[string]any{"text": "hear, hear", "quoteOf": root})
+	a := ada.browse()
+	a.visit(s.url + "/post/" + root)
+	a.see(`document.querySelector('.lists')?.innerText.replace(/\s+/g, ' ') === '2 reposts 1 quote'`)
+	a.tabTo("2 reposts")
+	a.key(kb.Enter)
+	a.see(`[...document.querySelectorAll('main .people b')].map((e) => e.innerText).join() === 'Cyd,Ada'`)
+	a.see(`document.querySelector('main nav [aria-current=page]').innerText === 'Reposted by'`)
+	a.click("Quotes")
+	a.shows("hear, hear")
+	a.see(`document.querySelector('main nav [aria-current=page]').innerText === 'Quotes'`)
+	ada.write(map[string]any{"text": "indeed", "quoteOf": root})
+	a.shows("indeed", "hear, hear") // the viewer's own quote is there at once
+	a.click("Back")
+	a.see(`document.querySelectorAll('main .people b').length === 2`)
+	a.click("Back")
+	a.see(`document.querySelector('.thread .text')?.textContent === 'root'`)
+
+	// A visitor sees them, too.
+	v := open(t, s.url)
+	v.visit(s.url + "/post/" + root + "/quotes")
+	v.shows("indeed", "hear, hear")
+	v.visit(s.url + "/post/" + bob.post("nothing yet") + "/reposts")
+	v.sees("No reposts to show.")
 }
 
 // said is what the users of a conversation say, by language.
@@ -434,6 +606,11 @@ func TestConversationViews(t *testing.T) {
 			look("reply")
 			goTo("/post/"+root, func(tongue) string { return say.own })(p, in)
 			look("thread")
+			p.clickOn(`document.querySelector('.tabs button + button')`)
+			p.see(texts + `[0] === ` + js(say.own))
+			tomas.write(map[string]any{"text": say.gone, "replyTo": root})
+			p.see(newReplies + ` !== undefined`)
+			look("new-reply")
 			goTo("/post/"+reply, func(tongue) string { return say.deep })(p, in)
 			p.see(`document.querySelector('.ancestor') !== null`)
 			look("ancestors")
@@ -448,9 +625,28 @@ func TestConversationViews(t *testing.T) {
 			p.clickOn(within(say.root, ".when"))
 			p.see(`document.querySelector('.failure') !== null`)
 			look("failing")
+			p.offline(false) // the page tries again by itself
+			p.see(`document.querySelector('.thread') !== null`)
+			goTo("/post/"+root+"/reposts", func(in tongue) string { return in.name["ines"] })(p, in)
+			look("reposts")
+			p.clickOn(`document.querySelector('main nav a + a')`)
+			p.see(card(say.quote) + ` !== undefined`)
+			look("quotes")
+			goTo("/post/"+closed+"/quotes", func(tongue) string { return "" })(p, in)
+			p.see(`document.querySelector('.empty') !== null`)
+			look("no-quotes")
+			goTo("/post/"+strings.Repeat("A", 12)+"/reposts", func(tongue) string { return "" })(p, in)
+			p.see(`document.querySelector('.empty') !== null`)
+			goTo("/post/"+own, func(tongue) string { return in.own })(p, in)
+			p.see(`document.querySelectorAll('.thread .choice').length === 3`)
+			look("own-thread")
+			p.offline(true)
+			p.clickOn(`document.querySelector('.lists a')`)
+			p.see(`document.querySelector('.failure') !== null`)
+			look("quotes-failing")
 			p.offline(false)
 			p.clickOn(`document.querySelector('.failure button')`)
-			p.see(`document.querySelector('.thread') !== null`)
+			p.see(card(say.quote) + ` !== undefined`)
 			p.forgive()
 		})
 	}

@@ -1,13 +1,15 @@
-// The client's copy of a timeline, as a pure state machine: step() computes the next state from the previous state and a
-// page, an event or a user action. Nothing here does I/O, waits or reads the clock.
+// The client's copy of a timeline or of the replies to a post, as a pure state machine: step() computes the next state from
+// the previous state and a page, an event or a user action. Nothing here does I/O, waits or reads the clock.
 
 /** The fields of a post that this module reads. */
 export type Post = { id: string; author?: { id: string } | null; text?: string | null; repostOf?: Post | null }
 
-/** An entry of the timeline, as the API gives it. */
+/** An entry of the timeline, as the API gives it. The entries of a conversation have a score that the client computes. */
 export type Edge<P extends Post = Post> = { cursor: string; score: number; node: P }
 
 export type Order = 'LATEST' | 'RANKED'
+
+export type ReplyOrder = 'OLDEST' | 'NEWEST' | 'TOP'
 
 /** The result of a read: one page, or several consecutive pages joined. */
 export type Page<P extends Post = Post> = {
@@ -17,6 +19,8 @@ export type Page<P extends Post = Post> = {
   /** The position of the first (newest) page. */
   position: string
   unreadCount: number
+  /** The posts around a list of replies; see {@link Held}. */
+  around?: P[]
   /** With `hold`: the entries on screen, read again separately because the read ended above them. */
   apart?: { edges: Edge<P>[]; next: string | null }
 }
@@ -44,13 +48,18 @@ export type Pending = {
   error?: { code: string; message: string }
 }
 
-/** The state of a timeline. It is immutable: each step returns a new one. */
+/** The state of a list. It is immutable: each step returns a new one. */
 export type Held<P extends Post = Post> = {
-  /** The id of the user who owns the timeline. */
+  /** The id of the user who reads; '' if nobody is signed in. */
   viewer: string
-  /** Whether entries that arrive by event go to `waiting` until the user asks for them. */
+  /**
+   * Whether entries that arrive by event go to `waiting` until the user asks for them. A reply below all others is shown at
+   * once, because it moves nothing.
+   */
   hold: boolean
-  order: Order
+  order: Order | ReplyOrder
+  /** For a list of replies: the ancestors of the post, from the root down, and the post. Empty for a timeline. */
+  around: P[]
   /** The entries on screen, sorted by `order`, each post once. */
   entries: Edge<P>[]
   /** Entries that have arrived but are not shown yet, newest first. */
@@ -110,9 +119,12 @@ export type Step<P extends Post = Post> =
   | { type: 'page'; id: number; page: Page<P> }
   | { type: 'failed'; id: number }
   | { type: 'event'; event: TimelineEvent<P> }
+  /** An event that adds no entry. node: the post that it changed, which may be an entry or around the list. */
+  | { type: 'passed'; position: string; node?: P }
   /** The position is no longer usable, or the entries belong to another list. */
   | { type: 'restart' }
-  | { type: 'order'; order: Order }
+  /** The list is read from the start, in this order. */
+  | { type: 'order'; order: Order | ReplyOrder }
   /** The waiting entries are shown. */
   | { type: 'show' }
   /** The app itself has learned that a post changed, or is gone. */
@@ -124,13 +136,16 @@ export type Step<P extends Post = Post> =
   | { type: 'refused'; key: string; error: { code: string; message: string } }
   | { type: 'discard'; key: string }
 
-/** Returns the state of a timeline that has not been read yet. */
-export function empty<P extends Post>(viewer: string, hold = false): Held<P> {
+/** Returns the state of a list that has not been read yet. */
+export function empty<P extends Post>(viewer: string, hold = false, order: Order | ReplyOrder = 'LATEST'): Held<P> {
   return {
-    viewer, hold, order: 'LATEST', entries: [], waiting: [], pending: [], next: null, end: 0, gap: null,
+    viewer, hold, order, around: [], entries: [], waiting: [], pending: [], next: null, end: 0, gap: null,
     position: null, loaded: false, stale: true, unread: 0, lateBy: 0, landed: 0, sending: {}, gone: [], reading: null,
   }
 }
+
+/** Whether the entries have an order that only the server knows, instead of that of their scores. */
+export const ranked = ({ order }: Pick<Held, 'order'>): boolean => order === 'RANKED' || order === 'TOP'
 
 const has = (list: Edge[], id: string) => list.some(({ node }) => node.id === id)
 const without = <P extends Post>(list: Edge<P>[], id: string) => (has(list, id) ? list.filter(({ node }) => node.id !== id) : list)
@@ -201,10 +216,12 @@ export function step<P extends Post>(s: Held<P>, a: Step<P>): Held<P> {
     }
     case 'event':
       return happen(s, a.event)
+    case 'passed':
+      return at(s, a.node ? change(s, a.node) : s, a.position)
     case 'restart':
       return { ...s, position: null, stale: true, reading: s.reading && { ...s.reading, void: true } }
     case 'order':
-      return a.order === s.order ? s : { ...s, order: a.order, entries: [], next: null, gap: null, loaded: false, stale: true, reading: null }
+      return { ...s, order: a.order, entries: [], waiting: [], next: null, gap: null, loaded: false, stale: true, reading: null }
     case 'show':
       return show(s)
     case 'changed':
@@ -226,7 +243,7 @@ export function step<P extends Post>(s: Held<P>, a: Step<P>): Held<P> {
 
 /** Shows the waiting entries. Entries below the gap are dropped; they return with their page. */
 function show<P extends Post>(s: Held<P>): Held<P> {
-  if (s.order === 'RANKED') return { ...s, waiting: [], entries: [...s.waiting, ...s.entries] }
+  if (ranked(s)) return { ...s, waiting: [], entries: [...s.waiting, ...s.entries] }
   const shown = { ...s, waiting: [], entries: newest(s) }
   // A next page in flight follows the entries that were just dropped, so its answer is ignored.
   return s.gap ? { ...shown, ...s.gap, gap: null, reading: s.reading?.what === 'older' ? null : s.reading } : shown
@@ -242,7 +259,11 @@ function happen<P extends Post>(s: Held<P>, event: TimelineEvent<P>): Held<P> {
     : event.__typename === 'TimelinePostRemoved' ? remove(s, event.postId)
     : event.__typename === 'TimelineHeartbeat' ? { ...s, unread: event.unreadCount, lateBy: event.lateBy ?? 0 }
     : s // an event type of a newer server
-  const { position } = event
+  return at(s, next, event.position)
+}
+
+/** Returns the next state with the position of an event. s is the state before the event. */
+function at<P extends Post>(s: Held<P>, next: Held<P>, position: string): Held<P> {
   const { reading } = next
   return {
     ...next,
@@ -272,8 +293,10 @@ function add<P extends Post>(s: Held<P>, edge: Edge<P>, unreadCount?: number): H
   if (known) return { ...change(s, edge.node), reading, unread: unreadCount ?? s.unread }
   const unread = unreadCount ?? s.unread + (foreign(s, edge) && newer(s, edge.score) <= s.unread ? 1 : 0)
   // An entry below the oldest page, or below the start of the gap, comes with its page.
-  if (s.order === 'LATEST' && ((s.next && edge.score < s.end) || below(s, edge.score))) return { ...s, reading, unread: unreadCount ?? s.unread }
-  return s.hold || s.order === 'RANKED'
+  if (!ranked(s) && ((s.next && edge.score < s.end) || below(s, edge.score))) return { ...s, reading, unread: unreadCount ?? s.unread }
+  const last = s.entries.at(-1)
+  const movesNothing = s.order !== 'LATEST' && (!last || edge.score < last.score)
+  return ranked(s) || (s.hold && !movesNothing)
     ? { ...s, reading, unread, waiting: merge(s.waiting, [edge]) }
     : { ...s, reading, unread, entries: merge(s.entries, [edge]) }
 }
@@ -285,7 +308,7 @@ function add<P extends Post>(s: Held<P>, edge: Edge<P>, unreadCount?: number): H
 function update<P extends Post>(s: Held<P>, edge: Edge<P>): Held<P> {
   const next = change(s, edge.node)
   const known = has(s.entries, edge.node.id) || has(s.waiting, edge.node.id)
-  if (known || s.order === 'RANKED' || (s.next && edge.score < s.end) || below(s, edge.score)) return next
+  if (known || ranked(s) || (s.next && edge.score < s.end) || below(s, edge.score)) return next
   return { ...next, reading: meanwhile(s.reading, edge, true), entries: merge(s.entries, [edge]) }
 }
 
@@ -301,7 +324,7 @@ function posted<P extends Post>(s: Held<P>, key: string, edge: Edge<P>): Held<P>
   if (s.gone.includes(edge.node.id)) return left
   // A first page that landed since the request lacks the post: it was read before the post was created, or after the post
   // was removed. Another read decides.
-  const doubt = !has(s.entries, edge.node.id) && s.sending[key] !== s.landed
+  const doubt = !has(s.entries, edge.node.id) && !has(s.waiting, edge.node.id) && s.sending[key] !== s.landed
   return own({ ...left, stale: s.stale || doubt }, edge, false)
 }
 
@@ -312,7 +335,7 @@ function own<P extends Post>(s: Held<P>, edge: Edge<P>, told: boolean): Held<P> 
     ...s,
     reading: meanwhile(s.reading, edge, told),
     waiting: without(s.waiting, edge.node.id),
-    entries: s.order === 'LATEST' ? merge(others, [edge]) : [edge, ...others],
+    entries: ranked(s) ? [edge, ...others] : merge(others, [edge]),
   }
 }
 
@@ -326,7 +349,11 @@ function remove<P extends Post>(s: Held<P>, id: string): Held<P> {
   }
   const wasUnread = held && foreign(s, held) && newer(s, held.score) < s.unread
   const gone = Object.keys(s.sending).length ? [...s.gone, id] : []
-  const left = { ...s, reading, gone, entries: without(s.entries, id), waiting: without(s.waiting, id), unread: s.unread - (wasUnread ? 1 : 0) }
+  const around = s.around.filter((post) => post.id !== id)
+  // A reply depends on the posts that lead to it, so the read that follows says what is left.
+  const lost = around.length < s.around.length
+  if (lost && reading) reading = { ...reading, void: true }
+  const left = { ...s, reading, gone, around, stale: s.stale || lost, entries: without(s.entries, id), waiting: without(s.waiting, id), unread: s.unread - (wasUnread ? 1 : 0) }
   return s.entries.length > 0 && left.entries.length === 0 ? show(left) : left
 }
 
@@ -336,7 +363,8 @@ function change<P extends Post>(s: Held<P>, node: P): Held<P> {
   const replaced = (e: Edge<P>) => ({ ...e, node: e.node.id === node.id ? node : { ...e.node, repostOf: node } })
   const changed = (list: Edge<P>[]) => (list.some(shows) ? list.map((e) => (shows(e) ? replaced(e) : e)) : list)
   const reading = s.reading && { ...s.reading, changed: new Map(s.reading.changed).set(node.id, node) }
-  return { ...s, reading, entries: changed(s.entries), waiting: changed(s.waiting) }
+  const around = s.around.some(({ id }) => id === node.id) ? s.around.map((post) => (post.id === node.id ? node : post)) : s.around
+  return { ...s, reading, around, entries: changed(s.entries), waiting: changed(s.waiting) }
 }
 
 /** Returns the entry with the newest content of its post, and of the original of a repost, received during the read. */
@@ -360,21 +388,22 @@ export const shownTop = (s: Held): number => (s.entries.find((e) => foreign(s, e
 /** Replaces the held entries with the first page. With `hold`, entries on screen stay if they still exist. */
 function landTop<P extends Post>(s: Held<P>, reading: Reading<P>, page: Page<P>): Held<P> {
   const edges = read(reading, page)
-  const ranked = s.order === 'RANKED'
+  const byServer = ranked(s)
   const since = within(reading, page).filter(({ node }) => !has(edges, node.id))
   const shown = new Set(s.entries.map(({ node }) => node.id))
   const waited = new Set(s.waiting.map(({ node }) => node.id))
   const top = s.entries.find((e) => foreign(s, e))?.score ?? -Infinity
-  const all = ranked ? [...since.filter(({ node }) => shown.has(node.id)), ...edges] : merge(edges, since)
-  const holds = s.hold && !reading.show && s.loaded && !ranked && shown.size > 0
+  const all = byServer ? [...since.filter(({ node }) => shown.has(node.id)), ...edges] : merge(edges, since)
+  const holds = s.hold && !reading.show && s.loaded && !byServer && shown.size > 0
   const waits = ({ score, node }: Edge<P>) => holds && !shown.has(node.id) && (score > top || waited.has(node.id))
   const apart = holds && page.apart && page.next && shownTop(s) < endOf(page) ? { ...page, ...page.apart } : null
   const rest = apart ? read(reading, apart).filter((e) => !waits(e)) : []
   const landed: Held<P> = {
     ...s,
     reading: null,
+    around: (page.around ?? []).filter(({ id }) => !reading.gone.has(id)).map((post) => reading.changed.get(post.id) ?? post),
     entries: all.filter((e) => !waits(e)),
-    waiting: ranked ? since.filter(({ node }) => !shown.has(node.id)) : all.filter(waits),
+    waiting: byServer ? since.filter(({ node }) => !shown.has(node.id)) : all.filter(waits),
     next: page.next,
     end: endOf(page),
     gap: null,
@@ -384,7 +413,7 @@ function landTop<P extends Post>(s: Held<P>, reading: Reading<P>, page: Page<P>)
     landed: s.landed + 1,
     // The page lacks a post of the viewer's, and no event told of it: the post is newer than the page, or already gone.
     stale: reading.void || since.some(({ node }) => reading.untold.has(node.id)),
-    unread: page.unreadCount + (ranked ? 0 : since.filter((e) => foreign(s, e)).length),
+    unread: page.unreadCount + (byServer ? 0 : since.filter((e) => foreign(s, e)).length),
   }
   if (apart && rest.length > 0) return { ...landed, entries: merge(landed.entries, rest), next: apart.next, end: endOf(apart), gap: { next: page.next!, end: endOf(page) } }
   return holds && landed.entries.length === 0 ? show(landed) : landed
@@ -392,12 +421,12 @@ function landTop<P extends Post>(s: Held<P>, reading: Reading<P>, page: Page<P>)
 
 /** Appends the page that follows the oldest one. */
 function landOlder<P extends Post>(s: Held<P>, reading: Reading<P>, page: Page<P>): Held<P> {
-  const fresh = [...read(reading, page), ...(s.order === 'LATEST' ? within(reading, page) : [])]
+  const fresh = [...read(reading, page), ...(ranked(s) ? [] : within(reading, page))]
     .filter(({ node }) => !has(s.entries, node.id) && !has(s.waiting, node.id))
   return {
     ...s,
     reading: null,
-    entries: s.order === 'LATEST' ? merge(s.entries, fresh) : [...s.entries, ...fresh],
+    entries: ranked(s) ? [...s.entries, ...fresh] : merge(s.entries, fresh),
     next: page.next,
     end: Math.min(s.end, endOf(page)),
   }

@@ -1,11 +1,14 @@
-// The client kit: reads a user's timeline, subscribes to its events, and stores it.
+// The client kit: reads timelines and conversations, and subscribes to their events.
+export { ConversationStore } from './conversation.js'
+export type { Conversation, ConversationEvent, ConversationOptions, Reply } from './conversation.js'
 export { collapse, originalOf, readLine } from './core.js'
-export type { Edge, Held, Order, Page, Pending, Post, Saved, Shown, TimelineEvent } from './core.js'
+export type { Edge, Held, Order, Page, Pending, Post, ReplyOrder, Saved, Shown, TimelineEvent } from './core.js'
+export type { Draft, Live, LiveOptions, Status } from './live.js'
 export { mirror } from './mirror.js'
 export type { Cache } from './mirror.js'
-export { documents, reconnectDelay, Refusal } from './server.js'
+export { conversationDocuments, documents, reconnectDelay, Refusal } from './server.js'
 export type { DefaultPost, Request, TokenSource } from './server.js'
 export { forget, indexedDBStorage, memoryStorage } from './storage.js'
 export type { Storage } from './storage.js'
 export { TimelineStore } from './store.js'
-export type { Options, Snapshot, Status } from './store.js'
+export type { Options, Snapshot } from './store.js'

@@ -1,4 +1,4 @@
-// Requests over HTTP, and the GraphQL documents of a timeline.
+// Requests over HTTP, and the GraphQL documents of timelines and conversations.
 
 /** An error answer of the server. code is the extensions.code of the first error, or '' if no answer came. */
 export class Refusal extends Error {
@@ -74,9 +74,10 @@ export function reconnectDelay(reason: string): number | undefined {
   return said && +said[1]! <= 60_000 ? +said[1]! * (1 + Math.random() / 10) : undefined
 }
 
-const postFields = 'id text visibility createdAt likeCount viewerHasLiked author { id handle name }'
+/** The fields selected of a post that is no repost. */
+export const postFields = 'id text visibility createdAt likeCount viewerHasLiked author { id handle name }'
 
-/** The fields selected of a post by default. */
+/** The fields selected of a post by default. A server that does not know one of them refuses every document with it. */
 export const defaultFields = `${postFields} repostOf { ${postFields} }`
 
 /** A post with the default fields. */
@@ -110,6 +111,30 @@ export function documents(fields: string, fragments: string) {
   ... on TimelineHeartbeat { position unreadCount${updates ? ' lateBy' : ''} } } } ${fragments}`,
     create: `mutation CreatePost($input: CreatePostInput!) { createPost(input: $input) { edge { ${entry} } } } ${fragments}`,
     read: `mutation MarkRead($input: MarkTimelineReadInput!) { markTimelineRead(input: $input) { unreadCount } }`,
-    viewer: `query Viewer { viewer { id } }`,
+    viewer: viewerDocument,
+  }
+}
+
+export const viewerDocument = `query Viewer { viewer { id } }`
+
+/**
+ * Returns the GraphQL documents of a conversation with the given post fields and the fragments that these use. A server that
+ * executes only trusted documents needs them on its list.
+ */
+export function conversationDocuments(fields: string, fragments: string) {
+  const post = `id createdAt replyTo { id } ${fields}`
+  const page = `replies(first: $first, after: $after, order: $order) { position edges { cursor node { ${post} } } pageInfo { hasNextPage endCursor } }`
+  const variables = '$id: ID!, $first: Int, $after: Cursor, $order: ReplyOrder!'
+  return {
+    first: `query Conversation(${variables}) { post(id: $id) { ${post} root { id } repostOf { id } ${page} } } ${fragments}`,
+    ancestors: `query Ancestors($id: ID!) { post(id: $id) { ancestors { ${post} } } } ${fragments}`,
+    page: `query Replies(${variables}) { post(id: $id) { id ${page} } } ${fragments}`,
+    events: `subscription ConversationEvents($postId: ID!, $after: Cursor) { conversationEvents(postId: $postId, after: $after) { __typename
+  ... on ConversationPostAdded { position post { ${post} } }
+  ... on ConversationPostUpdated { position post { ${post} } }
+  ... on ConversationPostRemoved { position postId }
+  ... on ConversationInvalidated { position reason } } } ${fragments}`,
+    create: `mutation Reply($input: CreatePostInput!) { createPost(input: $input) { edge { cursor score } post { ${post} } } } ${fragments}`,
+    viewer: viewerDocument,
   }
 }

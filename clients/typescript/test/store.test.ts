@@ -1,103 +1,13 @@
 // Tests the store against a server in the same process: token renewal, close codes, refused positions, failed posts and
-// storage. The server is graphql-ws on a real socket, and each test decides what it sends.
+// storage.
 import assert from 'node:assert/strict'
-import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { after, test } from 'node:test'
-import { WebSocketServer, WebSocket as Socket } from 'ws'
+import { WebSocket as Socket } from 'ws'
 
-import { memoryStorage, mirror, reconnectDelay, TimelineStore, type Edge, type Options, type Snapshot, type TimelineEvent } from '../src/index.js'
+import { memoryStorage, mirror, reconnectDelay, TimelineStore, type DefaultPost, type Edge, type Options, type Snapshot } from '../src/index.js'
+import { Server, until } from './server.js'
 
 const edge = (n: number, author = 'someone'): Edge => ({ cursor: `c${n}`, score: n, node: { id: `p${n}`, author: { id: author }, text: `text ${n}` } })
-
-type Subscription = { socket: Socket; id: string; after: string | null; token: string; updates: boolean }
-
-/** A server whose timeline and answers are set by the test. */
-class Server {
-  timeline: Edge[] = []
-  position = 'start'
-  tokens = new Set(['good'])
-  subscriptions: Subscription[] = []
-  /** Functions that compute an answer, by the name of the operation, in place of the usual one. */
-  answers = new Map<string, (variables: any) => unknown>()
-  asked: string[] = []
-  /** Whether the server is of a version without edits. */
-  old = false
-  url = ''
-  #http = createServer((request, response) => {
-    let body = ''
-    request.on('data', (part) => (body += part))
-    request.on('end', () => {
-      const { query, variables } = JSON.parse(body)
-      const token = request.headers.authorization?.replace('Bearer ', '')
-      response.end(JSON.stringify(this.#answer(token, query, variables)))
-    })
-  })
-  #sockets = new WebSocketServer({ server: this.#http, handleProtocols: () => 'graphql-transport-ws' })
-  #waiting: (() => void)[] = []
-
-  constructor() {
-    this.#sockets.on('connection', (socket) => {
-      let token = ''
-      socket.on('message', (data) => {
-        const message = JSON.parse(String(data))
-        if (message.type === 'connection_init') {
-          token = message.payload.Authorization.replace('Bearer ', '')
-          if (!this.tokens.has(token)) socket.close(4403, 'Forbidden')
-          else socket.send('{"type":"connection_ack"}')
-        }
-        if (message.type === 'subscribe') {
-          const { query, variables } = message.payload
-          const updates = /updates: true/.test(query) && /TimelinePostUpdated/.test(query)
-          if (this.old && /updates|TimelinePostUpdated/.test(query)) {
-            const errors = [{ message: 'Unknown argument "updates".', extensions: { code: 'GRAPHQL_VALIDATION_FAILED' } }]
-            return socket.send(JSON.stringify({ type: 'error', id: message.id, payload: errors }))
-          }
-          this.subscriptions.push({ socket, id: message.id, after: variables.after, token, updates })
-          this.#waiting.splice(0).forEach((go) => go())
-        }
-      })
-    })
-  }
-
-  #answer(token: string | undefined, query: string, variables: any) {
-    const name = /(?:query|mutation) (\w+)/.exec(query)![1]!
-    this.asked.push(name)
-    if (!this.tokens.has(token ?? '')) return { errors: [{ message: 'who?', extensions: { code: 'UNAUTHENTICATED' } }] }
-    const own = this.answers.get(name)?.(variables)
-    if (own) return own
-    if (name === 'Viewer') return { data: { viewer: { id: 'me' } } }
-    if (name === 'MarkRead') return { data: { markTimelineRead: { unreadCount: 0 } } }
-    const { first, after, last, before } = variables
-    const rest = this.timeline.filter((e) => (!after || e.score < +after.slice(1)) && (!before || e.score > +before.slice(1)))
-    const edges = last ? rest.slice(-last) : rest.slice(0, first)
-    return {
-      data: {
-        timeline: { unreadCount: 1, position: this.position, edges, pageInfo: { hasNextPage: rest.length > edges.length, endCursor: edges.at(-1)?.cursor ?? null } },
-      },
-    }
-  }
-
-  async listen() {
-    await new Promise<void>((done) => this.#http.listen(0, '127.0.0.1', done))
-    this.url = `http://127.0.0.1:${(this.#http.address() as AddressInfo).port}/graphql`
-    after(() => {
-      this.#sockets.clients.forEach((socket) => socket.terminate())
-      this.#http.close()
-    })
-    return this
-  }
-
-  /** Waits for the nth subscription, counted from the start of the server. */
-  async subscription(n: number): Promise<Subscription> {
-    while (this.subscriptions.length < n) await new Promise<void>((go) => this.#waiting.push(go))
-    return this.subscriptions[n - 1]!
-  }
-
-  tell({ socket, id }: Subscription, timelineEvents: TimelineEvent) {
-    socket.send(JSON.stringify({ type: 'next', id, payload: { data: { timelineEvents } } }))
-  }
-}
 
 async function world(more: Partial<Options> = {}, begin = true) {
   const server = await new Server().listen()
@@ -106,19 +16,6 @@ async function world(more: Partial<Options> = {}, begin = true) {
   after(() => store.stop())
   if (begin) await store.start()
   return { server, store }
-}
-
-/** Resolves when the store's state satisfies the condition. */
-function until(store: TimelineStore, found: (s: Snapshot) => boolean): Promise<Snapshot> {
-  return new Promise((done) => {
-    const look = () => {
-      if (!found(store.getSnapshot())) return
-      stop()
-      done(store.getSnapshot())
-    }
-    const stop = store.subscribe(look)
-    look()
-  })
 }
 
 const ids = ({ entries }: Snapshot) => entries.map(({ node }) => node.id).join(' ')
@@ -344,6 +241,18 @@ test('an own post is shown at once, once, and when it fails it stays', async () 
   const held = await until(store, (s) => s.position === 'x')
   assert.deepEqual([held.pending, ids(held), held.unread], [[], 'p5 p3 p2', 1])
   assert.equal(new Set(keys).size, 1)
+})
+
+test('what another part of the program posted is shown at once, and does not wait', async () => {
+  const { server, store } = await world({ hold: true })
+  const one = await server.subscription(1)
+  store.created(edge(6, 'me') as Edge<DefaultPost>)
+  assert.equal(ids(store.getSnapshot()), 'p6 p3 p2')
+  server.timeline.unshift(edge(6, 'me'))
+  await until(store, (s) => s.status === 'live' && !s.busy)
+  server.tell(one, { __typename: 'TimelinePostAdded', position: 'x', edge: edge(6, 'me') })
+  const held = await until(store, (s) => s.position === 'x')
+  assert.deepEqual([ids(held), held.waiting], ['p6 p3 p2 p1', []])
 })
 
 test('a post that got no answer is sent again when the server is back', async () => {

@@ -142,6 +142,8 @@ export const en = {
   replied: 'Replied.',
   replyAudience: 'Who may reply',
   mayReply: { EVERYONE: 'All may reply', FOLLOWERS: 'Followers may reply', MUTUALS: 'Friends may reply', MENTIONED: 'Mentioned may reply', NOBODY: 'No replies' },
+  quoteAudience: 'Who may quote',
+  mayQuote: { EVERYONE: 'All may quote', FOLLOWERS: 'Followers may quote', MUTUALS: 'Friends may quote', MENTIONED: 'Mentioned may quote', NOBODY: 'No quotes' },
   mayNotReply: {
     EVERYONE: 'You cannot reply to this post.',
     FOLLOWERS: 'Only followers of the author may reply.',
@@ -162,6 +164,10 @@ export const en = {
   you: 'you',
   quote: 'Quote',
   quotes: (n: number) => plural(n, 'quote', 'quotes'),
+  /** The names of the lists of a post. */
+  lists: { reposts: 'Reposted by', quotes: 'Quotes' },
+  noReposts: 'No reposts to show.',
+  noQuotes: 'No quotes to show.',
   quotePlaceholder: 'What do you say to it?',
   quotedPost: (handle: string) => `The quoted post by @${handle}, `,
   mayNotQuote: 'You may not quote this post.',

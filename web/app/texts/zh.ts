@@ -142,6 +142,8 @@ export const zh: Texts = {
   replied: '已回复。',
   replyAudience: '谁可以回复',
   mayReply: { EVERYONE: '所有人可回复', FOLLOWERS: '关注者可回复', MUTUALS: '好友可回复', MENTIONED: '被提到的人可回复', NOBODY: '不接受回复' },
+  quoteAudience: '谁可以引用',
+  mayQuote: { EVERYONE: '所有人可引用', FOLLOWERS: '关注者可引用', MUTUALS: '好友可引用', MENTIONED: '被提到的人可引用', NOBODY: '不接受引用' },
   mayNotReply: {
     EVERYONE: '您不能回复这条帖子。',
     FOLLOWERS: '只有作者的关注者可以回复。',
@@ -161,6 +163,9 @@ export const zh: Texts = {
   you: '您',
   quote: '引用',
   quotes: (n) => `${number(n)} 次引用`,
+  lists: { reposts: '转发的人', quotes: '引用' },
+  noReposts: '没有可显示的转发。',
+  noQuotes: '没有可显示的引用。',
   quotePlaceholder: '说点什么？',
   quotedPost: (handle) => `@${handle} 的被引用帖子，`,
   mayNotQuote: '您不能引用这条帖子。',

@@ -1,0 +1,627 @@
+// LiveStore reads a list of posts, subscribes to its events and writes posts to it. It has everything that a timeline and a
+// conversation have in common: transport, delays, resumption and the handling of invalidations.
+import { createClient, type Client } from 'graphql-ws'
+
+import { empty, ranked, restore, save, shownTop, step, type Edge, type Held, type Order, type Page, type Pending, type Post, type ReplyOrder, type Step } from './core.js'
+import { httpRequest, reconnectDelay, Tokens, viewerDocument, type Refusal, type Request, type TokenSource } from './server.js'
+import type { Storage } from './storage.js'
+
+export type LiveOptions = {
+  /** The URL of the API, such as https://example.org/graphql. */
+  url: string
+  /** The user's token, or a function that returns it and renews it when it expires. null: nobody is signed in, so there are no events. */
+  token: string | TokenSource | null
+  /** The fields selected of a post. Must include id and author { id }, and text if the app creates posts. */
+  fields?: string
+  /** The definitions of the fragments that `fields` uses. */
+  fragments?: string
+  /** Whether entries that arrive by event and would move others wait for {@link LiveStore.show}, so that the list stays still. */
+  hold?: boolean
+  /** The number of entries per page. Defaults to 20, which every server allows. */
+  pageSize?: number
+  /** The number of entries per request in a read of several pages. Defaults to pageSize, which is also the minimum. */
+  readSize?: () => number
+  /**
+   * The maximum number of entries to read again, from the first one on, when events may have been missed. Defaults to 200.
+   * With hold, the entries of a timeline that are shown are always read again.
+   */
+  most?: number
+  /** Whether to read everything shown again after a lost connection, for changes without an event, such as like counts. */
+  reread?: boolean
+  /** Returns the delay in milliseconds before the nth retry. */
+  backoff?: (n: number) => number
+  /** Replaces the HTTP transport of queries and mutations. */
+  request?: Request
+  fetch?: typeof globalThis.fetch
+  webSocketImpl?: unknown
+  /** Called when the session is over: a token was refused and could not be renewed. */
+  onSessionEnded?: () => void
+}
+
+/** The settings of a new post. input has further fields of CreatePostInput. */
+export type Draft = { visibility?: string; key?: string; input?: Record<string, unknown> }
+
+export type Status = 'connecting' | 'live' | 'catchingUp' | 'reconnecting' | 'offline' | 'stopped'
+
+/** What the snapshot of every list has beside the list. */
+export type Live = {
+  status: Status
+  /** Whether a read is in progress. */
+  busy: boolean
+  /** The error of the last read; undefined if it succeeded. */
+  error: Error | undefined
+}
+
+/** The part of a list that one page has. */
+export type Place = { first: number; after?: string | null } | { last: number; before: string }
+
+/** What a list is: how it is read, and what its events mean. S is its snapshot, E its event. */
+export type List<P extends Post, S, E> = {
+  viewer: string
+  order: Order | ReplyOrder
+  snapshot: (held: Held<P>, live: Live) => S
+  /** Reads a page. */
+  page: (request: Request, place: Place, held: Held<P>) => Promise<Page<P>>
+  /** Whether a page can be read backwards. */
+  backwards: boolean
+  /** The subscription, without its position. updates: for a server that knows edits of timeline entries. */
+  events: (updates: boolean) => string
+  variables: () => Record<string, unknown>
+  /** The interval of the server's heartbeats, in seconds; 0 if it sends none. */
+  heartbeat: number
+  /** The field of the subscription. */
+  field: string
+  /** Returns how the event changes the list. */
+  step: (event: E, held: Held<P>) => Step<P>
+  /** Whether the list has been read, and does not exist. */
+  missing: (held: Held<P>) => boolean
+  onEvent: ((event: E) => void) | undefined
+  /** The mutation that creates a post, and the entries in its answer: of this list, and of the viewer's timeline. */
+  create: string
+  created: (answer: any, held: Held<P>) => { entry: Edge<P>; home: Edge<P> }
+  storage?: Storage<P> | undefined
+}
+
+/** The close code for a refused token. */
+const forbidden = 4403
+/** The close code of a server that is stopping. */
+const restart = 1012
+/** The time allowed for the answer to a ping, in milliseconds. */
+const pongWait = 5_000
+const saveAfter = 500
+/** The number of consecutive invalidations that cause a read without delay. */
+const patient = 3
+/** The time without an invalidation after which counting starts from zero, in milliseconds. */
+const calm = 30_000
+
+const spread = (n: number) => Math.min(500 * 2 ** n, 15_000) * (0.5 + Math.random())
+
+/** Returns a new idempotency key. Unlike crypto.randomUUID, it works on pages without TLS. */
+const newKey = () => [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, '0')).join('')
+
+type Link = 'connecting' | 'open' | 'lost' | 'offline' | 'stopped'
+
+/**
+ * A live list of posts. Its subscription resumes after the last event applied; if the server cannot resume from there, the
+ * store reads the list again. The store is observable and independent of any UI framework.
+ */
+export abstract class LiveStore<P extends Post, S, E extends { position: string }> {
+  readonly #options: LiveOptions
+  readonly #list: List<P, S, E>
+  readonly #tokens: Tokens
+  readonly #request: Request
+  readonly #watchers = new Set<() => void>()
+  #held: Held<P>
+  #link: Link = 'connecting'
+  #error: Error | undefined
+  #snapshot: S | undefined
+
+  #running = false
+  #restored: Promise<void> | undefined
+  #client: Client | undefined
+  // The token of the connection, and the token that the server refused last.
+  #token: string | undefined
+  #refused: string | undefined
+  #reads = 0
+  #work: Promise<void> | undefined
+  #top = false
+  #older = false
+  #showAll = false
+  #first: number
+  readonly #pauses = new Set<() => void>()
+  #saving: ReturnType<typeof setTimeout> | undefined
+  #silence: ReturnType<typeof setTimeout> | undefined
+  // The number of subscriptions that ended without an event, and whether #ended is asking the server why.
+  #failures = 0
+  #asking = false
+  // The reconnect delay that the server named when it closed the socket, in milliseconds.
+  #delay: number | undefined
+  // The number of consecutive invalidations, each before #soon: `calm` milliseconds after the timeline was read.
+  #repeats = 0
+  #soon = 0
+  // Whether the next read was already delayed by #rest; reset when that read succeeds.
+  #rested = false
+  // Whether the server is too old to send edits.
+  #untold = false
+  #stops: (() => void)[] = []
+
+  protected constructor(options: LiveOptions, list: List<P, S, E>) {
+    const { token, url } = options
+    this.#options = options
+    this.#list = list
+    this.#tokens = new Tokens(typeof token === 'function' ? token : () => token)
+    this.#request = options.request ?? httpRequest(url, this.#tokens, options.fetch ?? ((...a) => fetch(...a)))
+    this.#held = empty(list.viewer, options.hold, list.order)
+    this.#first = options.pageSize ?? 20
+  }
+
+  /** Calls watcher after each change. Returns a function that unsubscribes it. */
+  subscribe = (watcher: () => void): (() => void) => {
+    this.#watchers.add(watcher)
+    return () => {
+      this.#watchers.delete(watcher)
+    }
+  }
+
+  /** Returns the state: the same object until something changes. */
+  getSnapshot = (): S =>
+    (this.#snapshot ??= this.#list.snapshot(this.#held, { status: this.#status(), busy: this.#held.reading !== null || this.#older, error: this.#error }))
+
+  #status(): Status {
+    if (this.#link === 'open') return this.#held.stale || this.#top ? 'catchingUp' : 'live'
+    return this.#link === 'lost' ? 'reconnecting' : this.#link
+  }
+
+  #changed() {
+    this.#snapshot = undefined
+    this.#watchers.forEach((watcher) => watcher())
+  }
+
+  protected get held(): Held<P> {
+    return this.#held
+  }
+
+  protected readonly ask: Request = (query, variables) => this.#request(query, variables)
+
+  /** Applies steps to the state, and reads again if it is stale then. */
+  protected step(...steps: Step<P>[]) {
+    this.#held = steps.reduce<Held<P>>(step, this.#held)
+    this.#changed()
+    this.#keep()
+    if (this.#running && this.#held.stale) void this.#go()
+  }
+
+  #to(link: Link) {
+    if (this.#link === 'stopped' && this.#running && link !== 'connecting') return
+    this.#link = link
+    this.#changed()
+  }
+
+  /** Loads the stored state, reads what is missing, and subscribes. Resolves once there is something to show. */
+  async start(entries?: number): Promise<void> {
+    if (this.#running) return
+    this.#running = true
+    this.#first = entries ?? this.#first
+    this.#to('connecting')
+    this.#watchNetwork()
+    await (this.#restored ??= this.#restore())
+    if (!this.#running) return
+    if (this.#held.stale) await this.#go()
+    else this.#follow()
+  }
+
+  async #restore() {
+    const saved = await this.#list.storage?.load().catch(() => null)
+    this.#held = restore(this.#held, saved)
+    this.#changed()
+  }
+
+  /** Stops reading and following, and stores the state. The store keeps its entries and can be started again. */
+  stop() {
+    this.#running = false
+    this.#stops.splice(0).forEach((stop) => stop())
+    clearTimeout(this.#silence)
+    this.#unfollow()
+    this.#wake()
+    this.#flush()
+  }
+
+  #watchNetwork() {
+    if (typeof document === 'undefined') return
+    const online = () => {
+      if (this.#link === 'offline') this.#to('lost')
+      this.#wake()
+    }
+    // The browser notices before the connection fails.
+    const offline = () => {
+      this.#to('offline')
+      this.#client?.terminate()
+    }
+    addEventListener('online', online)
+    addEventListener('offline', offline)
+    this.#stops.push(() => {
+      removeEventListener('online', online)
+      removeEventListener('offline', offline)
+    })
+  }
+
+  #offline = () => typeof document !== 'undefined' && !navigator.onLine
+
+  /** Waits for the delay of the nth retry, or until #wake. */
+  #pause(n: number, delay?: number): Promise<void> {
+    return new Promise((done) => {
+      const over = () => {
+        clearTimeout(timer)
+        this.#pauses.delete(over)
+        done()
+      }
+      const timer = setTimeout(over, delay ?? (this.#options.backoff ?? spread)(n))
+      this.#pauses.add(over)
+    })
+  }
+
+  #wake() {
+    this.#pauses.forEach((over) => over())
+  }
+
+  // ---- Reading
+
+  /** Does all reads that are due, one after the other. */
+  #go(): Promise<void> {
+    return (this.#work ??= this.#readAll().then(() => {
+      this.#work = undefined
+      this.#changed()
+      // A read may have been requested after #readAll checked last.
+      return this.#wanted() ? this.#go() : undefined
+    }))
+  }
+
+  /** Returns the next read that is due; undefined if there is none. */
+  #wanted(): 'top' | 'older' | undefined {
+    if (!this.#running || this.#link === 'stopped') return undefined
+    return this.#held.stale || this.#top ? 'top' : this.#older && this.#held.next ? 'older' : undefined
+  }
+
+  async #readAll() {
+    await null // lets #go store the promise first
+    let what: 'top' | 'older' | undefined
+    for (let failures = 0; (what = this.#wanted()); ) {
+      if (await this.#rest()) continue
+      const show = this.#showAll
+      if (await this.#read(what, show)) {
+        failures = 0
+        if (what === 'top') {
+          [this.#top, this.#showAll] = [false, this.#showAll && !show]
+          this.#rested = false
+          this.#soon = Date.now() + calm
+        }
+        else this.#older = false
+        if (this.#list.missing(this.#held)) this.#unfollow()
+        else if (this.#held.loaded) this.#follow()
+        continue
+      }
+      // Only reads that the store needs are retried; the user repeats the others.
+      this.#older = this.#top = false
+      this.#changed()
+      if (!this.#held.stale) break
+      await this.#pause(failures++)
+    }
+    this.#older = false
+  }
+
+  /** Delays the read if the timeline is invalidated repeatedly, longer each time. Reports whether it waited. */
+  async #rest(): Promise<boolean> {
+    if (this.#rested || !this.#held.loaded || !this.#held.stale || this.#top) return false
+    this.#repeats = Date.now() < this.#soon ? this.#repeats + 1 : 0
+    this.#rested = true
+    if (this.#repeats < patient) return false
+    await this.#pause(this.#repeats - patient)
+    return true
+  }
+
+  async #read(what: 'top' | 'older', show: boolean): Promise<boolean> {
+    const id = ++this.#reads
+    this.step({ type: 'read', id, what, show })
+    try {
+      const page = what === 'top' ? await this.#pages(show) : await this.#page({ first: this.#options.pageSize ?? 20, after: this.#held.next })
+      this.#error = undefined
+      this.step({ type: 'page', id, page })
+      return true
+    } catch (error) {
+      this.#error = error as Error
+      this.step({ type: 'failed', id })
+      this.#authenticated(error)
+      return false
+    }
+  }
+
+  #page = (place: Place): Promise<Page<P>> => this.#list.page(this.#request, place, this.#held)
+
+  /** Reads the first pages, down to the oldest entry shown or up to the limit `most`. */
+  async #pages(show: boolean): Promise<Page<P>> {
+    const { entries, loaded, hold } = this.#held
+    const byServer = ranked(this.#held)
+    const { pageSize = 20, most = 200 } = this.#options
+    const readSize = Math.max(pageSize, this.#options.readSize?.() ?? 0)
+    const wanted = !loaded ? this.#first : byServer ? Math.min(most, Math.max(entries.length, pageSize)) : pageSize
+    const oldest = loaded && !byServer ? entries.at(-1)?.score : undefined
+    const page = await this.#page({ first: Math.min(Math.max(wanted, oldest === undefined ? 0 : entries.length), readSize) })
+    const top = shownTop(this.#held)
+    const last = (edges: Edge<P>[]) => edges.at(-1)?.score ?? -Infinity
+    const down = await this.#down(readSize, page, (edges) => {
+      if (edges.length >= Math.max(most, wanted) && !(hold && !show && loaded && last(edges) <= top)) return false
+      return edges.length < wanted || (oldest !== undefined && last(edges) > oldest)
+    })
+    const held = { ...page, ...down }
+    if (!hold || show || oldest === undefined || !down.next || top >= last(down.edges) || !this.#list.backwards) return held
+    // There are so many new entries that the read ended above the entries shown. Read those separately, from the first one
+    // below the end of the read.
+    const shown = entries.find(({ score }) => score < last(down.edges))!
+    const rest = await this.#page({ first: readSize, after: shown.cursor })
+    // A page after a cursor lacks the entry of the cursor itself, so read that one backwards.
+    const first = await this.#page({ last: 1, before: (rest.edges[0] ?? shown).cursor })
+    const edges = [...first.edges.filter(({ node }) => node.id === shown.node.id), ...rest.edges]
+    return { ...held, apart: await this.#down(readSize, { ...rest, edges }, (all) => last(all) > oldest) }
+  }
+
+  /** Reads on from the page for as long as `wants` says so. */
+  async #down(first: number, { edges, next }: Page<P>, wants: (edges: Edge<P>[]) => boolean): Promise<Pick<Page<P>, 'edges' | 'next'>> {
+    const all = [...edges]
+    while (next && wants(all)) {
+      const more: Page<P> = await this.#page({ first, after: next })
+      all.push(...more.edges)
+      next = more.next
+    }
+    return { edges: all, next }
+  }
+
+  #authenticated(error: unknown) {
+    if ((error as Partial<Refusal> | undefined)?.code === 'UNAUTHENTICATED') this.#over()
+  }
+
+  #over() {
+    if (this.#link === 'stopped') return
+    this.#to('stopped')
+    this.#unfollow()
+    this.#options.onSessionEnded?.()
+  }
+
+  /** Reads the next page. Resolves when it has been added or has failed. */
+  more = async (): Promise<void> => {
+    if (!this.#held.next || this.#older) return this.#work
+    this.#older = true
+    this.#changed()
+    await this.#go()
+  }
+
+  /** Reads the entries shown again; with show, new entries are shown as well instead of waiting. */
+  refresh = async (show = false): Promise<void> => {
+    this.#top = true
+    this.#showAll ||= show
+    // The answer of a read in progress may be older than this call.
+    if (this.#held.reading?.what === 'top') this.#held = { ...this.#held, stale: true, reading: { ...this.#held.reading, void: true } }
+    this.#wake()
+    await this.#go()
+  }
+
+  /** Repeats the read that failed. */
+  retry = (): Promise<void> => (this.#error && this.#held.loaded && this.#held.next && !this.#held.stale ? this.more() : this.refresh())
+
+  protected async reorder(order: Order | ReplyOrder): Promise<void> {
+    if (order === this.#held.order) return
+    this.#error = undefined
+    this.step({ type: 'order', order })
+    this.#wake()
+    await this.#go()
+  }
+
+  /** Shows the waiting entries. */
+  show = async (): Promise<void> => {
+    if (!ranked(this.#held)) return this.step({ type: 'show' })
+    this.step({ type: 'order', order: this.#held.order })
+    await this.#go()
+  }
+
+  // ---- Following
+
+  #follow() {
+    if (this.#client || this.#asking || !this.#running || this.#link === 'stopped' || this.#options.token === null || this.#list.missing(this.#held)) return
+    const { url, webSocketImpl = globalThis.WebSocket } = this.#options
+    let again = false
+    let pong: ReturnType<typeof setTimeout> | undefined
+    const client: Client = createClient({
+      url: url.replace(/^http/, 'ws'),
+      webSocketImpl: closed(webSocketImpl as typeof WebSocket),
+      connectionParams: async () => {
+        const refused = this.#refused
+        const token = await this.#tokens.get(refused)
+        if (token === null) {
+          this.#over()
+          throw new Error('The session is over.')
+        }
+        this.#token = token
+        return { Authorization: `Bearer ${token}` }
+      },
+      keepAlive: 20_000,
+      lazyCloseTimeout: 5_000,
+      retryAttempts: Infinity,
+      // Retry after every close code, because a refused token is renewed and the other causes may pass.
+      shouldRetry: () => this.#client === client && this.#link !== 'stopped',
+      retryWait: (n) => this.#pause(n, n === 0 ? this.#delay : undefined),
+      on: {
+        connected: () => {
+          this.#refused = undefined
+          if (again && this.#options.reread) this.#top = true
+          again = true
+          this.#to('open')
+          if (this.#top) void this.#go()
+          this.#repeat()
+          this.#listen()
+        },
+        closed: (event) => {
+          clearTimeout(pong)
+          clearTimeout(this.#silence)
+          const { code, reason } = event as CloseEvent
+          if (code === forbidden) this.#refused = this.#token
+          this.#delay = code === restart ? reconnectDelay(String(reason)) : undefined
+          if (this.#client !== client) return
+          this.#to(this.#offline() ? 'offline' : 'lost')
+          if (!this.#untold) return
+          // The next server may be newer and send edits. Read again, because earlier edits were missed.
+          this.#untold = false
+          this.step({ type: 'event', event: { __typename: 'TimelineInvalidated', position: this.#held.position ?? '' } })
+        },
+        ping: (received) => {
+          if (!received) pong = setTimeout(() => client.terminate(), pongWait)
+        },
+        pong: (received) => {
+          if (received) clearTimeout(pong)
+        },
+      },
+    })
+    this.#client = client
+    const position = () => this.#held.position
+    const query = () => this.#list.events(!this.#untold)
+    client.subscribe<Record<string, E>>(
+      {
+        // Getters, because graphql-ws reads both again each time it subscribes, also after a lost connection.
+        get query() {
+          return query()
+        },
+        variables: {
+          get after() {
+            return position()
+          },
+          ...this.#list.variables(),
+        },
+      },
+      {
+        next: ({ data, errors }) => {
+          if (this.#client !== client) return
+          if (!data) return void this.#ended(client, errors)
+          this.#failures = 0
+          this.#listen()
+          const event = data[this.#list.field]!
+          this.#list.onEvent?.(event)
+          this.step(this.#list.step(event, this.#held))
+        },
+        error: (cause) => void this.#ended(client, cause),
+        complete: () => void this.#ended(client, undefined),
+      },
+    )
+  }
+
+  #unfollow() {
+    const client = this.#client
+    this.#client = undefined
+    // dispose fails if the connection has already failed.
+    if (client) Promise.resolve(client.dispose()).catch(() => null)
+  }
+
+  /** Restarts the timer that closes the connection after two missed heartbeats. */
+  #listen() {
+    const { heartbeat } = this.#list
+    clearTimeout(this.#silence)
+    if (heartbeat) this.#silence = setTimeout(() => this.#client?.terminate(), heartbeat * 2000 + pongWait)
+  }
+
+  /** Handles the end of a subscription, or an event with errors instead of data: subscribes again if that is possible. */
+  async #ended(client: Client, cause: unknown) {
+    if (this.#client !== client) return
+    this.#unfollow()
+    if (!this.#running || this.#link === 'stopped') return
+    this.#to(this.#offline() ? 'offline' : 'lost')
+    const codes = Array.isArray(cause) ? cause.map((e) => e.extensions?.code) : []
+    if (!this.#untold && codes.includes('GRAPHQL_VALIDATION_FAILED')) {
+      this.#untold = true
+      return this.#held.stale ? this.#go() : this.#follow()
+    }
+    this.#asking = true
+    this.#failures++
+    // The position belongs to another database, or the server cannot send the events after it.
+    if (codes.includes('BAD_USER_INPUT') || codes.includes('NOT_FOUND') || this.#failures > 3) this.step({ type: 'restart' })
+    try {
+      const { viewer } = await this.#request(viewerDocument, {})
+      if (!viewer && (this.#token === undefined || (await this.#tokens.get(this.#token)) === null)) this.#over()
+    } catch (error) {
+      this.#authenticated(error)
+    }
+    if (this.#failures > 1) await this.#pause(this.#failures)
+    this.#asking = false
+    if (this.#held.loaded && !this.#held.stale) this.#follow()
+    else await this.#go()
+  }
+
+  // ---- Writing
+
+  /** Creates a post, shown as pending at once. Resolves to null on failure; the post then stays with its error. */
+  protected write(text: string, options: Draft): Promise<Edge<P> | null> {
+    const { visibility, key = newKey(), input } = options
+    this.step({ type: 'compose', post: { key, text, createdAt: new Date().toISOString(), ...(visibility && { visibility }), ...(input && { input }) } })
+    return this.#send(key)
+  }
+
+  /** Sends a failed post again. The server creates it once, however often it is sent. */
+  resend = (key: string): Promise<Edge<P> | null> => {
+    const post = this.#held.pending.find((p) => p.key === key)
+    if (!post) return Promise.resolve(null)
+    const { error: _, ...again } = post
+    this.step({ type: 'compose', post: again })
+    return this.#send(key)
+  }
+
+  /** Drops a failed post. */
+  discard = (key: string): void => this.step({ type: 'discard', key })
+
+  async #send(key: string): Promise<Edge<P> | null> {
+    const { text, visibility, input } = this.#held.pending.find((p) => p.key === key) as Pending
+    try {
+      const { createPost } = await this.#request(this.#list.create, { input: { ...input, text, visibility, idempotencyKey: key } })
+      const { entry, home } = this.#list.created(createPost, this.#held)
+      this.step({ type: 'posted', key, edge: entry })
+      return home
+    } catch (error) {
+      const { code, message } = error as Refusal
+      this.step({ type: 'refused', key, error: { code: code ?? '', message } })
+      return null
+    }
+  }
+
+  /** Sends the posts again that got no answer. Called when the connection is open. */
+  #repeat() {
+    for (const { key, error } of this.#held.pending) if (error?.code === '') void this.resend(key)
+  }
+
+  /** Replaces a post that another part of the program has changed. */
+  change = (node: P): void => this.step({ type: 'changed', node })
+
+  /** Removes a post that another part of the program has deleted or hidden. */
+  remove = (postId: string): void => this.step({ type: 'gone', postId })
+
+  // ---- Keeping
+
+  #keep() {
+    if (this.#list.storage && this.#running) this.#saving ??= setTimeout(() => this.#flush(), saveAfter)
+  }
+
+  #flush() {
+    if (this.#saving === undefined) return
+    clearTimeout(this.#saving)
+    this.#saving = undefined
+    const held = this.#untold ? { ...this.#held, stale: true } : this.#held
+    this.#list.storage?.save(save(held, this.#options.most)).catch(() => null)
+  }
+}
+
+/**
+ * Returns a WebSocket class that delivers no message after close(). Some implementations deliver messages in flight, and
+ * graphql-ws would take them for answers to the operation with the same id on its next connection.
+ */
+function closed(impl: typeof WebSocket): typeof WebSocket {
+  return class extends impl {
+    override close(code?: number, reason?: string) {
+      this.onmessage = null
+      super.close(code, reason)
+    }
+  }
+}
