@@ -2,7 +2,6 @@ package graph
 
 import (
 	"context"
-	"slices"
 
 	"tideline/ent"
 	"tideline/ent/schema"
@@ -14,30 +13,21 @@ import (
 	"tideline/graph/model"
 )
 
-// link returns the id of the post that a post names, or 0.
-type link func(*ent.Post) int64
-
-func parentOf(p *ent.Post) int64   { return p.ParentID }
-func originalOf(p *ent.Post) int64 { return p.RepostOf }
-func quotedBy(p *ent.Post) int64   { return p.QuoteOf }
-
-func rootOf(p *ent.Post) int64 {
-	if p.ParentID == 0 { // a repost of a reply has the root, too
-		return 0
-	}
-	return p.RootID
-}
-
 func (r post) ReplyTo(ctx context.Context, p *ent.Post) (*ent.Post, error) {
-	return r.linked(ctx, p, "replyTo", parentOf)
+	return r.linked(ctx, p, "replyTo", func(p *ent.Post) int64 { return p.ParentID })
 }
 
 func (r post) Root(ctx context.Context, p *ent.Post) (*ent.Post, error) {
-	return r.linked(ctx, p, "root", rootOf)
+	return r.linked(ctx, p, "root", func(p *ent.Post) int64 {
+		if p.ParentID == 0 { // a repost of a reply has the root, too
+			return 0
+		}
+		return p.RootID
+	})
 }
 
 func (r post) RepostOf(ctx context.Context, p *ent.Post) (*ent.Post, error) {
-	return r.linked(ctx, p, columnOriginal, originalOf)
+	return r.linked(ctx, p, "repostOf", func(p *ent.Post) int64 { return p.RepostOf })
 }
 
 func (r post) Quote(ctx context.Context, p *ent.Post) (*model.Quote, error) {
@@ -47,67 +37,44 @@ func (r post) Quote(ctx context.Context, p *ent.Post) (*model.Quote, error) {
 	case p.QuoteWithdrawn:
 		return &model.Quote{State: model.QuoteStateWithdrawn}, nil
 	}
-	quoted, err := r.linked(ctx, p, "quote", quotedBy)
+	quoted, err := r.linked(ctx, p, "quote", func(p *ent.Post) int64 { return p.QuoteOf })
 	if quoted == nil || err != nil {
 		return &model.Quote{State: model.QuoteStateNotAvailable}, err
 	}
 	return &model.Quote{State: model.QuoteStateShown, Post: quoted}, nil
 }
 
-// linked returns the post that p names, or nil if it names none or the viewer may not see it. It reads the
-// posts that all posts of p's group name, and makes a group of them.
-func (r post) linked(ctx context.Context, p *ent.Post, name string, to link) (*ent.Post, error) {
-	if to(p) == 0 {
+// linked returns the post that a link of p names, or nil if it names none or the viewer may not see it.
+// It reads the links of all posts that were read together.
+func (r post) linked(ctx context.Context, p *ent.Post, name string, link func(*ent.Post) int64) (*ent.Post, error) {
+	if link(p) == 0 {
 		return nil, nil
 	}
 	exec.Read(ctx)
-	g := groupsOf(ctx)
+	g, v := groupsOf(ctx), Viewer(ctx)
 	return field(g, g.posts, p, name, func(posts []*ent.Post) ([]*ent.Post, error) {
-		list, err := r.follow(ctx, posts, to)
+		list := make([]*ent.Post, len(posts))
+		var ids []int64
+		var at []int // the indexes of the ids in list
+		for i, p := range posts {
+			switch id := link(p); {
+			case id == 0:
+			case p.Original != nil && p.Original.ID == id:
+				list[i] = p.Original
+			default:
+				ids, at = append(ids, id), append(at, i)
+			}
+		}
+		found, err := r.Feed.PostsWith(ctx, v, ids, g.with)
+		if err != nil {
+			return nil, err
+		}
+		for i, p := range found {
+			list[at[i]] = p
+		}
 		postsTogether(ctx, list)
-		return list, err
+		return list, nil
 	})
-}
-
-// follow reads the post that each of the posts names. An entry is nil if there is none or the viewer may
-// not see it.
-func (r post) follow(ctx context.Context, posts []*ent.Post, to link) ([]*ent.Post, error) {
-	var ids []int64
-	for _, p := range posts {
-		if id := to(p); id != 0 {
-			ids = append(ids, id)
-		}
-	}
-	found, err := r.Feed.PostsWith(ctx, Viewer(ctx), ids, groupsOf(ctx).with)
-	if err != nil {
-		return nil, err
-	}
-	list := make([]*ent.Post, len(posts))
-	for i, p := range posts {
-		if to(p) != 0 {
-			list[i], found = found[0], found[1:]
-		}
-	}
-	return list, nil
-}
-
-// columnOriginal is the column of a group of posts with the originals of reposts.
-const columnOriginal = "repostOf"
-
-// originalsTogether makes one group of new posts and the originals of the reposts among them. A field that is
-// shown of both is then read once.
-func (r post) originalsTogether(ctx context.Context, posts []*ent.Post) error {
-	originals, err := r.follow(ctx, posts, originalOf)
-	if err != nil {
-		return err
-	}
-	postsTogether(ctx, slices.Concat(posts, originals))
-	if len(posts) > 0 {
-		groupsOf(ctx).posts[posts[0]].group.fields.Once(columnOriginal, func() any {
-			return column[*ent.Post]{values: originals} // an original is no repost and needs no value
-		})
-	}
-	return nil
 }
 
 func (r post) Ancestors(ctx context.Context, p *ent.Post) ([]*ent.Post, error) {

@@ -75,16 +75,16 @@ var postFields = fields[*ent.Post]{
 	"createdAt":          leaf(func(p *ent.Post) graphql.Marshaler { return model.MarshalTime(ids.TimeOf(p.ID)) }),
 	"editedAt":           leaf(func(p *ent.Post) graphql.Marshaler { return orNullTime(p.Edited()) }),
 	"likeCount":          leaf(func(p *ent.Post) graphql.Marshaler { return graphql.MarshalInt(p.LikeCount) }),
-	"replyCount":         leaf(func(p *ent.Post) graphql.Marshaler { return graphql.MarshalInt(p.ReplyCount) }),
-	"repostCount":        leaf(func(p *ent.Post) graphql.Marshaler { return graphql.MarshalInt(p.RepostCount) }),
-	"quoteCount":         leaf(func(p *ent.Post) graphql.Marshaler { return graphql.MarshalInt(p.QuoteCount) }),
+	"replyCount":         full(leaf(func(p *ent.Post) graphql.Marshaler { return graphql.MarshalInt(p.ReplyCount) })),
+	"repostCount":        full(leaf(func(p *ent.Post) graphql.Marshaler { return graphql.MarshalInt(p.RepostCount) })),
+	"quoteCount":         full(leaf(func(p *ent.Post) graphql.Marshaler { return graphql.MarshalInt(p.QuoteCount) })),
 	"data":               with(visibility.Data, resolved(post.Data, model.MarshalObject)),
 	"viewerHasLiked":     with(visibility.Likes, resolved(post.ViewerHasLiked, graphql.MarshalBoolean)),
 	"author":             with(visibility.Author, object(post.Author, userFields)),
-	"replyAudience":      resolved(post.ReplyAudience, model.MarshalAudience),
-	"quoteAudience":      resolved(post.QuoteAudience, model.MarshalAudience),
-	"viewerCanReply":     resolved(post.ViewerCanReply, graphql.MarshalBoolean),
-	"viewerCanQuote":     resolved(post.ViewerCanQuote, graphql.MarshalBoolean),
+	"replyAudience":      full(resolved(post.ReplyAudience, model.MarshalAudience)),
+	"quoteAudience":      full(resolved(post.QuoteAudience, model.MarshalAudience)),
+	"viewerCanReply":     full(resolved(post.ViewerCanReply, graphql.MarshalBoolean)),
+	"viewerCanQuote":     full(resolved(post.ViewerCanQuote, graphql.MarshalBoolean)),
 	"mentions":           list(post.Mentions, mentionFields),
 }
 
@@ -94,7 +94,7 @@ func init() {
 	postFields["replyTo"] = object(post.ReplyTo, postFields)
 	postFields["root"] = object(post.Root, postFields)
 	postFields["viewerRepost"] = object(post.ViewerRepost, postFields)
-	postFields["quote"] = object(post.Quote, quoteFields)
+	postFields["quote"] = full(object(post.Quote, quoteFields))
 	postFields["repostOf"] = func(c *compiler, f graphql.CollectedField) writer[*ent.Post] {
 		c.originals = true
 		return object(post.RepostOf, postFields)(c, f)
@@ -145,6 +145,14 @@ func profile(value func(*ent.User) graphql.Marshaler) fieldCompiler[*ent.User] {
 func with[T any](read visibility.Fields, field fieldCompiler[T]) fieldCompiler[T] {
 	return func(c *compiler, f graphql.CollectedField) writer[T] {
 		c.with |= read
+		return field(c, f)
+	}
+}
+
+// full compiles a field of a post that visibility.Bare leaves out.
+func full(field fieldCompiler[*ent.Post]) fieldCompiler[*ent.Post] {
+	return func(c *compiler, f graphql.CollectedField) writer[*ent.Post] {
+		c.full = true
 		return field(c, f)
 	}
 }
@@ -248,6 +256,7 @@ type compiler struct {
 	op *graphql.OperationContext
 
 	with      visibility.Fields // the fields to read with each post
+	full      bool              // a field is selected that visibility.Bare leaves out
 	originals bool              // the originals of reposts are selected
 	failed    bool              // a field is selected that cannot be compiled
 }
@@ -293,6 +302,9 @@ func (a api) compilePage(op *graphql.OperationContext, root graphql.CollectedFie
 	if c.failed {
 		return nil
 	}
+	if !c.full {
+		c.with |= visibility.Bare
+	}
 	return func(ctx context.Context, w *bytes.Buffer, arguments map[string]any) error {
 		ctx = withGroups(ctx)
 		groupsOf(ctx).with = c.with
@@ -314,10 +326,13 @@ func (c *compiler) page(ctx context.Context, arguments map[string]any) (*model.P
 	if err != nil {
 		return nil, err
 	}
-	if c.originals {
-		return page, post{c.api}.originalsTogether(ctx, page.Nodes())
+	posts := page.Nodes()
+	if c.originals { // in the same group: a field that is shown of both is read once
+		for _, p := range page.Nodes() {
+			posts = append(posts, p.Original)
+		}
 	}
-	postsTogether(ctx, page.Nodes())
+	postsTogether(ctx, posts)
 	return page, nil
 }
 

@@ -99,6 +99,42 @@ func TestErrorsOfACompiledPageAreGqlgens(t *testing.T) {
 // The pages that the app and the TypeScript kit ask for are compiled.
 func TestPagesOfTheAppAndTheKitAreCompiled(t *testing.T) {
 	t.Parallel()
+	c := newClient(t, storagetest.Embedded(t))
+	for name, query := range clientPages(t) {
+		op, errs := c.engine.Prepare(c.ctx, exec.Request{Query: query, Variables: map[string]any{"order": "LATEST"}})
+		require.Empty(t, errs, query)
+		require.True(t, op.Compiled(), name)
+	}
+}
+
+// The number of SQL statements of a page depends on what it selects, and not on how many replies and reposts
+// it has.
+func TestStatementsOfAPageDoNotGrow(t *testing.T) {
+	each(t, func(c *client) {
+		reader := homePage(c.World, "m", true)
+		c.viewer = reader
+		pages := clientPages(c.t)
+		pages["bare"] = `query($first: Int) { timeline(first: $first) { edges { node { id author { handle } repostOf { id author { handle } } } } } }`
+		for name, query := range pages {
+			statements := func(first int) int {
+				least := 1 << 20
+				for range 5 { // periodic statements do not count
+					asked := storagetest.CountQueries(c.s)
+					require.Len(c.t, c.get("timeline.edges", query, map[string]any{"first": first, "order": "LATEST"}), first)
+					least = min(least, asked())
+				}
+				return least
+			}
+			require.Equal(c.t, statements(3), statements(20), name)
+			if name == "bare" {
+				require.Equal(c.t, 2, statements(20), "the posts, and their roots and originals")
+			}
+		}
+	})
+}
+
+// clientPages returns the documents with which the app and the TypeScript kit read pages.
+func clientPages(t *testing.T) map[string]string {
 	kit := source(t, "../clients/typescript/src/server.ts")
 	texts := map[string]string{ // what the kit writes into its documents
 		"postFields":    kit("const postFields = '(.+)'"),
@@ -116,12 +152,7 @@ func TestPagesOfTheAppAndTheKitAreCompiled(t *testing.T) {
 	app := source(t, "../web/app/documents.ts")
 	require.Equal(t, "...Post", app("ofTimeline = { fields: '(.+?)'"))
 	fragments := app("(?s)`\\s+(fragment Post on Post .+?)`") + app("(?s)`\\s+(fragment Original on Post .+?)`")
-	c := newClient(t, storagetest.Embedded(t))
-	for name, query := range map[string]string{"app": document("...Post", fragments), "kit": document("${defaultFields}", "")} {
-		op, errs := c.engine.Prepare(c.ctx, exec.Request{Query: query, Variables: map[string]any{"order": "LATEST"}})
-		require.Empty(t, errs, query)
-		require.True(t, op.Compiled(), name)
-	}
+	return map[string]string{"app": document("...Post", fragments), "kit": document("${defaultFields}", "")}
 }
 
 // source returns a function that returns what the group of an expression matches in a file.
