@@ -63,8 +63,10 @@ type Post struct {
 	// ForViewer has what was read of a viewer together with the post. It belongs to
 	// feed/visibility, and is zero for a post that was not read for a viewer.
 	ForViewer int64 `json:"-"`
-	// OriginalText has the text of a repost's original, if the viewer mutes words.
+	// OriginalText has the text of a repost's original. It is compared with muted words and shown to nobody.
 	OriginalText string `json:"-"`
+	// Original is the original of a repost, where it was read with the repost for a viewer who may see it.
+	Original *Post `json:"-"`
 }
 
 // PostEdges holds the relations/edges for other nodes in the graph.

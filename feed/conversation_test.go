@@ -1,15 +1,20 @@
 package feed_test
 
 import (
+	"slices"
 	"testing"
 
+	"entgo.io/ent/dialect"
 	"github.com/stretchr/testify/require"
 
 	"tideline/ent"
+	"tideline/ent/job"
+	"tideline/ent/post"
 	"tideline/ent/schema"
 	"tideline/feed"
 	"tideline/feed/conversation"
 	"tideline/feed/feedtest"
+	feedjob "tideline/feed/job"
 	"tideline/feed/paging"
 	"tideline/feed/refusal"
 	"tideline/feed/session"
@@ -36,6 +41,44 @@ func (w talkers) reply(v session.Viewer, to int64, seenBy schema.Visibility) int
 	p, err := w.Feed.CreatePost(w.Ctx, v, feed.Draft{Text: "reply", ReplyTo: to, Visibility: &seenBy})
 	require.NoError(w, err)
 	return p.ID
+}
+
+// replies inserts n replies to a root, without jobs.
+func (w talkers) replies(v, of session.Viewer, root int64, n int) {
+	w.Helper()
+	list := make([]*ent.PostCreate, n)
+	for i := range list {
+		id, err := w.IDs.Next()
+		require.NoError(w, err)
+		list[i] = w.Stores.DB.Post.Create().SetID(id).SetAuthorID(v.ID).SetText("reply").SetVisibility(schema.Public).
+			SetParentID(root).SetRootID(root).SetParentAuthorID(of.ID)
+	}
+	for chunk := range slices.Chunk(list, 500) {
+		require.NoError(w, w.Stores.DB.Post.CreateBulk(chunk...).Exec(w.Ctx))
+	}
+	w.Posted(v)
+}
+
+// plan returns how the database executes a query.
+func (w talkers) plan(query string, args ...any) (text string) {
+	w.Helper()
+	explain, columns := "EXPLAIN ", 1
+	if w.Stores.Dialect == dialect.SQLite {
+		explain, columns = "EXPLAIN QUERY PLAN ", 4
+	}
+	found, err := w.Stores.SQL.QueryContext(w.Ctx, explain+query, args...)
+	require.NoError(w, err)
+	defer found.Close()
+	for found.Next() {
+		row := make([]any, columns)
+		for i := range row {
+			row[i] = new(string)
+		}
+		require.NoError(w, found.Scan(row...))
+		text += *row[columns-1].(*string) + "\n"
+	}
+	require.NoError(w, found.Err())
+	return text
 }
 
 // sees reports whether the viewer is shown the post by its id.
@@ -401,30 +444,52 @@ func TestPagesOfReplies(t *testing.T) {
 	})
 }
 
-// Every surface hides a reply at the moment when its root is narrowed, however many replies there are,
-// and the job looks at a bounded number in each step.
+// Every surface hides a reply at the moment when its root is narrowed, however many replies there are.
+// Each step of the job takes as many statements, whether its page is small or large.
 func TestNarrowingARootOfManyReplies(t *testing.T) {
 	t.Parallel()
 	eachTalk(t, func(w talkers) {
 		u := w.Users(2)
 		ann, bob := u[0], u[1]
 		root := w.Post(ann, schema.Public)
-		for range 25 {
-			w.reply(bob, root, schema.Public)
-		}
+		w.replies(bob, ann, root, 2000)
+		require.NotEmpty(w, w.comments(w.User("cat"), root))
 		_, err := w.Feed.SetVisibility(w.Ctx, ann, root, schema.Private)
 		require.NoError(w, err)
 		require.Empty(w, w.comments(w.User("dan"), root))
+		jobs := func() int {
+			n, err := w.Stores.DB.Job.Query().Where(job.Kind(feedjob.PostChanged)).Count(w.Ctx)
+			require.NoError(w, err)
+			return n
+		}
+		before := jobs()
+		statements := map[int]bool{}
 		after, steps := int64(0), 1
 		for ; ; steps++ {
-			last, err := w.Feed.TellDependents(w.Ctx, root, after, false, 10)
+			most := 10
+			if steps > 10 {
+				most = 100
+			}
+			asked := storagetest.CountQueries(w.Stores)
+			last, err := w.Feed.TellDependents(w.Ctx, root, after, false, most)
 			require.NoError(w, err)
 			if last == 0 {
 				break
 			}
+			statements[asked()] = true
 			after = last
 		}
-		require.Equal(w, 3, steps)
+		require.Equal(w, 10+19+1, steps)
+		require.Len(w, statements, 1)
+		require.Equal(w, 2000, jobs()-before)
+		changed, err := w.Stores.DB.Post.Query().Where(post.RootID(root), post.ChangedAtGT(0)).Count(w.Ctx)
+		require.NoError(w, err)
+		require.Equal(w, 2000, changed)
+		small := w.History(ann, 5000)[0]
+		w.replies(bob, ann, small, 20) // in a table as small as this, PostgreSQL may well scan posts for a root of 2,000
+		_, err = w.Stores.SQL.ExecContext(w.Ctx, "ANALYZE")
+		require.NoError(w, err)
+		require.Contains(w, w.plan("SELECT * FROM posts WHERE root_id = $1 AND id > $2 AND visibility <> 'DELETED' ORDER BY id LIMIT 100", small, 0), "post_root_id_id")
 		n, err := w.Visibility.Unchecked.NextBase(w.Ctx, ann.ID, 0)
 		require.NoError(w, err)
 		require.Equal(w, root, n)

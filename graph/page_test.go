@@ -2,6 +2,7 @@ package graph_test
 
 import (
 	"fmt"
+	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -42,11 +43,12 @@ func TestCompiledPageIsGqlgens(t *testing.T) {
 		require.NoError(t, err)
 		_, err = c.Feed.UpdatePost(c.ctx, ann, mine.ID, feed.Edit{Text: new("mine still #Tide #潮水 #tide")})
 		require.NoError(t, err)
+		talk(c, ann, bob, mine.ID)
 		rapid.Check(t, func(t *rapid.T) {
 			root := fmt.Sprintf("timeline(first: %d, order: %s)",
-				rapid.IntRange(1, 5).Draw(t, "first"), rapid.SampledFrom([]string{"LATEST", "RANKED"}).Draw(t, "order"))
+				rapid.IntRange(1, 12).Draw(t, "first"), rapid.SampledFrom([]string{"LATEST", "RANKED"}).Draw(t, "order"))
 			alias := rapid.SampledFrom([]string{"", "page: "}).Draw(t, "alias")
-			selected := selection(t, "TimelineConnection")
+			selected := selection(t, "TimelineConnection", 2)
 			fast, compiled := c.data(ann, "{ "+alias+root+selected+" }")
 			slow, uncompiled := c.data(ann, "{ "+alias+root+" @include(if: true) "+selected+" }")
 			require.True(t, compiled)
@@ -72,6 +74,128 @@ func TestCompiledPageIsGqlgens(t *testing.T) {
 		c.viewer = ann
 		c.refused("BAD_USER_INPUT", `{ timeline(after: "forged") { nodes { id } } }`, nil)
 	})
+}
+
+// A page that cannot be read completely has the errors and nulls that gqlgen gives it.
+func TestErrorsOfACompiledPageAreGqlgens(t *testing.T) {
+	each(t, func(c *client) {
+		_, bob := c.signUp("bob")
+		_, ann := c.signUp("ann")
+		c.Follow(ann, bob)
+		_, err := c.Feed.CreatePost(c.ctx, bob, feed.Draft{Text: "hi @ann"})
+		require.NoError(c.t, err)
+		c.viewer = ann
+		const selected = `timeline { nodes { id text mentions { user { id } } } }`
+		require.NotEmpty(c.t, c.get("timeline.nodes", "{ "+selected+" }", nil))
+		_, err = c.s.SQL.ExecContext(c.ctx, "ALTER TABLE post_mentions RENAME TO unreadable")
+		require.NoError(c.t, err)
+		fast, slow := c.do("{ "+selected+" }", nil), c.do("{ "+selected+" x: __typename @skip(if: true) }", nil)
+		require.Len(c.t, fast.Errors, 1)
+		require.Equal(c.t, []any{"timeline", "nodes", 0.0, "mentions"}, fast.Errors[0].Path)
+		require.Equal(c.t, slow, fast)
+	})
+}
+
+// The pages that the app and the TypeScript kit ask for are compiled.
+func TestPagesOfTheAppAndTheKitAreCompiled(t *testing.T) {
+	t.Parallel()
+	c := newClient(t, storagetest.Embedded(t))
+	for name, query := range clientPages(t) {
+		op, errs := c.engine.Prepare(c.ctx, exec.Request{Query: query, Variables: map[string]any{"order": "LATEST"}})
+		require.Empty(t, errs, query)
+		require.True(t, op.Compiled(), name)
+	}
+}
+
+// The number of SQL statements of a page depends on what it selects, and not on how many replies and reposts
+// it has.
+func TestStatementsOfAPageDoNotGrow(t *testing.T) {
+	each(t, func(c *client) {
+		reader := homePage(c.World, "m", true)
+		c.viewer = reader
+		pages := clientPages(c.t)
+		pages["bare"] = `query($first: Int) { timeline(first: $first) { edges { node { id author { handle } repostOf { id author { handle } } } } } }`
+		for name, query := range pages {
+			statements := func(first int) int {
+				least := 1 << 20
+				for range 5 { // periodic statements do not count
+					asked := storagetest.CountQueries(c.s)
+					require.Len(c.t, c.get("timeline.edges", query, map[string]any{"first": first, "order": "LATEST"}), first)
+					least = min(least, asked())
+				}
+				return least
+			}
+			require.Equal(c.t, statements(3), statements(20), name)
+			if name == "bare" {
+				require.Equal(c.t, 2, statements(20), "the posts, and their roots and originals")
+			}
+		}
+	})
+}
+
+// clientPages returns the documents with which the app and the TypeScript kit read pages.
+func clientPages(t *testing.T) map[string]string {
+	kit := source(t, "../clients/typescript/src/server.ts")
+	texts := map[string]string{ // what the kit writes into its documents
+		"postFields":    kit("const postFields = '(.+)'"),
+		"defaultFields": kit("const defaultFields = `(.+)`"),
+		"entry":         kit("const entry = `(.+)`"),
+	}
+	document := func(fields, fragments string) string {
+		texts["fields"], texts["fragments"] = fields, fragments
+		text := kit("(?s)page: `(.+?)`")
+		for strings.Contains(text, "${") {
+			text = regexp.MustCompile(`\$\{(\w+)\}`).ReplaceAllStringFunc(text, func(hole string) string { return texts[hole[2:len(hole)-1]] })
+		}
+		return text
+	}
+	app := source(t, "../web/app/documents.ts")
+	require.Equal(t, "...Post", app("ofTimeline = { fields: '(.+?)'"))
+	fragments := app("(?s)`\\s+(fragment Post on Post .+?)`") + app("(?s)`\\s+(fragment Original on Post .+?)`")
+	return map[string]string{"app": document("...Post", fragments), "kit": document("${defaultFields}", "")}
+}
+
+// source returns a function that returns what the group of an expression matches in a file.
+func source(t *testing.T, file string) func(expression string) string {
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	return func(expression string) string {
+		t.Helper()
+		found := regexp.MustCompile(expression).FindSubmatch(text)
+		require.Len(t, found, 2, expression)
+		return string(found[1])
+	}
+}
+
+// talk makes bob reply to, repost and quote posts. Ann follows bob and sees his posts, but not all that they
+// name: one conversation is for bob's friends, one quote is withdrawn, and one quoted post is deleted.
+func talk(c *client, ann, bob session.Viewer, mine int64) {
+	_, cat := c.signUp("cat")
+	post := func(by session.Viewer, d feed.Draft) int64 {
+		p, err := c.Feed.CreatePost(c.ctx, by, d)
+		require.NoError(c.t, err)
+		return p.ID
+	}
+	asked := post(cat, feed.Draft{Text: "who? @ann @bob", ReplyAudience: schema.OnlyMentioned, QuoteAudience: schema.OnlyAuthors, Data: new(`{"cat":1}`)})
+	reply := post(bob, feed.Draft{Text: "I, @cat", ReplyTo: asked})
+	_, err := c.Accounts.UpdateProfile(c.ctx, ann, account.Profile{HomeReplies: new(schema.AllReplies)})
+	require.NoError(c.t, err)
+	gone, friends := post(bob, feed.Draft{Text: "gone"}), post(cat, feed.Draft{Text: "friends"})
+	post(bob, feed.Draft{Text: "a deleted post", QuoteOf: gone})
+	require.NoError(c.t, c.Feed.DeletePost(c.ctx, bob, gone))
+	post(bob, feed.Draft{Text: "for friends", QuoteOf: friends})
+	_, err = c.Feed.SetVisibility(c.ctx, cat, friends, schema.Mutuals)
+	require.NoError(c.t, err)
+	withdrawn := post(bob, feed.Draft{Text: "withdrawn", QuoteOf: mine})
+	_, err = c.Feed.WithdrawQuote(c.ctx, ann, withdrawn)
+	require.NoError(c.t, err)
+	post(bob, feed.Draft{Text: "shown, @ann", QuoteOf: mine})
+	for _, original := range []int64{mine, asked, reply} {
+		_, err = c.Feed.Repost(c.ctx, bob, original, nil)
+		require.NoError(c.t, err)
+	}
+	_, err = c.Feed.Repost(c.ctx, ann, asked, nil)
+	require.NoError(c.t, err)
 }
 
 // A document that selects the unread count several times causes one count and pays for one.
@@ -114,22 +238,33 @@ func (c *client) data(v session.Viewer, query string) (data string, compiled boo
 
 var cursors = regexp.MustCompile(`"(\w*[cC]ursor|\w*position)":"\w{2}(\w{2})[^"]+"`)
 
-// selection draws a selection set that can be compiled.
-func selection(t *rapid.T, kind string) string {
-	objects := map[string]string{"pageInfo": "PageInfo", "edges": "TimelineEdge", "nodes": "Post", "node": "Post", "author": "User"}
+// selection draws a selection set that can be compiled. links is how many posts may lead to one another.
+func selection(t *rapid.T, kind string, links int) string {
+	objects := map[string]string{
+		"pageInfo": "PageInfo", "edges": "TimelineEdge", "nodes": "Post", "node": "Post", "author": "User", "reason": "EntryReason", "by": "User",
+		"replyTo": "Post", "root": "Post", "repostOf": "Post", "viewerRepost": "Post", "quote": "Quote", "post": "Post", "mentions": "Mention", "user": "User",
+	}
 	leaves := map[string][]string{
 		"TimelineConnection": {"unreadCount", "position", "pageInfo", "edges", "nodes"},
 		"PageInfo":           {"hasNextPage", "hasPreviousPage", "startCursor", "endCursor"},
-		"TimelineEdge":       {"cursor", "score", "node"},
-		"Post":               {"id", "text", "visibility", "hiddenByModerators", "tags", "createdAt", "editedAt", "likeCount", "data", "viewerHasLiked", "author"},
-		"User":               {"id", "handle", "name", "bio", "avatarUrl", "links", "data", "createdAt", "approvesFollowers", "followerCount", "followingCount"},
+		"TimelineEdge":       {"cursor", "score", "node", "reason"},
+		"EntryReason":        {"kind", "by", "at"},
+		"Post": {"id", "text", "visibility", "hiddenByModerators", "tags", "createdAt", "editedAt", "likeCount", "data", "viewerHasLiked", "author",
+			"replyCount", "repostCount", "quoteCount", "replyAudience", "quoteAudience", "viewerCanReply", "viewerCanQuote", "mentions"},
+		"Quote":   {"state", "post"},
+		"Mention": {"user", "start", "end"},
+		"User":    {"id", "handle", "name", "bio", "avatarUrl", "links", "data", "createdAt", "approvesFollowers", "followerCount", "followingCount"},
+	}
+	if kind == "Post" && links > 0 {
+		links--
+		leaves[kind] = append(leaves[kind], "replyTo", "root", "repostOf", "viewerRepost", "quote", "repostOf")
 	}
 	var b strings.Builder
 	b.WriteString(" {")
 	for _, name := range rapid.SliceOfN(rapid.SampledFrom(append(leaves[kind], "__typename")), 1, 6).Draw(t, kind) {
 		field := name
 		if object := objects[name]; object != "" {
-			field += selection(t, object)
+			field += selection(t, object, links)
 		}
 		switch rapid.IntRange(0, 4).Draw(t, "form") {
 		case 0:

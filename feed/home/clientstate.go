@@ -85,7 +85,7 @@ func (s *ClientStates) takeRecent(ctx context.Context, user int64, c *clientstat
 // cursor names; and as BuildInbox if the inbox is missing.
 func (s *ClientStates) Now(ctx context.Context, v session.Viewer) (clientstate.State, error) {
 	r := timeline.Range{After: s.reader.arrivals.ArrivedID(ctx), Limit: clientstate.MaxRecent + 1}
-	at, from := s.reader.visitInbox(ctx, v.ID, r, 0, true)
+	at, from := s.reader.visitInbox(ctx, v.ID, r, visibility.Bare, true)
 	c := at.state()
 	if at.Epoch == 0 { // Redis does not answer, so the client cannot resume
 		return c, nil
@@ -140,7 +140,9 @@ func (s *ClientStates) recentIDs(ctx context.Context, user int64, r timeline.Ran
 	if err == nil {
 		known = prefetch{mergeable: &list, asked: r, part: timeline.Part{IDs: found, Coverage: covered}}
 	}
-	posts, err := visibility.Fill(ctx, visibility.Home, user, r, s.reader.cached(s.reader.inbox(user), known))
+	inbox := s.reader.inbox(user)
+	inbox.with = visibility.Bare
+	posts, err := visibility.Fill(ctx, visibility.Home, user, r, s.reader.cached(inbox, known))
 	return rows.PostIDs(posts), err
 }
 

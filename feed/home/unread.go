@@ -138,7 +138,7 @@ func (u *Unread) keptCount(ctx context.Context, user int64, a unreadAnswer) (n i
 		return 0, false
 	}
 	ids, floor := merge(parts, r)
-	posts, err := u.reader.posts.Posts(ctx, visibility.Home, user, kept.lacks(ids), 0)
+	posts, err := u.reader.posts.Posts(ctx, visibility.Home, user, kept.lacks(ids), visibility.Bare)
 	if err != nil {
 		return 0, false
 	}

@@ -3,6 +3,8 @@ package visibility
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"tideline/ent"
@@ -102,75 +104,137 @@ func hiddenBase(on Surface, r Relation, answersViewer bool) string {
 	return hiddenByVisibility(r, v, answersViewer)
 }
 
+// addBases reads the bases of those of the posts that are replies or reposts. It adds what the rule needs
+// of them to the posts, which were read for the viewer, and sets their Original and OriginalText.
+//
+// Cost: none if no post is either; otherwise one query by primary key. The query of all posts does not
+// look up the bases: it would prepare for them on pages that have none, which doubled its cost.
+func (r *Reader) addBases(ctx context.Context, in querier, viewer int64, list []*ent.Post, with Fields) error {
+	bases := map[int64]*ent.Post{}
+	for _, p := range list {
+		for _, id := range [2]int64{p.RootID, p.RepostOf} {
+			if id != 0 {
+				bases[id] = nil
+			}
+		}
+	}
+	if len(bases) == 0 {
+		return nil
+	}
+	ids := slices.Sorted(maps.Keys(bases))
+	found, _, err := r.scan(ctx, in, len(ids), with, r.statement(viewer, with), viewer, rows.List(r.dialect, ids))
+	if err != nil {
+		return fmt.Errorf("read roots and originals: %w", err)
+	}
+	for _, p := range found {
+		bases[p.ID] = p
+	}
+	for _, p := range list {
+		root := int64(ofBase(viewer, bases[p.RootID]) << rootShift)
+		p.ForViewer |= root
+		if original := bases[p.RepostOf]; original != nil {
+			p.ForViewer |= int64(ofBase(viewer, original) << originalShift)
+			p.OriginalText = original.Text
+			original.ForViewer |= root // it is a reply in the same conversation, or there is no root
+			if viewer != 0 && mayShow(Direct, viewer, Relation(original.ForViewer), original) {
+				p.Original = original
+			}
+		}
+	}
+	return nil
+}
+
+// ofBase returns the flags of a base that was read for the viewer. They are 0 if it is gone.
+func ofBase(viewer int64, base *ent.Post) Relation {
+	if base == nil {
+		return 0
+	}
+	r := Relation(base.ForViewer)&(1<<edgeBits-1|Hidden) | codeOf(base.Visibility)
+	if viewer != 0 && base.AuthorID == viewer {
+		r |= wrote
+	}
+	if viewer != 0 && base.ParentAuthorID == viewer {
+		r |= addressed
+	}
+	return r
+}
+
+// codeOf returns the number of a base's visibility, in the bits of seenBy.
+func codeOf(v schema.Visibility) Relation {
+	switch v {
+	case schema.Deleted:
+		return baseGone * seenBy
+	case schema.Private:
+		return basePrivate * seenBy
+	}
+	for i, r := range readers {
+		if r.visibility == v {
+			return Relation(baseReaders+i) * seenBy
+		}
+	}
+	return baseHidden * seenBy
+}
+
+// dependsOn returns the SQL expression of the flags of a reply or a repost that concern other posts, for
+// statements whose rows are the viewers: the flags that addBases adds, and those of wantsReply and
+// mutesRoot. It is 0 for any other post.
+//
+// Cost: none for a post that is neither. For each base, one look-up by key and the look-ups of its
+// author; for a reply the cost of wantsReply; for a post with a root that of mutesRoot.
+func dependsOn(viewer, post string) string {
+	return fmt.Sprintf("CASE WHEN %[1]s.root_id IS NULL THEN 0 ELSE %[2]d * %[3]s END + CASE WHEN %[1]s.repost_of IS NULL THEN 0 ELSE %[4]d * %[5]s END",
+		post, int64(1)<<rootShift, baseOf(viewer, post+".root_id"), int64(1)<<originalShift, baseOf(viewer, post+".repost_of")) +
+		" + " + wantsReply(viewer, post) + " + " + mutesRoot(viewer, post, false)
+}
+
 // mutedConversation sets a flag for a viewer and the root of a conversation that the viewer mutes.
 var mutedConversation = edge{flag: mutesConversation, table: mutedconversation.Table, viewer: mutedconversation.FieldUserID, other: mutedconversation.FieldRootID}
 
-// dependsOn returns the SQL expression of the flags of a reply or a repost that concern other posts:
-// those of its bases, what the viewer's HomeReplies needs, and whether the viewer mutes its
-// conversation. It is 0 for any other post. viewer is an SQL expression, or "" for an anonymous viewer.
-// few says that the statement has one viewer.
+// mutesRoot returns the SQL expression of the flag that says that the viewer mutes the conversation of a
+// post. It is 0 for a post without a root. few says that the statement has one viewer.
 //
-// Cost: none for a post that is neither. For each base, one look-up by key and the look-ups of its
-// author; for a reply a look-up of the viewer's relation to the parent's author; for a post with a root
-// a look-up of the conversation, if the viewer mutes any or if few is false.
-func dependsOn(viewer, post string, few bool) string {
-	flags := fmt.Sprintf("CASE WHEN %[1]s.root_id IS NULL THEN 0 ELSE %[2]d * %[3]s END + CASE WHEN %[1]s.repost_of IS NULL THEN 0 ELSE %[4]d * %[5]s END",
-		post, int64(1)<<rootShift, baseOf(viewer, post+".root_id", few), int64(1)<<originalShift, baseOf(viewer, post+".repost_of", few))
-	if viewer == "" {
-		return flags
-	}
+// Cost: none for such a post; otherwise one look-up, if the viewer mutes any conversation or if few is
+// false.
+func mutesRoot(viewer, post string, few bool) string {
 	muted := post + ".root_id IS NOT NULL"
 	if few {
 		muted += " AND " + mutedConversation.anyOf(mutedConversation.viewer, viewer)
 	}
-	flags += " + CASE WHEN " + muted + " THEN " + mutedConversation.look(viewer, post+".root_id") + " ELSE 0 END"
-	return flags + fmt.Sprintf(" + CASE WHEN %[1]s.parent_id IS NULL THEN 0 ELSE"+
+	return "CASE WHEN " + muted + " THEN " + mutedConversation.look(viewer, post+".root_id") + " ELSE 0 END"
+}
+
+// wantsReply returns the SQL expression of the flags that say whether the viewer wants a reply in the home
+// timeline: FollowsParent, and those of the viewer's HomeReplies. It is 0 for a post that is not a reply.
+//
+// Cost: none for such a post; otherwise two look-ups.
+func wantsReply(viewer, post string) string {
+	return fmt.Sprintf("CASE WHEN %[1]s.parent_id IS NULL THEN 0 ELSE"+
 		" CASE WHEN %[1]s.parent_author_id = %[2]s THEN %[3]d ELSE coalesce((SELECT %[3]d FROM %[4]s r WHERE r.%[5]s = %[2]s AND r.%[6]s = %[1]s.parent_author_id), 0) END"+
 		" + coalesce((SELECT CASE r.%[7]s WHEN '%[8]s' THEN %[9]d WHEN '%[10]s' THEN %[11]d ELSE 0 END FROM %[12]s r WHERE r.%[13]s = %[2]s), 0) END",
 		post, viewer, FollowsParent, follow.Table, follow.FieldFollowerID, follow.FieldFolloweeID,
 		user.FieldHomeReplies, schema.AllReplies, allReplies, schema.NoReplies, noReplies, user.Table, user.FieldID)
 }
 
-// baseOf returns the SQL expression of the flags of the viewer and the base with the id.
-func baseOf(viewer, id string, few bool) string {
+// baseOf returns the SQL expression of the flags of ofBase, for the base with the id.
+func baseOf(viewer, id string) string {
 	var codes strings.Builder
-	number := func(v schema.Visibility, code int) {
-		fmt.Fprintf(&codes, " WHEN '%s' THEN %d", v, Relation(code)*seenBy)
-	}
-	number(schema.Deleted, baseGone)
-	number(schema.Private, basePrivate)
-	for i, r := range readers {
-		number(r.visibility, baseReaders+i)
+	code := func(v schema.Visibility) { fmt.Fprintf(&codes, " WHEN '%s' THEN %d", v, codeOf(v)) }
+	code(schema.Deleted)
+	code(schema.Private)
+	for _, r := range readers {
+		code(r.visibility)
 	}
 	flags := fmt.Sprintf("CASE q.visibility%s ELSE %d END", codes.String(), baseHidden*seenBy) +
-		fmt.Sprintf(" + coalesce((SELECT %d FROM %s r WHERE r.%s = q.%s), 0)", Hidden, hiddenuser.Table, hiddenuser.FieldID, fieldAuthor)
-	if viewer != "" {
-		flags += fmt.Sprintf(" + CASE WHEN q.%[1]s = %[2]s THEN %[3]d ELSE 0 END + CASE WHEN q.parent_author_id = %[2]s THEN %[4]d ELSE 0 END + ", fieldAuthor, viewer, wrote, addressed) +
-			lookUps(ofBase(), viewer, "q."+fieldAuthor, func(e edge) string {
-				switch {
-				case e.hides == 0:
-					return "q.visibility IN (" + e.visibilities() + ")"
-				case few:
-					return e.anyOf(e.viewer, viewer)
-				}
-				return ""
-			})
-	}
+		fmt.Sprintf(" + coalesce((SELECT %d FROM %s r WHERE r.%s = q.%s), 0)", Hidden, hiddenuser.Table, hiddenuser.FieldID, fieldAuthor) +
+		fmt.Sprintf(" + CASE WHEN q.%[1]s = %[2]s THEN %[3]d ELSE 0 END + CASE WHEN q.parent_author_id = %[2]s THEN %[4]d ELSE 0 END + ", fieldAuthor, viewer, wrote, addressed) +
+		lookUps(ofRule(), viewer, "q."+fieldAuthor, func(e edge) string {
+			if e.hides == 0 {
+				return "q.visibility IN (" + e.visibilities() + ")"
+			}
+			return ""
+		})
 	return "coalesce((SELECT CAST(" + flags + " AS bigint) FROM posts q WHERE q.id = " + id + "), 0)"
 }
-
-// ofBase returns the edges that the rule needs for a base.
-func ofBase() (list []edge) {
-	for _, e := range edges {
-		if e.hides != 0 || e.visibilities() != "" {
-			list = append(list, e)
-		}
-	}
-	return list
-}
-
-// columnOriginalText names the additional column in a query of posts.
-const columnOriginalText = "original_text"
 
 // mutableText returns the text whose words the viewer may mute: of a repost, the original's.
 func mutableText(p *ent.Post) string {
@@ -178,11 +242,6 @@ func mutableText(p *ent.Post) string {
 		return p.OriginalText
 	}
 	return p.Text
-}
-
-// originalText returns the SQL expression of Post.OriginalText.
-func originalText(post string) string {
-	return "CASE WHEN " + post + ".repost_of IS NULL THEN '' ELSE coalesce((SELECT q.text FROM posts q WHERE q.id = " + post + ".repost_of), '') END"
 }
 
 // InAudience reports whether a user is in an audience of a post by another user. r is the user's

@@ -34,9 +34,13 @@ const (
 	Whole
 	// Data reads the app's own fields.
 	Data
+	// Bare leaves out the quote, the audiences, and the numbers of replies, reposts and quotes.
+	Bare
 
 	// All selects everything that an event may show of its post.
 	All = Likes | Author | Profile | Whole | Data
+
+	combinations = 1 << 6
 )
 
 // Pages of posts are the most frequent read, so this is SQL, built once, whose rows are scanned
@@ -46,10 +50,12 @@ const (
 // Its first parameter is the viewer.
 func selecting(of, flags, words string, with Fields) string {
 	columns, from := "p.id, p.author_id, p.text, p.visibility, p.edited_at, coalesce(p.parent_id, 0), coalesce(p.parent_author_id, 0), coalesce(p.root_id, 0),"+
-		" coalesce(p.repost_of, 0), coalesce(p.quote_of, 0), p.quote_withdrawn, coalesce(p.reply_audience, ''), coalesce(p.quote_audience, ''), "+
-		originalText("p")+", "+flags+", "+words, "posts p"
-	for _, c := range rows.PostCounters {
-		columns += ", " + c.Of(of, "p")
+		" coalesce(p.repost_of, 0), "+flags+", "+words+", "+rows.Likes.Of(of, "p"), "posts p"
+	if with&Bare == 0 {
+		columns += ", coalesce(p.quote_of, 0), p.quote_withdrawn, coalesce(p.reply_audience, ''), coalesce(p.quote_audience, '')"
+		for _, c := range []rows.Counter{rows.Replies, rows.Reposts, rows.Quotes} {
+			columns += ", " + c.Of(of, "p")
+		}
 	}
 	if with&Author != 0 {
 		columns += ", u.handle, u.name, u.avatar_url"
@@ -78,11 +84,15 @@ const readAtOnce = 100
 
 // byKey reads the posts of the ids for a viewer, in any order.
 func (r *Reader) byKey(ctx context.Context, viewer int64, ids []int64, with Fields) ([]*ent.Post, error) {
-	query := r.statements[with]
+	return r.read(ctx, r.db, viewer, len(ids), with, r.statement(viewer, with), viewer, rows.List(r.dialect, ids))
+}
+
+// statement returns the query of posts by id for a viewer. Its parameters are the viewer and the ids.
+func (r *Reader) statement(viewer int64, with Fields) string {
 	if viewer == 0 {
-		query = r.anonymous[with]
+		return r.anonymous[with]
 	}
-	return r.read(ctx, r.db, len(ids), with, query, viewer, rows.List(r.dialect, ids))
+	return r.statements[with]
 }
 
 // querier is a database or a transaction.
@@ -113,9 +123,9 @@ func (r InTx) Lock(ctx context.Context, id int64) error {
 
 // Post returns a post that the viewer may see by its id, or nil.
 //
-// Cost: one query by primary key.
+// Cost: one query by primary key, and one more for a reply or a repost.
 func (r InTx) Post(ctx context.Context, viewer, id int64) (*ent.Post, error) {
-	list, err := r.reader.read(ctx, r.tx, 1, 0, r.reader.statements[0], viewer, rows.List(r.reader.dialect, []int64{id}))
+	list, err := r.reader.read(ctx, r.tx, viewer, 1, 0, r.reader.statements[0], viewer, rows.List(r.reader.dialect, []int64{id}))
 	if err != nil {
 		return nil, err
 	}
@@ -133,15 +143,31 @@ func (r InTx) Relation(ctx context.Context, viewer, other int64) (Relation, erro
 	return found.of(viewer, other), err
 }
 
-// read returns the posts of a query that begins with selecting. The query returns at most most
-// posts.
-func (r *Reader) read(ctx context.Context, in querier, most int, with Fields, query string, args ...any) ([]*ent.Post, error) {
-	found, err := in.QueryContext(ctx, query, args...)
+// read returns the posts of a query for a viewer that begins with selecting. The query returns at most
+// most posts.
+//
+// Cost: the query, and that of addBases.
+func (r *Reader) read(ctx context.Context, in querier, viewer int64, most int, with Fields, query string, args ...any) ([]*ent.Post, error) {
+	list, words, err := r.scan(ctx, in, most, with, query, args...)
 	if err != nil {
 		return nil, fmt.Errorf("read posts: %w", err)
 	}
+	if err := r.addBases(ctx, in, viewer, list, with); err != nil {
+		return nil, err
+	}
+	for _, p := range list {
+		keepWords(p, words)
+	}
+	return list, nil
+}
+
+// scan executes the query of read. It returns the posts without their bases, and the viewer's muted words.
+func (r *Reader) scan(ctx context.Context, in querier, most int, with Fields, query string, args ...any) (list []*ent.Post, words string, err error) {
+	found, err := in.QueryContext(ctx, query, args...)
+	if err != nil {
+		return nil, "", err
+	}
 	defer found.Close()
-	var list []*ent.Post
 	var posts []ent.Post
 	var authors []ent.User
 	var into [40]any
@@ -153,10 +179,12 @@ func (r *Reader) read(ctx context.Context, in querier, most int, with Fields, qu
 				authors = make([]ent.User, n)
 			}
 		}
-		p, visibility, words := &posts[0], "", ""
+		p, visibility := &posts[0], ""
 		row := append(into[:0], &p.ID, &p.AuthorID, &p.Text, &visibility, &p.EditedAt, &p.ParentID, &p.ParentAuthorID, &p.RootID,
-			&p.RepostOf, &p.QuoteOf, &p.QuoteWithdrawn, &p.ReplyAudience, &p.QuoteAudience,
-			&p.OriginalText, &p.ForViewer, &words, &p.LikeCount, &p.ReplyCount, &p.RepostCount, &p.QuoteCount)
+			&p.RepostOf, &p.ForViewer, &words, &p.LikeCount)
+		if with&Bare == 0 {
+			row = append(row, &p.QuoteOf, &p.QuoteWithdrawn, &p.ReplyAudience, &p.QuoteAudience, &p.ReplyCount, &p.RepostCount, &p.QuoteCount)
+		}
 		if with&Author != 0 {
 			u := &authors[0]
 			authors = authors[1:]
@@ -174,24 +202,22 @@ func (r *Reader) read(ctx context.Context, in querier, most int, with Fields, qu
 			row = append(row, p.Data)
 		}
 		if err := found.Scan(row...); err != nil {
-			return nil, fmt.Errorf("read posts: %w", err)
+			return nil, "", err
 		}
 		p.Visibility = schema.Visibility(visibility)
-		keepWords(p, words)
 		if p.Edges.Author != nil {
 			p.Edges.Author.ID = p.AuthorID
 		}
 		list = append(list, p)
 	}
-	return list, rows.Wrap("read posts", found.Err())
+	return list, words, found.Err()
 }
 
 // forViewer makes a query of posts that ent builds select the columns that keepFlags reads.
 func forViewer(viewer int64) func(*sql.Selector) {
 	return func(s *sql.Selector) {
-		s.AppendSelectExprAs(sql.Expr(originalText(post.Table)), columnOriginalText)
 		if viewer == 0 {
-			s.AppendSelectExprAs(sql.Expr(flagsForAnyone(post.Table)), columnFlags)
+			s.AppendSelectExprAs(sql.Expr(authorHidden(post.Table)), columnFlags)
 			return
 		}
 		s.AppendSelectExprAs(withViewer(viewer, func(parameter string) string { return flagsFor(parameter, post.Table, true) }), columnFlags)
@@ -211,32 +237,26 @@ func withViewer(viewer int64, expression func(parameter string) string) sql.Quer
 	})
 }
 
-// keepFlags moves the flags that were read with posts to ForViewer, where flagsOf finds them.
-func keepFlags(list []*ent.Post) error {
+// keepFlags moves the flags that were read with posts to ForViewer, where flagsOf finds them, and returns
+// the viewer's muted words.
+func keepFlags(list []*ent.Post) (words string, err error) {
 	for _, p := range list {
 		value, err := p.Value(columnFlags)
 		if err != nil {
-			return fmt.Errorf("flags of post %d: %w", p.ID, err)
+			return "", fmt.Errorf("flags of post %d: %w", p.ID, err)
 		}
 		flags, ok := value.(int64)
 		if !ok {
-			return fmt.Errorf("flags of post %d are %T", p.ID, value)
+			return "", fmt.Errorf("flags of post %d are %T", p.ID, value)
 		}
 		p.ForViewer = flags
-		text, err := p.Value(columnOriginalText)
-		if err != nil {
-			return fmt.Errorf("original of post %d: %w", p.ID, err)
-		}
-		p.OriginalText, _ = text.(string)
-		if words, err := p.Value(columnWords); err == nil { // else it was read for an anonymous viewer
-			text, ok := words.(string)
-			if !ok {
-				return fmt.Errorf("words of post %d are %T", p.ID, words)
+		if value, err := p.Value(columnWords); err == nil { // else it was read for an anonymous viewer
+			if words, ok = value.(string); !ok {
+				return "", fmt.Errorf("words of post %d are %T", p.ID, value)
 			}
-			keepWords(p, text)
 		}
 	}
-	return nil
+	return words, nil
 }
 
 // keepWords sets the flag MutesWord if the post has one of the words.

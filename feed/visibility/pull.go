@@ -40,7 +40,7 @@ type ends struct {
 
 func endsOf(of string) (e ends) {
 	likes := selecting(of, flagsFor("$1", "p", true), wordsOf("$1"), Likes)
-	anonymous := selecting(of, "$1 * 0 + "+flagsForAnyone("p"), "''", 0)
+	anonymous := selecting(of, "$1 * 0 + "+authorHidden("p"), "''", 0)
 	for i, order := range []string{"DESC", "ASC"} {
 		near := nearEnds(of, order)
 		ids := fmt.Sprintf("IN (SELECT h.id %s) ORDER BY p.id %s LIMIT $4", near, order)
@@ -190,9 +190,9 @@ func (r *Reader) nearest(ctx context.Context, viewer int64, of ranges, in timeli
 	case ids:
 		b.posts, err = r.readWordless(ctx, near(r.ends.wordless, in), args...)
 	case viewer == 0:
-		b.posts, err = r.read(ctx, r.db, in.Limit, 0, near(r.ends.anonymous, in), args...)
+		b.posts, err = r.read(ctx, r.db, 0, in.Limit, 0, near(r.ends.anonymous, in), args...)
 	default:
-		b.posts, err = r.read(ctx, r.db, in.Limit, Likes, near(r.ends.posts, in), args...)
+		b.posts, err = r.read(ctx, r.db, viewer, in.Limit, Likes, near(r.ends.posts, in), args...)
 	}
 	if err != nil || len(b.posts) == 0 {
 		return Batch{}, err

@@ -22,8 +22,8 @@ type Reader struct {
 	db         *ent.Client
 	dialect    string
 	version    atomic.Int64
-	statements [All + 1]string // byKey's queries for a viewer
-	anonymous  [All + 1]string // byKey's queries for an anonymous viewer, without likes
+	statements [combinations]string // byKey's queries for a viewer
+	anonymous  [combinations]string // byKey's queries for an anonymous viewer, without likes
 	ends       ends
 	relations  string // the query of relationsAmong for one viewer
 }
@@ -37,7 +37,7 @@ func New(db *ent.Client, dialect string) *Reader {
 	for with := range r.statements {
 		with := Fields(with)
 		r.statements[with] = statement(dialect, flagsFor("$1", "p", with&Likes != 0), wordsOf("$1"), with)
-		r.anonymous[with] = statement(dialect, "$1 * 0 + "+flagsForAnyone("p"), "''", with)
+		r.anonymous[with] = statement(dialect, "$1 * 0 + "+authorHidden("p"), "''", with)
 	}
 	return r
 }
@@ -132,7 +132,7 @@ func shown(on Surface, viewer int64, posts []*ent.Post) ([]*ent.Post, error) {
 // Posts returns the posts with the given ids that the viewer may be shown on the surface, with the
 // fields, in the order of the ids. The entries of all other ids are nil.
 //
-// Cost: one query by primary key.
+// Cost: one query by primary key, and one more if some are replies or reposts.
 func (r *Reader) Posts(ctx context.Context, on Surface, viewer int64, ids []int64, with Fields) ([]*ent.Post, error) {
 	if len(ids) == 0 {
 		return nil, nil
@@ -173,7 +173,7 @@ func postID(p *ent.Post) int64 { return p.ID }
 // ByIDs returns a batch of the posts with the given ids, in their order, and the ids that have no
 // post. ids must not be empty.
 //
-// Cost: one query by primary key.
+// Cost: as Posts.
 func (r *Reader) ByIDs(ctx context.Context, viewer int64, ids []int64, with Fields) (b Batch, gone []int64, err error) {
 	b.Last = ids[len(ids)-1]
 	list, err := r.byKey(ctx, viewer, ids, with)
@@ -205,11 +205,18 @@ func (r *Reader) matching(match predicate.Post) Source {
 		q := r.db.Post.Query().Where(match, post.VisibilityNEQ(schema.Deleted), post.IDGT(in.After), post.IDLT(in.Upper())).Order(order).Limit(in.Limit)
 		q.Modify(forViewer(viewer), rows.WithCounts)
 		list, err := q.All(ctx)
-		if err == nil {
-			err = keepFlags(list)
-		}
 		if err != nil || len(list) == 0 {
 			return Batch{}, rows.Wrap("read posts", err)
+		}
+		words, err := keepFlags(list)
+		if err == nil {
+			err = r.addBases(ctx, r.db, viewer, list, Likes)
+		}
+		if err != nil {
+			return Batch{}, err
+		}
+		for _, p := range list {
+			keepWords(p, words)
 		}
 		return Batch{posts: list, Last: list[len(list)-1].ID, More: len(list) == in.Limit}, nil
 	}
@@ -221,7 +228,7 @@ func (r *Reader) AllBy(author int64) Source { return r.matching(post.AuthorID(au
 // WhyHidden returns the author of the post and the rule that hides the post from the viewer's home
 // timeline. why is empty if no rule hides it.
 //
-// Cost: one query by primary key.
+// Cost: as Posts.
 func (r *Reader) WhyHidden(ctx context.Context, viewer, id int64) (author int64, why string, err error) {
 	list, err := r.byKey(ctx, viewer, []int64{id}, 0)
 	if err != nil {

@@ -99,9 +99,10 @@ func lookUps(list []edge, viewer, author string, only func(edge) string) string 
 //
 // Cost: four look-ups a statement. One index look-up a post, and one more with likes; one more a
 // post for each of mutes, blocks and being blocked that the viewer has any of, and one while
-// anybody is hidden. For replies and reposts also the cost of dependsOn.
+// anybody is hidden. For replies also the cost of wantsReply, and
+// for posts with a root that of mutesRoot.
 func flagsFor(viewer, post string, likes bool) string {
-	flags := relationTo(viewer, post) + " + " + dependsOn(viewer, post, true)
+	flags := relationTo(viewer, post) + " + " + wantsReply(viewer, post) + " + " + mutesRoot(viewer, post, true)
 	if likes {
 		likesOf := edge{flag: liked, table: like.Table, viewer: like.FieldUserID, other: like.FieldPostID}
 		flags += fmt.Sprintf(" + %d + %s", likesKnown, likesOf.look(viewer, post+".id"))
@@ -109,7 +110,7 @@ func flagsFor(viewer, post string, likes bool) string {
 	return flags
 }
 
-// relationTo is flagsFor without likes, roots and originals, which inboxes do not need.
+// relationTo is flagsFor without likes and wantsReply, which inboxes do not need.
 func relationTo(viewer, post string) string {
 	return authorHidden(post) + " + " + lookUps(ofRule(), viewer, post+"."+fieldAuthor, func(e edge) string {
 		if e.hides != 0 {
@@ -119,11 +120,12 @@ func relationTo(viewer, post string) string {
 	})
 }
 
-// flagsForMany is flagsFor, without likes, for statements whose rows are the viewers. It does not
-// check edges with anyOf: PostgreSQL may build a hash of the whole table for each.
+// flagsForMany is flagsFor, without likes and with the flags of bases, for statements whose rows are
+// the viewers. It does not check edges with anyOf: PostgreSQL may build a hash of the whole table for
+// each.
 func flagsForMany(viewer, post string) string {
 	return authorHidden(post) + " + " + lookUps(ofRule(), viewer, post+"."+fieldAuthor, func(e edge) string { return e.forPost(post) }) +
-		" + " + dependsOn(viewer, post, false)
+		" + " + dependsOn(viewer, post)
 }
 
 // forPost returns the SQL condition that the post has a visibility for which the edge matters, or
@@ -133,11 +135,6 @@ func (e edge) forPost(post string) string {
 		return ""
 	}
 	return post + ".visibility IN (" + e.visibilities() + ")"
-}
-
-// flagsForAnyone is flagsFor for an anonymous viewer.
-func flagsForAnyone(post string) string {
-	return authorHidden(post) + " + " + dependsOn("", post, true)
 }
 
 // authorHidden returns the SQL expression of the flags known and Hidden of a post.

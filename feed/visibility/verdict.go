@@ -26,7 +26,7 @@ func (v *Verdict) Sees(user int64) bool { return v.sees[user] }
 // Judge reads a post with all its fields, and decides which of the users may be shown it in the
 // home timeline. It reads Likes only for a single user.
 //
-// Cost: one query. For several users two more per 20,000 users; see Among.
+// Cost: as Posts. For several users two more queries per 20,000 users; see Among.
 func (r *Reader) Judge(ctx context.Context, id int64, users []int64) (Verdict, error) {
 	v := Verdict{Version: r.Version()}
 	viewer, with := int64(0), All&^Likes
@@ -82,7 +82,7 @@ func (r *Reader) basesFor(ctx context.Context, posts []*ent.Post, users []int64)
 	if len(ids) == 0 || len(users) == 0 {
 		return nil, nil
 	}
-	found, err := r.db.QueryContext(ctx, "SELECT u.value, p.id, "+dependsOn("u.value", "p", false)+" FROM posts p CROSS JOIN "+rows.Each(r.dialect, "$2")+
+	found, err := r.db.QueryContext(ctx, "SELECT u.value, p.id, "+dependsOn("u.value", "p")+" FROM posts p CROSS JOIN "+rows.Each(r.dialect, "$2")+
 		" WHERE p.id "+rows.In(r.dialect, "$1", "bigint"), rows.List(r.dialect, ids), rows.List(r.dialect, users))
 	if err != nil {
 		return nil, fmt.Errorf("read roots and originals: %w", err)
@@ -103,8 +103,8 @@ func (r *Reader) basesFor(ctx context.Context, posts []*ent.Post, users []int64)
 // JudgeDirect reads a post without its author, and decides which of the users may be shown it by
 // its id.
 //
-// Cost: one query by primary key, and one per 20,000 users. For each user it looks up hidden users and
-// the five edges of ofRule, and for a reply or a repost also what dependsOn says.
+// Cost: as Posts, and one query per 20,000 users. For each user it looks up hidden users and the five
+// edges of ofRule, and for a reply or a repost also what dependsOn says.
 func (r *Reader) JudgeDirect(ctx context.Context, id int64, users []int64) (Verdict, error) {
 	v := Verdict{Version: r.Version()}
 	list, err := r.byKey(ctx, 0, []int64{id}, 0)

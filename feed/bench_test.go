@@ -1,0 +1,47 @@
+package feed_test
+
+import (
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"tideline/ent"
+	"tideline/ent/schema"
+	"tideline/feed/feedtest"
+	"tideline/storage"
+	"tideline/storage/storagetest"
+)
+
+// BenchmarkTellDependents measures a step of the job that follows when a root of 100,000 replies is narrowed:
+// a page of 100. own-µs/post is the processor time of this process.
+func BenchmarkTellDependents(b *testing.B) {
+	for name, open := range map[string]func(testing.TB) *storage.Stores{"postgres": storagetest.Real, "sqlite": storagetest.Embedded} {
+		b.Run(name, func(b *testing.B) {
+			s := open(b)
+			s.DB = ent.NewClient(ent.Driver(s.Driver)) // the client of tests counts statements
+			w := talkers{newWorld(b, s, feedtest.Options{})}
+			u := w.Users(2)
+			root := w.Post(u[0], schema.Public)
+			w.replies(u[1], u[0], root, 100_000)
+			_, err := s.SQL.ExecContext(w.Ctx, "ANALYZE")
+			require.NoError(b, err)
+			after, spent := int64(0), processorTime(b)
+			for b.Loop() {
+				after, err = w.Feed.TellDependents(w.Ctx, root, after, false, 100)
+				require.NoError(b, err)
+			}
+			posts := float64(b.N * 100)
+			b.ReportMetric(float64(b.Elapsed().Microseconds())/posts, "µs/post")
+			b.ReportMetric(float64((processorTime(b)-spent).Microseconds())/posts, "own-µs/post")
+		})
+	}
+}
+
+// processorTime returns the processor time that this process has used.
+func processorTime(b *testing.B) time.Duration {
+	var used syscall.Rusage
+	require.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &used))
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
+}
