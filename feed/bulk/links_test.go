@@ -15,6 +15,8 @@ import (
 	"tideline/feed/bulk"
 	"tideline/feed/feedtest"
 	"tideline/feed/ids"
+	"tideline/feed/session"
+	"tideline/feed/stream"
 )
 
 // requireCounted requires that all counters are right.
@@ -145,5 +147,33 @@ func TestPostsWithMentions(t *testing.T) {
 		_, err = w.Feed.UpdatePost(w.Ctx, users[0], posts[1], feed.Edit{Text: new("Was it @bobby?")})
 		require.NoError(w, err)
 		require.Equal(w, [][3]int64{{users[1].ID, 7, 13}}, mentions(posts[1]), "the handle still leads to the user")
+	})
+}
+
+// Those who watch a conversation are sent a reply that is written now, and read again after replies with
+// old times.
+func TestRepliesReachThoseWhoWatch(t *testing.T) {
+	t.Parallel()
+	feedtest.Each(t, func(w *feedtest.World) {
+		users := upsertUsers(w, app, "ann", "bob")
+		root := upsertPosts(w, bulk.Post{ExternalID: "root", Author: "ann", Text: "a root", CreatedAt: ago(48 * time.Hour), Visibility: new(schema.Public)})[0]
+		w.Drain()
+		news := make(chan struct{}, 100)
+		s, err := w.Streams.ListenConversation(w.Ctx, session.Viewer{ID: users[1].ID}, root, nil, func() { news <- struct{}{} })
+		require.NoError(w, err)
+		next := func() stream.ConversationEvent {
+			for {
+				if ev, ok := s.Next(w.Ctx); ok {
+					return ev
+				}
+				<-news
+			}
+		}
+		reply := upsertPosts(w, bulk.Post{ExternalID: "now", Author: "ann", Text: "now", ReplyTo: "root", Visibility: new(schema.Public)})[0]
+		added, ok := next().(*stream.ConversationPostAdded)
+		require.True(w, ok)
+		require.Equal(w, reply, added.Post.ID)
+		upsertPosts(w, bulk.Post{ExternalID: "then", Author: "ann", Text: "then", CreatedAt: ago(24 * time.Hour), ReplyTo: "root", Visibility: new(schema.Public)})
+		require.IsType(w, &stream.ConversationInvalidated{}, next())
 	})
 }
