@@ -36,11 +36,14 @@
 //   - celebrity: nine pages for each post of the most followed user;
 //   - login-storm: users log in, read a page and subscribe;
 //   - follow-storm: users follow and unfollow the most followed user, who also posts, while others read;
-//   - hot-spot: the same, and users also like a post of the most followed user; then the same load is spread
+//   - conversations: nine pages for each post, a third of which are replies and a third reposts;
+//   - hot-spot: the same as follow-storm, and users also like a post of the most followed user; then the same load is spread
 //     over all users and a post of each. It compares the two.
 //
-// With --clients, that many clients do the operations without pause, instead of --rate. Except for the last
-// three scenarios, live deliveries count as operations too, from the moment at which their post was due.
+// With --mix, the operations of a scenario are replaced by the given ones: reads=9,posts=1,replies=2,reposts=1.
+//
+// With --clients, that many clients do the operations without pause, instead of --rate. Except for
+// login-storm, follow-storm and hot-spot, live deliveries count as operations too, from the moment at which their post was due.
 //
 // # Model
 //
@@ -85,15 +88,16 @@ type Options struct {
 	PostRate    float64       `name:"posts-per-second" default:"10" help:"Posts per second, 0.1 to 1000."`
 	Readers     int           `default:"1" help:"Readers that read timelines without a pause, 0 to 1000."`
 
-	Scenario string        `help:"Load by the operations of a kind of day, which arrive whether or not earlier ones are answered: mixed, read-heavy, celebrity, login-storm, follow-storm or hot-spot. Without it, posts and readers as above."`
-	Rate     float64       `default:"20" help:"Operations per second of the scenario, 1 to 100000; --find begins with it."`
-	Clients  int           `help:"In place of --rate: clients of the scenario, each of which begins the next operation when the last one is answered, 1 to 2000."`
-	Find     bool          `help:"Find the highest rate of the scenario, mixed by itself, that holds --p99. Each step takes --duration."`
-	P99      time.Duration `name:"p99" placeholder:"200ms" help:"With --find: the time in which 99 of 100 operations of each kind must be done, 1ms to 10s."`
-	Plot     string        `placeholder:"FILE.svg" help:"With --find: draw the latency at each rate into this file; beside --compare, also what it was."`
-	Save     string        `placeholder:"FILE.json" help:"Keep the result in this file."`
-	Compare  string        `placeholder:"FILE.json" help:"Print the result beside one that --save kept."`
-	JSON     bool          `name:"json" help:"Print the report as JSON."`
+	Scenario string         `help:"Load by the operations of a kind of day, which arrive whether or not earlier ones are answered: mixed, read-heavy, celebrity, conversations, login-storm, follow-storm or hot-spot. Without it, posts and readers as above."`
+	Mix      map[string]int `mapsep:"," placeholder:"KIND=TIMES,…" help:"With --scenario: these operations in place of its own, each as often in relation to the others: reads, posts, replies and reposts."`
+	Rate     float64        `default:"20" help:"Operations per second of the scenario, 1 to 100000; --find begins with it."`
+	Clients  int            `help:"In place of --rate: clients of the scenario, each of which begins the next operation when the last one is answered, 1 to 2000."`
+	Find     bool           `help:"Find the highest rate of the scenario, mixed by itself, that holds --p99. Each step takes --duration."`
+	P99      time.Duration  `name:"p99" placeholder:"200ms" help:"With --find: the time in which 99 of 100 operations of each kind must be done, 1ms to 10s."`
+	Plot     string         `placeholder:"FILE.svg" help:"With --find: draw the latency at each rate into this file; beside --compare, also what it was."`
+	Save     string         `placeholder:"FILE.json" help:"Keep the result in this file."`
+	Compare  string         `placeholder:"FILE.json" help:"Print the result beside one that --save kept."`
+	JSON     bool           `name:"json" help:"Print the report as JSON."`
 
 	Model         bool               `help:"Measure what a page, a post, a push, a live delivery and a connection cost, in processor time, memory and bytes: in steps of at most --duration. Everybody follows the first user. Name the stores of the server, to look into them, and give the server --rate-limit=off."`
 	WorkerMetrics []string           `placeholder:"URL" help:"With --model: the /metrics of workers that are processes of their own; without, those inside the server count as the server."`
@@ -129,6 +133,12 @@ func (o Options) Validate() error {
 	_, known := scenarios[o.Scenario]
 	check(known || o.Scenario == "", "--scenario is %q: it must be one of %s", o.Scenario, strings.Join(slices.Sorted(maps.Keys(scenarios)), ", "))
 	check(!o.openLoop() || o.Rate >= minRate && o.Rate <= maxRate, "--rate is %v: it must be %d to %d", o.Rate, minRate, maxRate)
+	for name, times := range o.Mix {
+		_, known := mixable[name]
+		check(known && times >= 0 && times <= 1000, "--mix has %s=%d: it must be reads, posts, replies or reposts, each 0 to 1000", name, times)
+	}
+	check(len(o.Mix) == 0 || o.openLoop() && len(drawn(o.frequencies())) > 0, "--mix has the operations of a --scenario or of --find, at least one")
+	check(len(o.Mix) == 0 || o.Scenario != hotSpot, "--scenario hot-spot has operations of its own: it does not go with --mix")
 	check(o.Clients >= 0 && o.Clients <= underWay, "--clients is %d: it must be 1 to %d", o.Clients, underWay)
 	check(o.Clients == 0 || o.Scenario != "" && !o.Find, "--clients are those of a --scenario without --find, which looks for a rate")
 	check(!o.Find || o.Scenario != hotSpot, "--scenario hot-spot compares two loads at one rate: it does not go with --find")
@@ -219,7 +229,7 @@ func (r *run) measureLoad(ctx context.Context, result *result, say func(string, 
 	if err := r.subscribe(ctx); err != nil {
 		return fmt.Errorf("prepare: %w", err)
 	}
-	if r.options.Scenario == hotSpot {
+	if r.options.Scenario == hotSpot || r.options.talks() {
 		if err := r.postToLike(ctx); err != nil {
 			return fmt.Errorf("prepare: %w", err)
 		}

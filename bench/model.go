@@ -173,6 +173,9 @@ func (d *modeller) measureConstants(ctx context.Context, say func(string, ...any
 	}
 	followers := func(p posted) float64 { return p.pushed / p.posts }
 	d.c.Push, d.c.Post = d.line(few, many, followers(pushedFew), followers(pushedMany))
+	if err := d.measureConversations(ctx, say); err != nil {
+		return err
+	}
 
 	say("Pages with the number of unread posts …") // there are many now
 	counted, _, err := d.step(ctx, len(d.users), func(n int) error { return d.page(ctx, n, timelineQuery) })
@@ -187,6 +190,35 @@ func (d *modeller) measureConstants(ctx context.Context, say func(string, ...any
 	d.c.Count, d.c.Unread = d.known(capacity.Each(minus, counted, plain)), d.known(capacity.Each(minus, kept, plain))
 
 	return d.measureLive(ctx, say, small, large)
+}
+
+// measureConversations measures replies and reposts by authors with one follower, without their pushes.
+func (d *modeller) measureConversations(ctx context.Context, say func(string, ...any)) error {
+	if err := d.postToLike(ctx); err != nil {
+		return fmt.Errorf("create posts: %w", err)
+	}
+	if err := d.Quiet(ctx); err != nil {
+		return err
+	}
+	half := max(1, len(d.users)/2)
+	author := func(n int) int { return len(d.users) - 1 - n%half }
+	first := func(n int) int { return n / half % half } // so that nobody reposts a post twice
+	for _, kind := range []struct {
+		name string
+		into *capacity.Work
+		do   func(n int) error
+	}{
+		{replies, &d.c.Reply, func(n int) error { return d.reply(ctx, author(n), first(n)) }},
+		{reposts, &d.c.Repost, func(n int) error { return d.repost(ctx, author(n), first(n)) }},
+	} {
+		say("%s …", kind.name)
+		each, made, err := d.posts(ctx, preparing, modelSmall, kind.do)
+		if err != nil {
+			return err
+		}
+		*kind.into = d.known(capacity.Each(func(v []float64) float64 { return v[0] - made.pushed/made.posts*v[1] }, each, d.c.Push))
+	}
+	return nil
 }
 
 // measureLive opens the subscriptions and repeats the posts. The additional cost

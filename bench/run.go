@@ -49,7 +49,7 @@ type run struct {
 	hearing      sync.WaitGroup // goroutines that read the subscriptions
 
 	loaded time.Duration // duration of the load
-	liked  []string      // id of each user's post to like, in a hot-spot
+	liked  []string      // id of each user's first post, for others to like, reply to and repost
 	spread bool          // in a hot-spot: the load goes to all users and not only to the first
 
 	mu          sync.Mutex
@@ -389,12 +389,17 @@ func (r *run) create(ctx context.Context, author int, due time.Time) error {
 	}
 	_, err := r.client.Call(ctx, r.users[author].token, createPost, r.post(strconv.Itoa(n)), &data)
 	r.ledger.End(n, err == nil, time.Now())
+	r.keep(author, data.CreatePost.Post.ID, err)
+	return err
+}
+
+// keep records a post whose receipt the model requests.
+func (r *run) keep(author int, id string, err error) {
 	if r.options.Model && err == nil {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.made = append(r.made, madePost{author, data.CreatePost.Post.ID})
+		r.made = append(r.made, madePost{author, id})
 	}
-	return err
 }
 
 func (r *run) postsMade() []madePost {

@@ -12,16 +12,20 @@ import (
 
 // scenarios has the relative frequency of each kind of operation in each scenario.
 var scenarios = map[string]map[string]int{
-	"mixed":        {reads: 9, posts: 1},
-	"read-heavy":   {reads: 99, posts: 1},
-	"celebrity":    {reads: 9, celebrityPosts: 1},
-	"login-storm":  {logIns: 1},
-	"follow-storm": {follows: 8, untrackedPosts: 1, reads: 1},
-	hotSpot:        {follows: 4, likes: 4, untrackedPosts: 1, reads: 1},
+	"mixed":         {reads: 9, posts: 1},
+	"read-heavy":    {reads: 99, posts: 1},
+	"celebrity":     {reads: 9, celebrityPosts: 1},
+	"login-storm":   {logIns: 1},
+	"follow-storm":  {follows: 8, untrackedPosts: 1, reads: 1},
+	"conversations": {reads: 27, posts: 1, replies: 1, reposts: 1},
+	hotSpot:         {follows: 4, likes: 4, untrackedPosts: 1, reads: 1},
 }
 
 // hotSpot is the scenario whose load goes to one author first, and then to all.
 const hotSpot = "hot-spot"
+
+// mixable has the kinds that --mix can name.
+var mixable = map[string]string{"reads": reads, "posts": posts, "replies": replies, "reposts": reposts}
 
 // Kinds of operations.
 const (
@@ -29,6 +33,8 @@ const (
 	posts          = "posts"           // of any user
 	celebrityPosts = "celebrity posts" // of the most followed user
 	untrackedPosts = "author's posts"  // the same, but deliveries are not checked, since followers come and go
+	replies        = "replies"         // of any user to the first post of any other; deliveries are not checked, since not all followers want them
+	reposts        = "reposts"         // repost the first post of any other user, or undo it; deliveries are not checked
 	logIns         = "log-ins"         // followed by a page and a subscription that ends at once
 	follows        = "follows"         // follow the most followed user, or unfollow if the user already follows
 	likes          = "likes"           // like a post of the most followed user, or unlike it if the user already likes it
@@ -40,9 +46,27 @@ const (
 	rest     = time.Minute // longest wait for the deliveries of a step
 )
 
-// drawn returns the kinds of a scenario, each repeated by its frequency.
-func drawn(scenario string) (kinds []string) {
-	for kind, times := range scenarios[scenario] {
+// frequencies returns the relative frequency of each kind of operation of the run.
+func (o Options) frequencies() map[string]int {
+	if len(o.Mix) == 0 {
+		return scenarios[o.Scenario]
+	}
+	mix := map[string]int{}
+	for name, times := range o.Mix {
+		mix[mixable[name]] = times
+	}
+	return mix
+}
+
+// talks reports whether the run has replies or reposts.
+func (o Options) talks() bool {
+	mix := o.frequencies()
+	return mix[replies]+mix[reposts] > 0
+}
+
+// drawn returns the kinds of operations, each repeated by its frequency.
+func drawn(frequencies map[string]int) (kinds []string) {
+	for kind, times := range frequencies {
 		for range times {
 			kinds = append(kinds, kind)
 		}
@@ -126,7 +150,7 @@ func crowd(ctx context.Context, clients int, length time.Duration, do func(due t
 
 // step runs the scenario at a rate, and waits until the posts have been delivered.
 func (r *run) step(ctx context.Context, rate float64) *step {
-	kinds, s := drawn(r.options.Scenario), newSamples()
+	kinds, s := drawn(r.options.frequencies()), newSamples()
 	calls := context.WithoutCancel(ctx)
 	began, refused := time.Now(), 0
 	do := func(due time.Time) {
@@ -170,6 +194,11 @@ func (r *run) operate(ctx context.Context, kind string, due time.Time) error {
 	case untrackedPosts:
 		_, err := r.client.Call(ctx, r.users[celebrity].token, createPost, r.post("to whom it may concern"), &struct{}{})
 		return err
+	case replies:
+		return r.reply(ctx, rand.IntN(len(r.users)), rand.IntN(len(r.users)))
+	case reposts:
+		original := rand.IntN(len(r.users))
+		return r.toggleRepost(ctx, r.anyBut(original), original)
 	case logIns:
 		return r.logIn(ctx, rand.IntN(len(r.users)))
 	case follows:
@@ -226,7 +255,39 @@ func (r *run) toggleLike(ctx context.Context, user, author int) error {
 	return err
 }
 
-// toggled identifies a follow or like that users switch on and off.
+// reply replies to the first post of another user, or of the same.
+func (r *run) reply(ctx context.Context, user, to int) error {
+	var data struct {
+		CreatePost struct{ Post struct{ ID string } }
+	}
+	input := map[string]string{"text": r.text("a reply"), "visibility": "PUBLIC", "replyTo": r.liked[to]}
+	_, err := r.client.Call(ctx, r.users[user].token, createPost, map[string]any{"input": input}, &data)
+	r.keep(user, data.CreatePost.Post.ID, err)
+	return err
+}
+
+// toggleRepost makes the user repost the first post of another one, or undo it.
+func (r *run) toggleRepost(ctx context.Context, user, author int) error {
+	if !r.flip(toggled{reposts, user, author}, false) {
+		return r.repost(ctx, user, author)
+	}
+	_, err := r.client.Call(ctx, r.users[user].token, `mutation($input: PostInput!) { undoRepost(input: $input) { post { id } } }`,
+		map[string]any{"input": map[string]string{"postId": r.liked[author]}}, &struct{}{})
+	return err
+}
+
+// repost reposts the first post of another user.
+func (r *run) repost(ctx context.Context, user, author int) error {
+	var data struct {
+		Repost struct{ Post struct{ ID string } }
+	}
+	_, err := r.client.Call(ctx, r.users[user].token, `mutation($input: RepostInput!) { repost(input: $input) { post { id } } }`,
+		map[string]any{"input": map[string]string{"postId": r.liked[author], "visibility": "PUBLIC"}}, &data)
+	r.keep(user, data.Repost.Post.ID, err)
+	return err
+}
+
+// toggled identifies a follow, like or repost that users switch on and off.
 type toggled struct {
 	kind        string
 	user, other int
@@ -244,7 +305,7 @@ func (r *run) flip(t toggled, first bool) bool {
 	return was
 }
 
-// postToLike creates a post of each user for others to like.
+// postToLike creates the first post of each user, for others to like, reply to and repost.
 func (r *run) postToLike(ctx context.Context) error {
 	r.liked = make([]string, len(r.users))
 	var all errgroup.Group

@@ -153,11 +153,12 @@ func TestStep(t *testing.T) {
 func TestScenarios(t *testing.T) {
 	t.Parallel()
 	for name := range scenarios {
-		kinds := drawn(name)
+		kinds := drawn(scenarios[name])
 		require.NotEmpty(t, kinds)
-		require.Equal(t, kinds, drawn(name))
+		require.Equal(t, kinds, drawn(scenarios[name]))
 	}
-	require.Len(t, drawn("read-heavy"), 100)
+	require.Len(t, drawn(scenarios["read-heavy"]), 100)
+	require.Equal(t, []string{replies, reposts, reposts}, drawn(Options{Scenario: "mixed", Mix: map[string]int{"replies": 1, "reposts": 2, "reads": 0}}.frequencies()))
 }
 
 // exampleSearch is a search of a target that holds 60 operations a second.

@@ -107,14 +107,20 @@ func TestBenchScenarios(t *testing.T) {
 	slow := regexp.MustCompile(`errors: \d+ TIMEOUT\n`) // happens on a busy machine
 	for scenario, c := range map[string]struct{ kind, rate string }{
 		"read-heavy": {"timeline reads", "20"}, "celebrity": {"timeline reads", "20"}, "follow-storm": {"follows", "20"}, "hot-spot": {"p99 on one, times that on all", "20"},
-		"login-storm": {"log-ins", "2"}, // hashing a password is slow
+		"conversations": {"timeline reads", "20"},
+		"login-storm":   {"log-ins", "2"}, // hashing a password is slow
 	} {
 		out, err := run("--scenario="+scenario, "--rate="+c.rate)
 		require.NoError(t, err, out)
 		require.Contains(t, out, c.kind)
 		require.NotContains(t, slow.ReplaceAllString(out, ""), "errors:")
 	}
-	out, err := run("--scenario=mixed", "--rate=20", "--save="+kept)
+	out, err := run("--scenario=mixed", "--rate=20", "--mix=replies=1,reposts=1")
+	require.NoError(t, err, out)
+	require.Contains(t, out, "replies")
+	require.Contains(t, out, "reposts")
+	require.NotContains(t, slow.ReplaceAllString(out, ""), "errors:")
+	out, err = run("--scenario=mixed", "--rate=20", "--save="+kept)
 	require.NoError(t, err, out)
 	out, err = run("--scenario=mixed", "--rate=20", "--compare="+kept)
 	require.NoError(t, err, out)
@@ -140,7 +146,7 @@ func TestBenchModel(t *testing.T) {
 	type work struct{ Server, Worker, SQL, Redis *float64 }
 	var model struct {
 		Constants struct {
-			Page, Post, Push                              work
+			Page, Post, Reply, Repost, Push               work
 			PageBytes, EventBytes, UserRowBytes           *float64
 			PostRowBytes, FollowRowBytes, InboxEntryBytes *float64
 			Unknown                                       []string
@@ -153,7 +159,7 @@ func TestBenchModel(t *testing.T) {
 	}
 	require.NoError(t, json.Unmarshal([]byte(out), &model))
 	c := model.Constants
-	for _, figure := range []*float64{c.Page.Server, c.Post.Server, c.PageBytes, c.EventBytes, c.UserRowBytes, c.PostRowBytes, c.FollowRowBytes, model.Sizing.Servers} {
+	for _, figure := range []*float64{c.Page.Server, c.Post.Server, c.Reply.Server, c.Repost.Server, c.PageBytes, c.EventBytes, c.UserRowBytes, c.PostRowBytes, c.FollowRowBytes, model.Sizing.Servers} {
 		require.NotNil(t, figure, out)
 		require.Positive(t, *figure, out)
 	}

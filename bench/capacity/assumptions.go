@@ -15,6 +15,8 @@ type Assumptions struct {
 	Active      float64 `json:"active"`
 	Connected   float64 `json:"connected"`
 	Posts       float64 `json:"posts"`
+	Replies     float64 `json:"replies"`
+	Reposts     float64 `json:"reposts"`
 	Reads       float64 `json:"reads"`
 	Counts      float64 `json:"counts"`
 	Connects    float64 `json:"connects"`
@@ -55,6 +57,8 @@ func (a *Assumptions) all() []assumption {
 		{"active", &a.Active, 0.4, 0, 1, "share of users who have read within the life of an inbox (72h)"},
 		{"connected", &a.Connected, 0.05, 0, 1, "share of users connected at the peak"},
 		{"posts", &a.Posts, 0.2, 0, 1000, "posts a user and day"},
+		{"replies", &a.Replies, 0, 0, 1000, "replies a user and day, besides posts"},
+		{"reposts", &a.Reposts, 0, 0, 1000, "reposts a user and day, besides posts"},
 		{"reads", &a.Reads, 10, 0, 10_000, "pages a user and day"},
 		{"counts", &a.Counts, 0.5, 0, 1, "share of pages and live events that ask for the number of unread posts, hundreds of them"},
 		{"connects", &a.Connects, 2, 0, 1000, "connections opened a user and day"},

@@ -15,7 +15,7 @@ func work(server, worker, sql, redis float64) Work { return Work{&server, &worke
 // simple returns constants with round figures.
 func simple() Constants {
 	return Constants{
-		Idle: work(0, 0, 0, 0), Hold: work(2, 0, 0, 0), Unread: work(40, 0, 80, 20), Count: work(60, 0, 90, 30), Page: work(100, 0, 200, 10), Post: work(1000, 500, 2000, 100), Push: work(0, 5, 1, 2),
+		Idle: work(0, 0, 0, 0), Hold: work(2, 0, 0, 0), Unread: work(40, 0, 80, 20), Count: work(60, 0, 90, 30), Page: work(100, 0, 200, 10), Post: work(1000, 500, 2000, 100), Reply: work(1100, 500, 2500, 100), Repost: work(900, 500, 1500, 100), Push: work(0, 5, 1, 2),
 		Wake: work(50, 0, 20, 10), Delivery: work(10, 0, 5, 1), Connect: work(1000, 0, 500, 100),
 		LookUp: new(0.5), Connection: new(30_000.0), PageBytes: new(8000.0), EventBytes: new(500.0),
 		InboxEntry: new(100.0), InboxRest: new(2000.0), Active: new(30.0),
@@ -65,6 +65,25 @@ func TestSizeIsWorkedOutByHand(t *testing.T) {
 	require.InDelta(t, 4320, s.Largest.Deliveries, 1e-9)
 	require.InDelta(t, 216_000*0.5/1e6/3, *s.Largest.LookUpTime, 1e-9)
 	require.InDelta(t, (50+4319*10)/1e6, *s.Largest.ServerTime, 1e-9)
+}
+
+// Replies and reposts cost what was measured of them, and are pushed and stored like posts. If nobody replies
+// or reposts, their cost need not be known.
+func TestSizeOfConversations(t *testing.T) {
+	t.Parallel()
+	habits := map[string]float64{"peak": 1, "reads": 0, "posts": 0, "connects": 0, "counts": 0, "followers": 100, "active": 0.5, "connected": 0, "days": 10, "follows": 0, "replies": 1, "reposts": 2}
+	s := Size(simple(), assume(t, 864_000, habits))
+	require.InDelta(t, 1500, s.Pushes, 1e-9)
+	require.InDelta(t, (10*1100+20*900)/1e6, *s.Processors.Server, 1e-9)
+	require.InDelta(t, (10*2500+20*1500+1500*1)/1e6, *s.Processors.SQL, 1e-9)
+	require.InDelta(t, 864_000*(400+300+100+30*400.0), *s.SQLBytes, 1)
+
+	c := simple()
+	c.Reply, c.Repost = Work{}, Work{}
+	require.Nil(t, Size(c, assume(t, 864_000, habits)).Processors.Server)
+	delete(habits, "replies")
+	delete(habits, "reposts")
+	require.NotNil(t, Size(c, assume(t, 864_000, habits)).Processors.Server)
 }
 
 // Each recipient is looked up at each server. If recipients spread over more servers,

@@ -53,6 +53,8 @@ type Constants struct {
 	Unread   Work `json:"unread"`   // the timeline's number of unread posts for a full unread inbox, if the server has cached it
 	Count    Work `json:"count"`    // the same number, if the server must count
 	Post     Work `json:"post"`     // createPost with its job, without pushes to others
+	Reply    Work `json:"reply"`    // createPost of a reply with its job, likewise
+	Repost   Work `json:"repost"`   // repost with its job, likewise
 	Push     Work `json:"push"`     // a push to the inbox of one follower
 	Wake     Work `json:"wake"`     // the first live delivery of a post by a server
 	Delivery Work `json:"delivery"` // each further delivery by the same server
@@ -98,6 +100,8 @@ func (c *Constants) rows() []row {
 		{"its number of unread posts, kept", us, nil, &c.Unread},
 		{"the same, counted", us, nil, &c.Count},
 		{"createPost and its job", us, nil, &c.Post},
+		{"the same of a reply", us, nil, &c.Reply},
+		{"repost and its job", us, nil, &c.Repost},
 		{"push to one follower", us, nil, &c.Push},
 		{"first live delivery of a post by a server", us, nil, &c.Wake},
 		{"each further live delivery", us, nil, &c.Delivery},

@@ -29,6 +29,8 @@ type Sizing struct {
 	// Per second at the peak.
 	Reads      float64 `json:"reads"`
 	Posts      float64 `json:"posts"`
+	Replies    float64 `json:"replies"`
+	Reposts    float64 `json:"reposts"`
 	Pushes     float64 `json:"pushes"`
 	Deliveries float64 `json:"deliveries"`
 	Connects   float64 `json:"connects"`
@@ -80,9 +82,17 @@ func of(f func(v []float64) float64, figures ...Figure) Figure {
 // Cost: a few microseconds.
 func Size(c Constants, a Assumptions) Sizing {
 	perSecond := func(aUserAndDay float64) float64 { return a.Users * aUserAndDay * a.Peak / day }
-	s := Sizing{Assumptions: a, Reads: perSecond(a.Reads), Posts: perSecond(a.Posts), Connects: perSecond(a.Connects)}
+	s := Sizing{
+		Assumptions: a, Reads: perSecond(a.Reads), Posts: perSecond(a.Posts), Replies: perSecond(a.Replies), Reposts: perSecond(a.Reposts),
+		Connects: perSecond(a.Connects),
+	}
 	audience, connected := min(a.Followers, a.Users)*a.Active, min(a.Followers, a.Users)*a.Connected
-	s.Pushes, s.Deliveries = s.Posts*audience, s.Posts*connected
+	made := s.Posts + s.Replies + s.Reposts // all are pushed and delivered like posts
+	s.Pushes, s.Deliveries = made*audience, made*connected
+	reply, repost := c.Reply, c.Repost
+	if s.Replies+s.Reposts == 0 { // the costs need not be known
+		reply, repost = c.Post, c.Post
+	}
 	sockets := a.Users * a.Connected
 
 	s.Servers = new(oneServer)
@@ -91,11 +101,12 @@ func Size(c Constants, a Assumptions) Sizing {
 		reached := reach(connected, n)
 		s.Processors = Each(func(v []float64) float64 {
 			page, unread, post, push, wake, delivery, connect, hold, idle, count := v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9]
+			reply, repost := v[10], v[11]
 			// A user who connects is new to the server, which has no cached number.
 			pages := s.Reads*page + a.Counts*((s.Reads+s.Deliveries)*unread+s.Connects*count)
-			posts := s.Posts*post + s.Pushes*push + s.Posts*(reached*wake+(connected-reached)*delivery)
+			posts := s.Posts*post + s.Replies*reply + s.Reposts*repost + s.Pushes*push + made*(reached*wake+(connected-reached)*delivery)
 			return (pages + posts + s.Connects*connect + sockets*hold + idle) / 1e6
-		}, c.Page, c.Unread, c.Post, c.Push, c.Wake, c.Delivery, c.Connect, c.Hold, c.Idle, c.Count)
+		}, c.Page, c.Unread, c.Post, c.Push, c.Wake, c.Delivery, c.Connect, c.Hold, c.Idle, c.Count, reply, repost)
 		s.Processors.Server = of(func(v []float64) float64 { return v[0] + (n-1)*v[1]/1e6 }, s.Processors.Server, c.Idle.Server)
 		s.Processors.Redis = of(func(v []float64) float64 {
 			return v[0] + s.Pushes*(n-1)*v[1]/1e6
@@ -113,7 +124,8 @@ func Size(c Constants, a Assumptions) Sizing {
 	s.SocketRAM = of(func(v []float64) float64 { return sockets * v[0] }, c.Connection)
 	s.SendBytes = of(func(v []float64) float64 { return s.Reads*v[0] + s.Deliveries*v[1] }, c.PageBytes, c.EventBytes)
 
-	posts := a.Posts * a.Days
+	postsADay := a.Posts + a.Replies + a.Reposts
+	posts := postsADay * a.Days
 	s.RedisBytes = of(func(v []float64) float64 {
 		inbox, outbox := a.InboxCap*v[0]+v[1]+v[2], a.OutboxCap*v[0] // an entry has the same size in both
 		return a.Users * (a.Active*inbox + a.Pulled*outbox)
@@ -125,7 +137,7 @@ func Size(c Constants, a Assumptions) Sizing {
 	s.SQLBytes = of(func(v []float64) float64 {
 		return a.Users * (v[0] + v[1] + v[2] + a.Follows*v[3] + posts*v[4])
 	}, c.UserRow, c.SessionRow, c.MarkerRow, c.FollowRow, aPost)
-	s.SQLGrowth = of(func(v []float64) float64 { return a.Users * a.Posts * year * v[0] }, aPost)
+	s.SQLGrowth = of(func(v []float64) float64 { return a.Users * postsADay * year * v[0] }, aPost)
 	s.Largest = largest(c, a, s.Servers, s.Masters)
 	return s
 }
@@ -246,6 +258,10 @@ func (s *Sizing) Print(out io.Writer, breaks []Break) error {
 	line := func(name, value string) { fmt.Fprintf(out, "| %s | %s |\n", name, value) }
 	line("pages read a second", count(s.Reads))
 	line("posts a second", count(s.Posts))
+	if s.Replies+s.Reposts > 0 {
+		line("replies a second", count(s.Replies))
+		line("reposts a second", count(s.Reposts))
+	}
 	line("pushes a second", count(s.Pushes))
 	line("live deliveries a second", count(s.Deliveries))
 	line("connections opened a second", count(s.Connects))

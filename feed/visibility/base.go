@@ -19,8 +19,9 @@ import (
 
 // This file is about the base of a post: the post that must be visible for it to be visible. The
 // base of a reply is the root of its conversation. The base of a repost is its original and, if the
-// original is a reply, its root, too. What the rule needs to know of a base is read together with
-// the post, into higher bits of the same number.
+// original is a reply, its root, too. What the rule needs to know of a base is read after the post
+// for one viewer (addBases), and together with the post for many (dependsOn). Both write it into the
+// same higher bits of the post's flags.
 
 // The bits of a Relation that belong to the root and to the original begin here.
 const (
