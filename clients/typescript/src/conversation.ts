@@ -133,12 +133,14 @@ function pageOf<P extends Post>({ replies, ancestors, root, repostOf, ...post }:
   }
 }
 
-function stepOf<P extends Post>(event: ConversationEvent<P>, { order }: Held<Reply<P>>, id: string): Step<Reply<P>> {
+function stepOf<P extends Post>(event: ConversationEvent<P>, { order, around }: Held<Reply<P>>, id: string): Step<Reply<P>> {
   const { position } = event
   switch (event.__typename) {
     case 'ConversationPostAdded':
     case 'ConversationPostUpdated': {
       const { post } = event
+      // The post itself was hidden, and is shown again.
+      if (post.id === id && !around.some((known) => known.id === id)) return { type: 'event', event: { __typename: 'TimelineInvalidated', position } }
       // A reply to another post of the conversation is not in the list. It may be an ancestor that changed.
       if (post.replyTo?.id !== id) return { type: 'passed', position, node: post }
       const edge = edgeOf(post, order)

@@ -73,7 +73,7 @@ export type List<P extends Post, S, E> = {
   field: string
   /** Returns how the event changes the list. */
   step: (event: E, held: Held<P>) => Step<P>
-  /** Whether the list has been read, and does not exist. */
+  /** Whether the list has been read, and does not exist. Then no subscription begins, and one that is open goes on. */
   missing: (held: Held<P>) => boolean
   onEvent: ((event: E) => void) | undefined
   /** The mutation that creates a post, and the entries in its answer: of this list, and of the viewer's timeline. */
@@ -296,8 +296,7 @@ export abstract class LiveStore<P extends Post, S, E extends { position: string 
           this.#soon = Date.now() + calm
         }
         else this.#older = false
-        if (this.#list.missing(this.#held)) this.#unfollow()
-        else if (this.#held.loaded) this.#follow()
+        if (this.#held.loaded) this.#follow()
         continue
       }
       // Only reads that the store needs are retried; the user repeats the others.

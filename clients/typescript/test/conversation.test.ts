@@ -148,19 +148,33 @@ test('an invalidated conversation is read again, later each time', async () => {
   assert.equal((await server.subscription(2)).after, 'read 5')
 })
 
-test('a post that is not there is not found, and nothing is subscribed to', async () => {
+test('a post that goes is not found, until it comes back', async () => {
   const { server, talk, store } = await world()
   const one = await server.subscription(1)
-  const ended = new Promise((done) => one.socket.once('close', done))
-  talk.subject = null
-  server.tell(one, { __typename: 'ConversationPostRemoved', position: 'x', postId: 'p0' })
-  const held = await until(store, (s) => s.status === 'notFound' && !s.busy)
-  assert.deepEqual([held.post, held.replies], [null, []])
-  await ended
-  talk.subject = post(0)
-  await store.refresh()
-  await server.subscription(2)
-  await until(store, (s) => s.post?.id === 'p0' && s.status === 'live')
+  for (const back of [
+    { __typename: 'ConversationPostAdded', position: 'y', post: post(0, 'a') },
+    { __typename: 'ConversationInvalidated', position: 'y' },
+  ] satisfies ConversationEvent[]) {
+    const reads = () => server.asked.filter((name) => name === 'Conversation').length
+    const before = reads()
+    talk.subject = null
+    server.tell(one, { __typename: 'ConversationPostRemoved', position: 'x', postId: 'p0' })
+    const held = await until(store, (s) => s.status === 'notFound' && !s.busy && reads() > before)
+    assert.deepEqual([held.post, held.replies], [null, []])
+    talk.subject = post(0)
+    server.tell(one, back)
+    await until(store, (s) => s.post?.id === 'p0' && s.status === 'live' && !s.busy)
+  }
+  assert.equal(server.subscriptions.length, 1)
+})
+
+test('nothing is subscribed to if there is no such post', async () => {
+  const server = await new Server().listen()
+  new Talk(server).subject = null
+  const store = new ConversationStore<Answer>({ url: server.url, viewer: 'me', token: 'good', postId: 'p0', webSocketImpl: class { constructor() { assert.fail('a socket is opened') } } })
+  after(() => store.stop())
+  await store.start()
+  assert.equal(store.getSnapshot().status, 'notFound')
 })
 
 test('a subscription to a post that has gone meanwhile is not tried again', async () => {
