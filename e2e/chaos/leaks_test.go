@@ -79,13 +79,14 @@ func (w *world) inSQL(ctx context.Context) (lines []string, err error) {
 		}
 	}
 	for text, ids := range texts {
-		if len(ids) > 1 {
+		if text != "" && len(ids) > 1 { // a repost has no text
 			lines = append(lines, fmt.Sprintf("DOUBLED: %q was posted once and is the posts %v", text, ids))
 		}
 	}
 	w.load.mu.Lock()
 	for id, p := range w.load.accepted {
-		if _, stored := tr.posts[id]; !stored && !p.deleted {
+		original := w.load.accepted[p.original] // with which a repost is deleted
+		if _, stored := tr.posts[id]; !stored && !p.deleted && (original == nil || !original.deleted) {
 			lines = append(lines, fmt.Sprintf("LOST IN SQL: post %d, accepted at %s", id, w.beside(p.at)))
 		}
 	}

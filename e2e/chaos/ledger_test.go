@@ -13,9 +13,9 @@ import (
 // whether a user may have seen a post at a time. While a change is unfinished, both the old
 // and the new value are possible.
 type ledger struct {
-	mu     sync.Mutex
-	facts  map[fact]*history
-	author map[int64]int64 // by post id
+	mu    sync.Mutex
+	facts map[fact]*history
+	posts map[int64]links
 }
 
 // fact identifies a changeable value: the visibility of a post, or whether one user follows,
@@ -54,13 +54,13 @@ type change struct {
 	unanswered   bool
 }
 
-func newLedger() *ledger { return &ledger{facts: map[fact]*history{}, author: map[int64]int64{}} }
+func newLedger() *ledger { return &ledger{facts: map[fact]*history{}, posts: map[int64]links{}} }
 
 // posted adds a post with its first visibility.
-func (l *ledger) posted(post, author int64, v values) {
+func (l *ledger) posted(post int64, p links, v values) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.author[post] = author
+	l.posts[post] = p
 	l.facts[fact{"post", post, 0}] = &history{first: v}
 }
 
@@ -137,23 +137,15 @@ func (l *ledger) possible(f fact, from, to time.Time) values {
 func (l *ledger) mightSee(viewer, post int64, home bool, from, to time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	author, known := l.author[post]
-	if !known {
-		return true
-	}
 	might := func(kind string, a, b int64, v values) bool { return l.possible(fact{kind, a, b}, from, to)&v != 0 }
-	visible := func(v values) bool { return might("post", post, 0, v) }
-	if viewer == author {
-		return visible(public | followers | mutuals | private)
+	is := l.rule(might)
+	switch _, known := l.posts[post]; {
+	case !known:
+		return true
+	case home:
+		return is.home(viewer, post)
 	}
-	follows := might("follow", viewer, author, yes)
-	switch {
-	case !might("block", viewer, author, no), !might("block", author, viewer, no):
-		return false
-	case home && (!follows || !might("mute", viewer, author, no)):
-		return false
-	}
-	return visible(public) || follows && (visible(followers) || might("follow", author, viewer, yes) && visible(mutuals))
+	return is.profile(viewer, post)
 }
 
 // surelySaw reports whether the post was certainly in the viewer's home timeline during
@@ -161,19 +153,17 @@ func (l *ledger) mightSee(viewer, post int64, home bool, from, to time.Time) boo
 func (l *ledger) surelySaw(viewer, post int64, from, to time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	author, known := l.author[post]
-	always := func(kind string, a, b int64, v values) bool { return l.possible(fact{kind, a, b}, from, to) == v }
-	v := l.possible(fact{"post", post, 0}, from, to)
-	switch {
-	case !known:
-		return false
-	case viewer == author:
-		return v == public || v == followers || v == mutuals || v == private
-	case !always("follow", viewer, author, yes), !always("mute", viewer, author, no),
-		!always("block", viewer, author, no), !always("block", author, viewer, no):
-		return false
+	return l.rule(func(kind string, a, b int64, v values) bool { return l.possible(fact{kind, a, b}, from, to) == v }).home(viewer, post)
+}
+
+// rule returns the rule for which is says whether a fact has a value.
+func (l *ledger) rule(is func(kind string, a, b int64, v values) bool) rule {
+	return rule{
+		post:  func(id int64) (links, bool) { p, known := l.posts[id]; return p, known },
+		has:   func(id int64, v values) bool { return is("post", id, 0, v) },
+		holds: func(kind string, a, b int64) bool { return is(kind, a, b, yes) },
+		lacks: func(kind string, a, b int64) bool { return is(kind, a, b, no) },
 	}
-	return v == public || v == followers || v == mutuals && always("follow", author, viewer, yes)
 }
 
 // story describes the visibility of a post and its changes. Times are relative to from.
@@ -196,7 +186,7 @@ func TestLedgerKnowsWhatMightBeSeen(t *testing.T) {
 	t.Parallel()
 	at := func(s int) time.Time { return time.Unix(int64(s), 0) }
 	l := newLedger()
-	l.posted(7, 1, followers)
+	l.posted(7, links{author: 1}, followers)
 	might := func(viewer int64, from, to int) bool { return l.mightSee(viewer, 7, true, at(from), at(to)) }
 	l.facts[fact{"follow", 2, 1}] = &history{first: no, changes: []change{
 		{to: yes, began: at(10), ended: at(12)}, {to: no, began: at(20), ended: at(22)}, {to: yes, began: at(30), unanswered: true},
@@ -220,4 +210,41 @@ func TestLedgerKnowsWhatMightBeSeen(t *testing.T) {
 	l.facts[fact{"post", 7, 0}] = &history{first: followers, changes: []change{{to: gone, began: at(12), ended: at(13)}}}
 	require.False(t, might(1, 14, 15))
 	require.True(t, l.mightSee(2, 99, true, at(0), at(1)))
+}
+
+// TestLedgerKnowsConversations tests the ledger itself.
+func TestLedgerKnowsConversations(t *testing.T) {
+	t.Parallel()
+	at := func(s int) time.Time { return time.Unix(int64(s), 0) }
+	l := newLedger()
+	const root, reply, repost = 7, 8, 9
+	l.posted(root, links{author: 1}, public)
+	l.posted(reply, links{author: 2, root: root, answered: 1}, public)
+	l.posted(repost, links{author: 2, original: root}, public)
+	for viewer, followed := range map[int64][]int64{3: {1, 2}, 4: {2}} {
+		for _, author := range followed {
+			l.follows(viewer, author)
+		}
+	}
+	sees := func(viewer, post int64, home bool, s int) bool { return l.mightSee(viewer, post, home, at(s), at(s)) }
+	for _, c := range []struct {
+		viewer, post int64
+		home, want   bool
+	}{
+		{3, reply, true, true}, {3, repost, true, true},
+		{4, reply, true, false}, {4, reply, false, true}, {4, repost, true, true}, // 4 does not follow whom the reply answers
+		{1, reply, false, true}, {1, reply, true, false}, {2, reply, true, true},
+	} {
+		require.Equal(t, c.want, sees(c.viewer, c.post, c.home, 0), c)
+	}
+	require.True(t, l.surelySaw(3, reply, at(0), at(99)))
+	l.facts[fact{"post", root, 0}].changes = []change{{to: private, began: at(10), ended: at(12)}}
+	require.False(t, l.surelySaw(3, reply, at(0), at(99)))
+	require.True(t, sees(3, reply, true, 11))
+	for _, post := range []int64{reply, repost} {
+		require.False(t, sees(3, post, false, 20))
+		require.False(t, sees(3, post, true, 20))
+	}
+	require.True(t, sees(2, reply, true, 20))
+	require.False(t, sees(2, repost, true, 20))
 }

@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,6 +34,7 @@ type load struct {
 	mu       sync.Mutex
 	busy     map[[2]int64]bool // pairs of users with an unfinished change of their relation
 	accepted map[int64]*accepted
+	newest   []*accepted // the last of them
 	seen     []page
 	actions  int
 	failed   []string // abandoned actions
@@ -40,11 +42,12 @@ type load struct {
 
 // accepted is a post that the API acknowledged.
 type accepted struct {
-	id, author int64
-	text       string
-	at         time.Time
-	deleted    bool // deleted, or about to be deleted
-	taken      bool // a change of the post is in progress
+	id int64
+	links
+	text    string
+	at      time.Time
+	deleted bool // deleted, or about to be deleted
+	taken   bool // a change of the post is in progress
 }
 
 // page is a page that a user read.
@@ -65,7 +68,7 @@ func newLoad(servers []*worldtest.Process, users []worldtest.User) *load {
 func (l *load) live(ctx context.Context, acting <-chan struct{}, seed uint64) {
 	var all sync.WaitGroup
 	for i, u := range l.users {
-		a := &actor{load: l, user: u, rng: rand.New(rand.NewPCG(seed, uint64(i)))}
+		a := &actor{load: l, user: u, rng: rand.New(rand.NewPCG(seed, uint64(i))), reposted: map[int64]bool{}}
 		all.Go(func() {
 			for {
 				select {
@@ -90,6 +93,8 @@ type actor struct {
 	rng   *rand.Rand
 	mine  []*accepted
 	wrote int
+	// reposted are the originals that the user has reposted. A repeated repost would return the first.
+	reposted map[int64]bool
 }
 
 var visibilities = map[values]string{gone: "deleted", public: "PUBLIC", followers: "FOLLOWERS", mutuals: "MUTUALS", private: "PRIVATE"}
@@ -110,8 +115,12 @@ func (a *actor) act(ctx context.Context) {
 		n = a.rng.IntN(78)
 	}
 	switch {
+	case n < 29:
+		a.post(ctx, 0)
+	case n < 40:
+		a.post(ctx, a.recent())
 	case n < 45:
-		a.post(ctx)
+		a.repost(ctx, a.recent())
 	case n < 67:
 		a.read(ctx, other)
 	case n < 75:
@@ -157,23 +166,65 @@ func (a *actor) call(ctx context.Context, query string, variables map[string]any
 // answered reports whether a call got an answer, so that no server still works on it.
 func answered(err error) bool { return err == nil || errors.Is(err, worldtest.ErrRefused) }
 
-func (a *actor) post(ctx context.Context) {
+// post writes a post, or a reply to the post replyTo unless that is 0.
+func (a *actor) post(ctx context.Context, replyTo int64) {
 	a.wrote++
 	v, text := a.visibility(), fmt.Sprintf("%s writes for the %d. time", a.user.Handle, a.wrote)
+	variables := map[string]any{"t": text, "v": visibilities[v]}
+	p := &accepted{links: links{author: a.user.ID}, text: text}
+	if replyTo != 0 {
+		variables["r"] = worldtest.GlobalID("Post", replyTo)
+		a.mu.Lock()
+		parent := a.accepted[replyTo]
+		p.root, p.answered = cmp.Or(parent.root, parent.id), parent.author
+		a.mu.Unlock()
+	}
 	var data struct {
 		CreatePost struct{ Post struct{ ID string } }
 	}
-	done := a.call(ctx, `mutation($t: String!, $v: Visibility!) { createPost(input: {text: $t, visibility: $v, idempotencyKey: $t}) { post { id } } }`,
-		map[string]any{"t": text, "v": visibilities[v]}, &data, func(err error) bool { return err == nil })
-	if !done {
+	if a.call(ctx, `mutation($t: String!, $v: Visibility!, $r: ID) { createPost(input: {text: $t, visibility: $v, idempotencyKey: $t, replyTo: $r}) { post { id } } }`,
+		variables, &data, func(err error) bool { return err == nil }) {
+		a.posted(p, data.CreatePost.Post.ID, v)
+	}
+}
+
+// repost passes the original on, unless it is 0 or the user has done so before.
+func (a *actor) repost(ctx context.Context, original int64) {
+	if original == 0 || a.reposted[original] {
 		return
 	}
-	p := &accepted{id: worldtest.PostID(data.CreatePost.Post.ID), author: a.user.ID, text: text, at: time.Now()}
+	a.reposted[original] = true
+	v := a.visibility()
+	var data struct {
+		Repost struct{ Post struct{ ID string } }
+	}
+	if a.call(ctx, `mutation($p: ID!, $v: Visibility!) { repost(input: {postId: $p, visibility: $v}) { post { id } } }`,
+		map[string]any{"p": worldtest.GlobalID("Post", original), "v": visibilities[v]}, &data, func(err error) bool { return err == nil }) {
+		a.posted(&accepted{links: links{author: a.user.ID, original: original}}, data.Repost.Post.ID, v)
+	}
+}
+
+// posted records a post that the API acknowledged.
+func (a *actor) posted(p *accepted, id string, v values) {
+	p.id, p.at = worldtest.PostID(id), time.Now()
 	a.mine = append(a.mine, p)
-	a.ledger.posted(p.id, p.author, v)
+	a.ledger.posted(p.id, p.links, v)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.accepted[p.id] = p
+	a.newest = append(a.newest, p)
+}
+
+// recent returns one of the last posts that are not reposts, or 0. The user may be unable to see it: a
+// refusal is as good as an answer.
+func (a *actor) recent() int64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.newest) == 0 {
+		return 0
+	}
+	p := a.newest[max(0, len(a.newest)-1-a.rng.IntN(20))]
+	return cmp.Or(p.original, p.id)
 }
 
 // changePost hides, shows or deletes one of the user's last ten posts, unless another change

@@ -21,13 +21,14 @@ type truth struct {
 }
 
 type row struct {
-	author           int64
+	links
 	text, visibility string
 }
 
 func (w *world) truth(ctx context.Context) (truth, error) {
 	tr := truth{posts: map[int64]row{}}
-	posts, err := w.db.SQL.QueryContext(ctx, `SELECT id, author_id, text, visibility FROM posts`)
+	posts, err := w.db.SQL.QueryContext(ctx, `SELECT p.id, p.author_id, p.text, p.visibility,
+		CASE WHEN p.repost_of IS NULL THEN coalesce(p.root_id, 0) ELSE 0 END, coalesce(p.parent_author_id, 0), coalesce(p.repost_of, 0) FROM posts p`)
 	if err != nil {
 		return tr, err
 	}
@@ -35,7 +36,7 @@ func (w *world) truth(ctx context.Context) (truth, error) {
 	for posts.Next() {
 		var id int64
 		var r row
-		if err := posts.Scan(&id, &r.author, &r.text, &r.visibility); err != nil {
+		if err := posts.Scan(&id, &r.author, &r.text, &r.visibility, &r.root, &r.answered, &r.original); err != nil {
 			return tr, err
 		}
 		tr.posts[id] = r
@@ -71,39 +72,33 @@ func (w *world) pairs(ctx context.Context, query string) (map[[2]int64]bool, err
 	return all, rows.Err()
 }
 
-// sees reports whether the viewer may see the post: in the home timeline if home is true,
-// otherwise in the author's profile. It implements the visibility rules independently of the
-// product.
-func (tr truth) sees(viewer int64, r row, home bool) bool {
-	to, from := [2]int64{viewer, r.author}, [2]int64{r.author, viewer}
-	switch {
-	case viewer == r.author:
-		return true
-	case tr.block[to], tr.block[from], home && (!tr.follow[to] || tr.mutes[to]):
-		return false
-	case r.visibility == "PUBLIC":
-		return true
-	case r.visibility == "FOLLOWERS":
-		return tr.follow[to]
-	case r.visibility == "MUTUALS":
-		return tr.follow[to] && tr.follow[from]
+// rule returns the rule for the present.
+func (tr truth) rule() rule {
+	pairs := map[string]map[[2]int64]bool{"follow": tr.follow, "block": tr.block, "mute": tr.mutes}
+	holds := func(kind string, from, to int64) bool { return pairs[kind][[2]int64{from, to}] }
+	return rule{
+		post:  func(id int64) (links, bool) { r, ok := tr.posts[id]; return r.links, ok },
+		has:   func(id int64, v values) bool { return tr.posts[id].visibility == visibilities[v] },
+		holds: holds,
+		lacks: func(kind string, from, to int64) bool { return !holds(kind, from, to) },
 	}
-	return false
 }
 
 // timeline returns the ids of the posts in the viewer's home timeline, newest first.
 func (tr truth) timeline(viewer int64) []int64 {
-	return tr.list(func(r row) bool { return tr.sees(viewer, r, true) })
+	is := tr.rule()
+	return tr.list(func(id int64) bool { return is.home(viewer, id) })
 }
 
 // profile returns the ids of the author's posts that the viewer may see, newest first.
 func (tr truth) profile(viewer, author int64) []int64 {
-	return tr.list(func(r row) bool { return r.author == author && tr.sees(viewer, r, false) })
+	is := tr.rule()
+	return tr.list(func(id int64) bool { return tr.posts[id].author == author && is.profile(viewer, id) })
 }
 
-func (tr truth) list(belongs func(row) bool) (ids []int64) {
-	for id, r := range tr.posts {
-		if belongs(r) {
+func (tr truth) list(belongs func(id int64) bool) (ids []int64) {
+	for id := range tr.posts {
+		if belongs(id) {
 			ids = append(ids, id)
 		}
 	}

@@ -45,25 +45,30 @@ func newTown(t *testing.T, s *storage.Stores) *town {
 	for i := range authors + followers {
 		u, err := worldtest.NewUser(t.Context(), s, int64(i+1), fmt.Sprint("user", i))
 		require.NoError(t, err)
-		if i < authors {
-			w.authors = append(w.authors, u)
-			continue
-		}
-		w.readers = append(w.readers, u)
 		for _, author := range w.authors {
 			require.NoError(t, worldtest.Follow(t.Context(), s, u, author))
+			if i < authors {
+				require.NoError(t, worldtest.Follow(t.Context(), s, author, u))
+			}
+		}
+		if i < authors {
+			w.authors = append(w.authors, u)
+		} else {
+			w.readers = append(w.readers, u)
 		}
 	}
 	return w
 }
 
-// live makes the authors post and edit, delete, hide or show posts until stop is called. Some
-// posts are private. Failed requests are not repeated. The longer the test runs, the slower
+// live makes the authors post, and edit, delete, hide or show posts until stop is called. Some
+// posts are private, and some are replies to or reposts of each other's. Failed requests are not repeated. The longer the test runs, the slower
 // the authors post, because the clients read everything at the end.
 func (w *town) live() (stop func()) {
 	done := make(chan struct{})
 	slower := max(1, int(*traffic/(3*time.Minute)))
 	var wg sync.WaitGroup
+	var mu sync.Mutex
+	var shown []string // posts of all authors, for their followers
 	for _, author := range w.authors {
 		wg.Go(func() {
 			var mine []string
@@ -77,13 +82,31 @@ func (w *town) live() (stop func()) {
 				var data struct {
 					CreatePost struct{ Post struct{ ID string } }
 				}
+				mu.Lock()
+				other := ""
+				if len(shown) > 0 {
+					other = shown[max(0, len(shown)-1-rand.IntN(20))]
+				}
+				mu.Unlock()
+				if other != "" && rand.IntN(6) == 0 { // fails if the other post is hidden, as a reply does
+					_ = p.Call(w.t.Context(), author.Token, `mutation($p: ID!) { repost(input: {postId: $p, visibility: FOLLOWERS}) { post { id } } }`,
+						map[string]any{"p": other}, nil)
+					continue
+				}
 				text, to := fmt.Sprint("post ", n), "FOLLOWERS"
 				if rand.IntN(8) == 0 {
 					text, to = fmt.Sprint("secret ", n), "PRIVATE"
 				}
-				if p.Call(w.t.Context(), author.Token, `mutation($t: String!, $to: Visibility!) { createPost(input: {text: $t, visibility: $to}) { post { id } } }`,
-					map[string]any{"t": text, "to": to}, &data) == nil && to == "FOLLOWERS" {
+				variables := map[string]any{"t": text, "to": to}
+				if other != "" && rand.IntN(3) == 0 {
+					variables["r"] = other
+				}
+				if p.Call(w.t.Context(), author.Token, `mutation($t: String!, $to: Visibility!, $r: ID) { createPost(input: {text: $t, visibility: $to, replyTo: $r}) { post { id } } }`,
+					variables, &data) == nil && to == "FOLLOWERS" {
 					mine = append(mine, data.CreatePost.Post.ID)
+					mu.Lock()
+					shown = append(shown, data.CreatePost.Post.ID)
+					mu.Unlock()
 				}
 				if len(mine) == 0 || rand.IntN(3) > 0 {
 					continue
@@ -96,7 +119,7 @@ func (w *town) live() (stop func()) {
 					`mutation($p: ID!) { setPostVisibility(input: {postId: $p, visibility: PRIVATE}) { post { id } } }`,
 					`mutation($p: ID!) { setPostVisibility(input: {postId: $p, visibility: FOLLOWERS}) { post { id } } }`,
 				}[rand.IntN(5)]
-				variables := map[string]any{"p": id}
+				variables = map[string]any{"p": id}
 				if strings.Contains(change, "$t") {
 					variables["t"] = fmt.Sprint("edited ", n)
 				}
