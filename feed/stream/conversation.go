@@ -128,7 +128,7 @@ func (s *Streams) ListenConversation(ctx context.Context, v session.Viewer, post
 		return nil, err
 	}
 	context.AfterFunc(ctx, c.leave)
-	c.tick(&c.visitDue, stayWatching)
+	c.visits = c.tick(&c.visitDue, stayWatching)
 	wake()
 	return c, nil
 }
@@ -346,6 +346,7 @@ func (c *Conversation) visit(ctx context.Context) error {
 	m, err := c.missed(ctx)
 	if err != nil {
 		c.streams.cfg.Logger.WarnContext(ctx, "conversation not looked at", "root", c.root, "error", err)
+		c.visitSoon()
 		return nil
 	}
 	return c.catchUpWith(ctx, m)

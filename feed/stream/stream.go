@@ -13,6 +13,7 @@ import (
 	"tideline/feed/ids"
 	"tideline/feed/paging"
 	"tideline/live"
+	"tideline/timeline"
 )
 
 // rememberGone is how many removed posts a stream remembers, so that it does not send
@@ -57,7 +58,7 @@ func (s *Stream) open(ctx context.Context) error {
 	if err := s.subscription.open(ctx, s.viewer.ID); err != nil {
 		return err
 	}
-	s.tick(&s.visitDue, stayActive)
+	s.visits = s.tick(&s.visitDue, stayActive)
 	if s.heartbeat > 0 {
 		s.tick(&s.beatDue, s.heartbeat)
 	}
@@ -85,7 +86,7 @@ func (s *Stream) step(ctx context.Context) (more bool, err error) {
 		return true, s.sendNext(ctx)
 	}
 	if s.visitDue.Swap(false) {
-		at := s.streams.home.Reader.Visit(ctx, s.viewer.ID)
+		at := s.visit(ctx)
 		if at.Epoch != 0 && at.Epoch != s.client.Position.Epoch { // the inbox was built anew
 			return true, s.inTurn(ctx, s.catchUp)
 		}
@@ -123,8 +124,18 @@ func (s *Stream) step(ctx context.Context) (more bool, err error) {
 // resync catches up after events may have been lost. Redis may have forgotten that the user is
 // active.
 func (s *Stream) resync(ctx context.Context) error {
-	s.streams.home.Reader.Visit(ctx, s.viewer.ID)
+	s.visit(ctx)
 	return s.catchUp(ctx)
+}
+
+// visit marks the user as active. If Redis does not answer, the position is zero, and the stream visits
+// again soon.
+func (s *Stream) visit(ctx context.Context) timeline.Position {
+	at := s.streams.home.Reader.Visit(ctx, s.viewer.ID).Position
+	if at.Epoch == 0 {
+		s.visitSoon()
+	}
+	return at
 }
 
 func (s *Stream) handle(ctx context.Context, ev live.Event) error {
@@ -288,7 +299,7 @@ func (s *Stream) catchUpAs(ctx context.Context, noEventLost bool) error {
 	}
 	if !whole {
 		home := s.streams.home
-		m.Now = home.Reader.Visit(ctx, s.viewer.ID).Position // Redis may have forgotten the user
+		m.Now = s.visit(ctx) // Redis may have forgotten the user
 		s.client.Position = m.Now
 		s.backlog.check(s.streams)
 		m.Arrived = home.Arrivals.ArrivedID(ctx)

@@ -21,6 +21,10 @@ var errStreamEnds = errors.New("stream ends")
 // while Redis is unreachable.
 const startTimeout = 10 * time.Second
 
+// visitAgain is how long a stream waits after Redis did not answer a visit before it visits again.
+// Until then, events may not be published to the stream: nothing is pushed to a user who is not active.
+const visitAgain = 2 * time.Second
+
 const (
 	// turns is how many streams per processor catch up at the same time. When a process loses
 	// its connection to Redis, all its streams catch up. The limit leaves SQL, Redis and
@@ -51,6 +55,7 @@ type subscription[E any] struct {
 	mu     sync.Mutex
 	tell   func() (wait <-chan struct{}) // see TellBy
 	timers []*time.Timer
+	visits *time.Timer // lets the stream visit what it follows; set before the reader calls next
 	closed bool
 }
 
@@ -97,14 +102,10 @@ func (s *subscription[E]) listen(ctx context.Context) error {
 	return nil
 }
 
-// tick sets due and wakes the reader once per interval, until the stream ends.
-func (s *subscription[E]) tick(due *atomic.Bool, every time.Duration) {
+// tick sets due and wakes the reader once per interval, until the stream ends. It returns the timer.
+func (s *subscription[E]) tick(due *atomic.Bool, every time.Duration) (timer *time.Timer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
-		return
-	}
-	var timer *time.Timer
 	timer = time.AfterFunc(every, func() {
 		due.Store(true)
 		s.wake()
@@ -114,7 +115,20 @@ func (s *subscription[E]) tick(due *atomic.Bool, every time.Duration) {
 			timer.Reset(every)
 		}
 	})
+	if s.closed {
+		timer.Stop()
+	}
 	s.timers = append(s.timers, timer)
+	return timer
+}
+
+// visitSoon makes the next visit due after visitAgain, because Redis did not answer the last one.
+func (s *subscription[E]) visitSoon() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed {
+		s.visits.Reset(visitAgain)
+	}
 }
 
 func (s *subscription[E]) close() {
