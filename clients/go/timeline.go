@@ -87,7 +87,7 @@ func NewTimeline[P any](client *Client, options Options[P]) *Timeline[P] {
 	}
 	t := &Timeline[P]{options: options}
 	t.begin(t, client, options.Backoff)
-	t.heartbeat = max(1, options.Heartbeat/time.Second) * time.Second
+	t.heartbeat = max(time.Second, options.Heartbeat.Truncate(time.Second))
 	if saved := options.Saved; saved != nil && saved.Position != "" {
 		t.held = held[P]{Saved: *saved, loaded: true, bound: max(options.Most, len(saved.Entries))}
 	}

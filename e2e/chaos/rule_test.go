@@ -69,7 +69,7 @@ func (r rule) home(viewer, post int64) bool {
 	if !ok || !r.profile(viewer, post) {
 		return false
 	}
-	if viewer != p.author && !(r.holds("follow", viewer, p.author) && r.lacks("mute", viewer, p.author)) {
+	if follows := r.holds("follow", viewer, p.author) && r.lacks("mute", viewer, p.author); viewer != p.author && !follows {
 		return false
 	}
 	switch {

@@ -124,7 +124,6 @@ func TestAPostAtTheMomentOfTheFirstFrameComes(t *testing.T) {
 			ev := l.next()
 			require.IsType(w, &stream.PostAdded{}, ev)
 			require.Equal(w, id, ev.(*stream.PostAdded).Edge.Node.ID)
-			after = &ev.(*stream.PostAdded).Edge.Cursor
 			l.close()
 
 			l = w.listen(ann, nil)

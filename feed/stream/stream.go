@@ -97,8 +97,11 @@ func (s *Stream) step(ctx context.Context) (more bool, err error) {
 	if s.removals >= journalLag {
 		return true, s.sendJournal(ctx, "")
 	}
-	// Apart from the stream's own reads, only a covered mark raises Low.
-	s.client.Advance(s.sub().Covered())
+	// Apart from the stream's own reads, only a covered mark raises Low. Without a position, nothing may
+	// have been published to the user.
+	if s.client.Position.Epoch != 0 {
+		s.client.Advance(s.sub().Covered())
+	}
 	if s.namesMany() {
 		return true, s.inTurn(ctx, s.settle)
 	}
