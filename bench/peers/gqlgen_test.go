@@ -13,7 +13,6 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 
 	"tideline/ent"
-	"tideline/feed"
 	"tideline/feed/home"
 	"tideline/feed/ids"
 	"tideline/feed/paging"
