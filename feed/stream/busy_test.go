@@ -2,6 +2,7 @@ package stream_test
 
 import (
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -107,8 +108,9 @@ func TestPositionOfAFirstVisitIsGood(t *testing.T) {
 func TestBuildThatIsTakenOverLeavesPositionsGood(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
-		now := time.Now()
-		w := newWorld(t, s, feedtest.Options{Timelines: timeline.Config{Now: func() time.Time { return now }}})
+		began := time.Now()
+		var later atomic.Int64 // the builder reads the clock, too
+		w := newWorld(t, s, feedtest.Options{Timelines: timeline.Config{Now: func() time.Time { return began.Add(time.Duration(later.Load())) }}})
 		ann, bob := w.followed()
 		w.History(bob, 30)
 		_, err := w.Timelines.Visits.Visit(w.Ctx, ann.ID)
@@ -119,7 +121,7 @@ func TestBuildThatIsTakenOverLeavesPositionsGood(t *testing.T) {
 		missed := w.History(bob, 1)[0]
 		_, err = w.Timelines.Inboxes.Deliver(w.Ctx, missed, []int64{ann.ID})
 		require.NoError(w, err)
-		now = now.Add(11 * time.Second)
+		later.Store(int64(11 * time.Second))
 		w.AwaitInbox(ann)
 		l := w.listen(ann, &page.Position)
 		require.Equal(w, missed, l.added())
