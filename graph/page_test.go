@@ -150,7 +150,7 @@ func clientPages(t *testing.T) map[string]string {
 		return text
 	}
 	app := source(t, "../web/app/documents.ts")
-	require.Equal(t, "...Post", app("ofTimeline = { fields: '(.+?)'"))
+	require.Equal(t, "...Post", app("timelineFields = { fields: '(.+?)'"))
 	fragments := app("(?s)`\\s+(fragment Post on Post .+?)`") + app("(?s)`\\s+(fragment Original on Post .+?)`")
 	return map[string]string{"app": document("...Post", fragments), "kit": document("${defaultFields}", "")}
 }
