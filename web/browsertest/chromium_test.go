@@ -316,17 +316,22 @@ func (p *page) click(name string) {
 	p.clickOn(named(name))
 }
 
-// clickOn waits for the element that the expression returns, and clicks on it with the mouse.
+// clickOn waits for the element that the expression returns, and clicks on it with the mouse. If the page
+// draws the element again meanwhile, clickOn waits for the new one.
 func (p *page) clickOn(expression string) {
 	p.t.Helper()
-	p.see(`(` + expression + `) != null`)
-	at := p.value(`(async () => {
-		const e = ` + expression + `
-		e.scrollIntoView({ block: 'nearest', behavior: 'instant' })
-		await new Promise(requestAnimationFrame)
-		const { x, y, width, height } = e.getBoundingClientRect()
-		return [x + width / 2, y + height / 2]
-	})()`).([]any)
+	var at []any
+	for len(at) == 0 {
+		p.see(`(` + expression + `) != null`)
+		at = p.value(`(async () => {
+			const e = ` + expression + `
+			e?.scrollIntoView({ block: 'nearest', behavior: 'instant' })
+			await new Promise(requestAnimationFrame)
+			if (!e?.isConnected) return []
+			const { x, y, width, height } = e.getBoundingClientRect()
+			return [x + width / 2, y + height / 2]
+		})()`).([]any)
+	}
 	p.do(chromedp.MouseClickXY(at[0].(float64), at[1].(float64)))
 }
 
