@@ -119,6 +119,7 @@ export abstract class LiveStore<P extends Post, S, E extends { position: string 
   #running = false
   #restored: Promise<void> | undefined
   #client: Client | undefined
+  #unsubscribe = () => {}
   // The token of the connection, and the token that the server refused last.
   #token: string | undefined
   #refused: string | undefined
@@ -481,7 +482,7 @@ export abstract class LiveStore<P extends Post, S, E extends { position: string 
     this.#client = client
     const position = () => this.#held.position
     const query = () => this.#list.events(!this.#untold)
-    client.subscribe<Record<string, E>>(
+    this.#unsubscribe = client.subscribe<Record<string, E>>(
       {
         // Getters, because graphql-ws reads both again each time it subscribes, also after a lost connection.
         get query() {
@@ -513,6 +514,8 @@ export abstract class LiveStore<P extends Post, S, E extends { position: string 
   #unfollow() {
     const client = this.#client
     this.#client = undefined
+    // First, because the client would subscribe on a connection that opens now and is being closed.
+    this.#unsubscribe()
     // dispose fails if the connection has already failed.
     if (client) Promise.resolve(client.dispose()).catch(() => null)
   }

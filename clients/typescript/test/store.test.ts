@@ -322,6 +322,25 @@ test('a store that is stopped and started while it begins, as strict modes do, b
   assert.equal(server.subscriptions.length, 1)
 })
 
+test('a store that is stopped while it connects sends nothing on the connection that it closes', async () => {
+  const late: unknown[] = []
+  let end = () => {}
+  const ended = new Promise<void>((done) => (end = done))
+  class Watched extends Socket {
+    override send(data: any) {
+      if (this.readyState === Socket.OPEN) super.send(data)
+      else late.push(data)
+      if (!/connection_init/.test(String(data))) return
+      this.on('close', () => end())
+      store.stop()
+    }
+  }
+  const { store } = await world({ webSocketImpl: Watched as unknown as Options['webSocketImpl'] }, false)
+  await store.start()
+  await ended
+  assert.deepEqual(late, [])
+})
+
 test('a page that is asked for at any moment comes', async () => {
   for (let ticks = 0; ticks < 12; ticks++) {
     const store = new TimelineStore({
