@@ -1,6 +1,7 @@
 package resume
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -172,7 +173,9 @@ func (w *town) converge(crowds ...worldtest.Clients) {
 		if behind == "" {
 			break
 		}
-		require.True(w.t, time.Now().Before(deadline), behind)
+		if time.Now().After(deadline) {
+			require.FailNow(w.t, "they differ", "%s%s", behind, w.stories(want, clients))
+		}
 	}
 	resumed, invalidated := 0, 0
 	for i, client := range clients {
@@ -183,6 +186,26 @@ func (w *town) converge(crowds ...worldtest.Clients) {
 	require.NotZero(w.t, resumed)
 	w.t.Logf("%d clients, %d posts each, resumed %d times, told to read again %d times",
 		len(clients), len(want), resumed, invalidated)
+}
+
+// stories describes the posts that clients hold although nobody may see them, as their authors see them.
+func (w *town) stories(want []string, clients []worldtest.Client) (text string) {
+	told := map[string]bool{}
+	for _, client := range clients {
+		for _, id := range client.Held {
+			if told[id] || slices.Contains(want, id) {
+				continue
+			}
+			told[id] = true
+			for _, author := range w.authors {
+				var data struct{ Post json.RawMessage }
+				err := w.servers[0].Call(w.t.Context(), author.Token, `query($p: ID!) { post(id: $p) { author { handle } visibility editedAt root { id visibility } replyTo { id } repostOf { id visibility } } }`,
+					map[string]any{"p": id}, &data)
+				text += fmt.Sprintf("%s for %s: %s %v\n", id, author.Handle, data.Post, err)
+			}
+		}
+	}
+	return text
 }
 
 // visible returns the texts, by post id, of all posts that the authors' followers may see.
