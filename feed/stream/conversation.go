@@ -333,9 +333,14 @@ type missed struct {
 
 // missed reads what was recorded since the client's position.
 func (c *Conversation) missed(ctx context.Context) (m missed, err error) {
-	topics := c.streams.cfg.Topics
-	if m.relations, m.now.relations, m.allOfRelations, err = topics.Watch(ctx, timeline.Relations(c.viewer.ID), c.at.relations); err == nil {
-		m.posts, m.now.posts, m.allPosts, err = topics.Watch(ctx, timeline.Conversation(c.root), c.at.posts)
+	return c.streams.recorded(ctx, c.viewer, c.root, c.at)
+}
+
+// recorded reads what was recorded since a position. It begins to record what is not recorded.
+func (s *Streams) recorded(ctx context.Context, v session.Viewer, root int64, since conversationMark) (m missed, err error) {
+	topics := s.cfg.Topics
+	if m.relations, m.now.relations, m.allOfRelations, err = topics.Watch(ctx, timeline.Relations(v.ID), since.relations); err == nil {
+		m.posts, m.now.posts, m.allPosts, err = topics.Watch(ctx, timeline.Conversation(root), since.posts)
 	}
 	return m, err
 }
@@ -538,14 +543,12 @@ func (s *Streams) ConversationPosition(ctx context.Context, v session.Viewer, po
 const positionWait = time.Second
 
 // conversationNow returns the present position. It begins to record what is not recorded.
-func (s *Streams) conversationNow(ctx context.Context, v session.Viewer, root int64) (at conversationMark, err error) {
-	if _, at.relations, _, err = s.cfg.Topics.Watch(ctx, timeline.Relations(v.ID), timeline.Mark{}); err == nil {
-		_, at.posts, _, err = s.cfg.Topics.Watch(ctx, timeline.Conversation(root), timeline.Mark{})
-	}
+func (s *Streams) conversationNow(ctx context.Context, v session.Viewer, root int64) (conversationMark, error) {
+	m, err := s.recorded(ctx, v, root, conversationMark{})
 	if err != nil {
 		return conversationMark{}, err
 	}
-	return at, nil
+	return m.now, nil
 }
 
 // position returns the cursor to resume after for a client that has received everything sent so far.
@@ -586,7 +589,7 @@ func decodePosition(text string, v session.Viewer, root int64, now conversationM
 	return conversationMark{unseal(posts, now.posts.Epoch, nonce, 'p'), unseal(relations, now.relations.Epoch, nonce, 'r')}, nil
 }
 
-// seal hides the mark from those who do not know its epoch.
+// seal hides the mark from anybody who does not know its epoch.
 func seal(m timeline.Mark, nonce []byte, which byte) []byte {
 	b := mask(m.Epoch, nonce, which)
 	offset := b[sealedSize/2:]
