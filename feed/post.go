@@ -361,7 +361,7 @@ const (
 	MostReportedReplies = 50
 )
 
-// ReportedAncestors returns the posts that lead to a reported post, root first, whoever may see them:
+// ReportedAncestors returns the posts that lead to a reported post, root first, also hidden ones:
 // the parent, the posts above it, at most MostReportedAncestors in all, and the root. It leaves out posts
 // of users who are being deleted. Only moderators read them.
 //
@@ -387,7 +387,7 @@ func (f *Feed) ReportedAncestors(ctx context.Context, parent, root int64) ([]*en
 }
 
 // ReportedReplies returns the direct replies to a reported post, oldest first, at most
-// MostReportedReplies, whoever may see them. It leaves out posts of users who are being deleted. Only
+// MostReportedReplies, also hidden ones. It leaves out posts of users who are being deleted. Only
 // moderators read them.
 //
 // Cost: one query by index.
