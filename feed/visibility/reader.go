@@ -24,6 +24,7 @@ type Reader struct {
 	version    atomic.Int64
 	statements [combinations]string // byKey's queries for a viewer
 	anonymous  [combinations]string // byKey's queries for an anonymous viewer, without likes
+	bases      [combinations]string // addBases' queries for a viewer
 	ends       ends
 	relations  string // the query of relationsAmong for one viewer
 }
@@ -37,6 +38,7 @@ func New(db *ent.Client, dialect string) *Reader {
 	for with := range r.statements {
 		with := Fields(with)
 		r.statements[with] = statement(dialect, flagsFor("$1", "p", with&Likes != 0), wordsOf("$1"), with)
+		r.bases[with] = statement(dialect, flagsFor("$1", "p", with&Likes != 0), wishesOf(dialect), with)
 		r.anonymous[with] = statement(dialect, "$1 * 0 + "+authorHidden("p"), "''", with)
 	}
 	return r
