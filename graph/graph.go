@@ -31,6 +31,7 @@ import (
 	"tideline/feed/refusal"
 	"tideline/feed/session"
 	"tideline/feed/stream"
+	"tideline/feed/userstate"
 	"tideline/feed/visibility"
 	"tideline/graph/exec"
 	"tideline/graph/generated"
@@ -60,6 +61,7 @@ type Backend struct {
 	Login     *login.Login
 	Bulk      *bulk.Bulk
 	Counts    *counts.Counts
+	Users     *userstate.Users
 	Directory *account.Directory
 	Feed      *feed.Feed
 	// Conversations reads replies, reposts, quotes and mentions.

@@ -27,13 +27,14 @@ type Reader struct {
 	bases      [combinations]string // addBases' queries for a viewer
 	ends       ends
 	relations  string // the query of relationsAmong for one viewer
+	userStates string // the query of UserStates
 }
 
 // New returns a Reader of the database; dialect is dialect.SQLite or dialect.Postgres.
 func New(db *ent.Client, dialect string) *Reader {
 	r := &Reader{
 		Followers: Followers{db, dialect}, Unchecked: Unchecked{db, dialect},
-		db: db, dialect: dialect, ends: endsOf(dialect), relations: relationsAmong(dialect, "= $1", edges),
+		db: db, dialect: dialect, ends: endsOf(dialect), relations: relationsAmong(dialect, "= $1", edges), userStates: userStates(dialect),
 	}
 	for with := range r.statements {
 		with := Fields(with)

@@ -203,6 +203,7 @@ type ReportedPostResolver interface {
 type SubscriptionResolver interface {
 	TimelineEvents(ctx context.Context, after *string, heartbeat *int, updates *bool) (<-chan stream.Event, error)
 	PostCounts(ctx context.Context, ids []string) (<-chan []*ent.Post, error)
+	UserStates(ctx context.Context, ids []string) (<-chan []*ent.User, error)
 	ConversationEvents(ctx context.Context, postID string, after *string) (<-chan stream.ConversationEvent, error)
 }
 type TimelineConnectionResolver interface {
@@ -1148,6 +1149,8 @@ type Subscription {
   timelineEvents(after: Cursor, heartbeat: Int, updates: Boolean): TimelineEvent!
   "Live counts of the posts that the client shows, at most ` + "`" + `limits.pageSize` + "`" + `. Sends first all of them that the viewer may see; then, at most every two seconds, the ones whose likeCount, replyCount, repostCount or quoteCount changed. Leaves out posts that are deleted or hidden."
   postCounts(ids: [ID!]!): [Post!]!
+  "Live state of the users that the client shows, at most ` + "`" + `limits.pageSize` + "`" + `. Sends first all of them; then, at most every two seconds, the ones whose profile, counts or relationship with the viewer changed, whichever device changed it. The viewer's own entry also comes when the viewer's follow requests, blocks or mutes changed. Leaves out users who do not exist."
+  userStates(ids: [ID!]!): [User!]!
   "Live changes of a conversation: of its replies, however deep, and of its root. postId is any post of the conversation. With ` + "`" + `after` + "`" + ` (the position of a page of its replies, or of the last event), the stream first sends what the client missed, and then continues live. If it cannot guarantee that nothing is missing, it sends ConversationInvalidated. The same post may be added twice. NOT_FOUND if the viewer may not see the post or the root."
   conversationEvents(postId: ID!, after: Cursor): ConversationEvent!
 }
@@ -3288,6 +3291,20 @@ func (ec *executionContext) field_Subscription_timelineEvents_args(ctx context.C
 		return nil, err
 	}
 	args["updates"] = arg2
+	return args, nil
+}
+
+func (ec *executionContext) field_Subscription_userStates_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "ids",
+		func(ctx context.Context, v any) ([]string, error) {
+			return ec.unmarshalNID2ᚕstringᚄ(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["ids"] = arg0
 	return args, nil
 }
 
@@ -11868,6 +11885,50 @@ func (ec *executionContext) fieldContext_Subscription_postCounts(ctx context.Con
 	}()
 	ctx = graphql.WithFieldContext(ctx, fc)
 	if fc.Args, err = ec.field_Subscription_postCounts_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Subscription_userStates(ctx context.Context, field graphql.CollectedField) (ret func(ctx context.Context) graphql.Marshaler) {
+	return graphql.ResolveFieldStream(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Subscription_userStates(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Subscription().UserStates(ctx, fc.Args["ids"].([]string))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []*ent.User) graphql.Marshaler {
+			return ec.marshalNUser2ᚕᚖtidelineᚋentᚐUserᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Subscription_userStates(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Subscription",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_User(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Subscription_userStates_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
 		ec.Error(ctx, err)
 		return fc, err
 	}
@@ -21036,6 +21097,8 @@ func (ec *executionContext) _Subscription(ctx context.Context, sel ast.Selection
 		return ec._Subscription_timelineEvents(ctx, fields[0])
 	case "postCounts":
 		return ec._Subscription_postCounts(ctx, fields[0])
+	case "userStates":
+		return ec._Subscription_userStates(ctx, fields[0])
 	case "conversationEvents":
 		return ec._Subscription_conversationEvents(ctx, fields[0])
 	default:
