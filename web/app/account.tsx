@@ -11,11 +11,13 @@ import { t } from './preferences'
 import { ApiError } from './refusal'
 import { begin, end } from './session'
 
-/** The maximum length of a handle. It leaves room for an @ that the user types before it. */
-export const maxHandle = 31
+/** The maximum length of a handle. */
+export const maxHandle = 30
 
 /** A handle as typed, without the @ before it. */
-export const handleIn = (values: FormData) => String(values.get('handle')).trim().replace(/^[@＠]/, '')
+export const bareHandle = (text: string) => text.trim().replace(/^[@＠]/, '')
+
+export const handleIn = (values: FormData) => bareHandle(String(values.get('handle')))
 
 const passwordIn = (values: FormData, name = 'password') => String(values.get(name))
 
@@ -44,7 +46,7 @@ function Handle({ session }: { session: Session }) {
       <h2 id="handle">{t.changeHandle}</h2>
       <Form labelledBy="handle" onSend={send} clears buttons={(busy) => <Submit label={t.changeHandle} busy={busy} />}>
         <p class="muted">{t.changeHandleHint}</p>
-        <Field name="handle" label={t.handle} hint={t.handleHint} required maxLength={maxHandle} autocomplete="username" autocapitalize="none" spellcheck={false} defaultValue={handle} />
+        <Field name="handle" label={t.handle} hint={t.handleHint} required maxLength={maxHandle} bare={bareHandle} autocomplete="username" autocapitalize="none" spellcheck={false} defaultValue={handle} />
       </Form>
     </section>
   )

@@ -2,6 +2,8 @@
 import { print } from '@0no-co/graphql.web'
 import type { ResultOf, TadaDocumentNode, VariablesOf } from 'gql.tada'
 
+import { tell } from './changes'
+import { Viewer } from './documents'
 import { t } from './preferences'
 import { ApiError, type Refusal } from './refusal'
 import { expire, session } from './session'
@@ -27,6 +29,7 @@ export async function send(query: string, variables: Variables): Promise<any> {
     })
     answer = await response.json()
   } catch {
+    void comeBack()
     throw new ApiError(t.unreachable)
   }
   const error = answer.errors?.[0]
@@ -37,6 +40,23 @@ export async function send(query: string, variables: Variables): Promise<any> {
     throw new ApiError(ended ? '' : t.refusal(refusal, error.message), refusal)
   }
   return answer.data
+}
+
+let away = false
+
+/** Asks again and again until the server answers, at once when the browser is back online. Then tells the page. */
+async function comeBack() {
+  if (away) return
+  away = true
+  for (let wait = 1000; away; wait = Math.min(2 * wait, 30_000)) {
+    await new Promise((done) => {
+      setTimeout(done, wait)
+      addEventListener('online', done, { once: true })
+    })
+    // A refusal is an answer, too.
+    away = await request(Viewer, {}).then(() => false, (error: Error) => error.message === t.unreachable)
+  }
+  tell({ what: 'back' })
 }
 
 /** The URL of the API. */

@@ -90,7 +90,7 @@ function Member({ session }: { session: Session }) {
     ['profile', `/@${handle}`, t.profile, 0, String],
     ['settings', '/settings', t.settings, 0, String],
   ] as const
-  const current = route.name === 'profile' && route.handle !== handle ? undefined : route.name
+  const current = route.name === 'profile' && route.handle !== handle ? undefined : route.name === 'search' ? 'people' : route.name
 
   return (
     <CurrentTimeline.Provider value={timeline}>
@@ -127,7 +127,7 @@ function Member({ session }: { session: Session }) {
           )}
         </main>
         <aside aria-label={t.people}>
-          {route.name !== 'people' && <Others brief />}
+          {current !== 'people' && <Others brief />}
         </aside>
         {writing && (
           <Dialog label={writing.quoted ? t.quote : t.compose} onClose={() => composing.set(null)}>
@@ -156,7 +156,9 @@ function View({ route }: { route: Route }) {
     case 'tag':
       return <TagPage tag={route.tag} />
     case 'people':
-      return <People />
+      return <People query="" />
+    case 'search':
+      return <People query={route.query} />
     case 'login': // a member leaves it at once
       return null
     default:
@@ -187,6 +189,8 @@ function titleOf(route: Route): string {
       return t.onePost
     case 'tag':
       return `#${route.tag}`
+    case 'search':
+      return route.query ? t.searchFor(route.query) : t.search
     case 'lost':
       return ''
     case 'login':

@@ -15,6 +15,8 @@ export type Change =
   | { what: 'requests' }
   /** The viewer's relation to a person changed. */
   | { what: 'relation'; person: Person }
+  /** The server answers again, after a request that it did not answer. */
+  | { what: 'back' }
   /** More changed than the server sends one by one. */
   | { what: 'much' }
 

@@ -2,14 +2,15 @@
 import { createContext } from 'preact'
 import { useContext, useEffect, useId, useLayoutEffect, useRef, useState } from 'preact/hooks'
 
+import { AudienceChoice, VisibilityChoice } from './audience'
 import { useCompletion } from './completion'
-import type { Audience, Original, Post } from './documents'
+import type { Original, Post } from './documents'
 import { draftOf, write, type About } from './draft'
 import { useLimits } from './limits'
-import { Choice, Count, lengthOf } from './parts'
+import { Count, lengthOf } from './parts'
 import { t } from './preferences'
-import { QuoteCard, VisibilityChoice } from './post'
 import { openBox, post, type Outbox } from './outbox'
+import { QuoteCard } from './quote'
 import { go } from './route'
 import { session } from './session'
 import { Store, useStore } from './store'
@@ -20,8 +21,6 @@ export const composing = new Store<{ quoted?: Original } | null>(null)
 
 /** The timeline of the member; null for a visitor. */
 export const CurrentTimeline = createContext<Timeline | null>(null)
-
-export const audiences = ['EVERYONE', 'FOLLOWERS', 'MUTUALS', 'MENTIONED', 'NOBODY'] as const satisfies Audience[]
 
 type Props = {
   /** The post that is answered. */
@@ -51,7 +50,8 @@ export function Compose({ parent, quoted, focused, outbox, onPosted, onCancel }:
   const most = useLimits()?.postLength
   const [busy, setBusy] = useState(false)
   const refusal = useId()
-  const wrong = length === 0 || (most !== undefined && length > most)
+  const over = most !== undefined && length > most
+  const wrong = length === 0 || over
   const label = parent ? t.reply : quoted ? t.quote : t.compose
   const completion = useCompletion(area, draft.text, (text) => write(box, { text }))
 
@@ -89,6 +89,8 @@ export function Compose({ parent, quoted, focused, outbox, onPosted, onCancel }:
           rows={2}
           autofocus={focused}
           aria-label={label}
+          dir="auto"
+          aria-invalid={draft.refusal || over ? true : undefined}
           aria-describedby={draft.refusal ? refusal : undefined}
           readOnly={busy}
           placeholder={parent ? t.replyPlaceholder(parent.author.handle) : quoted ? t.quotePlaceholder : t.writePlaceholder}
@@ -117,15 +119,8 @@ export function Compose({ parent, quoted, focused, outbox, onPosted, onCancel }:
         <VisibilityChoice label={t.audience} value={visibility} onChoose={(choice) => write(box, { visibility: choice })} />
         {!parent && (
           <>
-            <Choice icon="reply" label={t.replyAudience} value={draft.audience} options={audiences} texts={t.mayReply} onChoose={(audience) => write(box, { audience })} />
-            <Choice
-              icon="quote"
-              label={t.quoteAudience}
-              value={draft.quoteAudience}
-              options={audiences}
-              texts={t.mayQuote}
-              onChoose={(quoteAudience) => write(box, { quoteAudience })}
-            />
+            <AudienceChoice to="reply" value={draft.audience} onChoose={(audience) => write(box, { audience })} />
+            <AudienceChoice to="quote" value={draft.quoteAudience} onChoose={(quoteAudience) => write(box, { quoteAudience })} />
           </>
         )}
         <Count length={length} most={most} />

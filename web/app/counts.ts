@@ -43,7 +43,8 @@ function schedule() {
 function watch() {
   if (session.state?.token !== token) {
     stop()
-    void client?.dispose()
+    // dispose fails if the connection has already failed.
+    if (client) Promise.resolve(client.dispose()).catch(() => null)
     token = session.state?.token
     client = token === undefined ? undefined : connect(token)
     watched = ''

@@ -286,18 +286,15 @@ export const Limits = graphql(`
 
 export const Requests = graphql(
   `
-    query Requests {
+    query Requests($after: Cursor) {
       viewer {
-        id
-        followRequests(first: 20) {
-          nodes {
-            ...Person
-          }
+        list: followRequests(first: 20, after: $after) {
+          ...PeoplePage
         }
       }
     }
   `,
-  [person],
+  [peoplePage],
 )
 
 export const Settings = graphql(`

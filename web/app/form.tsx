@@ -2,6 +2,7 @@
 import { createContext, type ComponentChildren } from 'preact'
 import { useContext, useId, useLayoutEffect, useRef, useState } from 'preact/hooks'
 
+import { Count, lengthOf } from './parts'
 import { t } from './preferences'
 import { ApiError, type Refusal } from './refusal'
 
@@ -58,7 +59,10 @@ export function Form({ children, class: kind = 'stack', label, labelledBy, onSen
     setBusy(true)
     try {
       await onSend(new FormData(form))
-      if (clears) form.reset()
+      if (clears) {
+        form.reset()
+        for (const field of form.elements) field.dispatchEvent(new Event('input', { bubbles: true }))
+      }
     } catch (e) {
       const { message } = e as Error
       const field = (e instanceof ApiError && fieldOf(e.refusal)) || ''
@@ -123,9 +127,24 @@ function useFault(name: string, hint?: ComponentChildren) {
   }
 }
 
+/** What is left of the limit of a field, and the listener that counts. A text that is too long stays, and is a fault. */
+function useCount({ type, maxLength: most, bare = String, defaultValue = '' }: Pick<InputProps, 'type' | 'maxLength' | 'bare' | 'defaultValue'>) {
+  const [length, setLength] = useState(lengthOf(bare(defaultValue)))
+  const listen = ({ currentTarget: field }: { currentTarget: HTMLInputElement | HTMLTextAreaElement }) => {
+    const given = lengthOf(bare(field.value))
+    field.setCustomValidity(most !== undefined && given > most ? t.refusal({ reason: 'TOO_LONG', given, allowed: most }, '') : '')
+    setLength(given)
+  }
+  // Nobody types a long address, so its limit matters only when it is near.
+  const matters = type !== 'url' || (most !== undefined && most - length < 50)
+  return { count: matters && <Count length={length} most={most} />, listen }
+}
+
 type AreaProps = { name: string; label: string; hint?: ComponentChildren; required?: boolean; maxLength?: number; rows?: number; defaultValue?: string }
 type InputProps = Omit<AreaProps, 'rows'> & {
   type?: 'url'
+  /** Returns the part of the text that the limit is for. */
+  bare?: (text: string) => string
   autocomplete?: string
   autocapitalize?: 'none'
   spellcheck?: boolean
@@ -134,24 +153,32 @@ type InputProps = Omit<AreaProps, 'rows'> & {
 }
 
 /** A line of text with its label. */
-export function Field({ label, hint, type, ...input }: InputProps) {
+export function Field({ label, hint, type, maxLength, bare, ...input }: Omit<InputProps, 'onInput'>) {
   const { id, attributes, notes } = useFault(input.name, hint)
+  const { count, listen } = useCount({ type, maxLength, bare, defaultValue: input.defaultValue })
   return (
     <div class="field">
-      <label for={id}>{label}</label>
-      <input id={id} {...input} type={type as 'url'} {...attributes} />
+      <div class="row">
+        <label for={id}>{label}</label>
+        {count}
+      </div>
+      <input id={id} dir="auto" {...input} type={type as 'url'} onInput={listen} {...attributes} />
       {notes}
     </div>
   )
 }
 
 /** A field for a longer text. */
-export function Area({ label, hint, ...area }: AreaProps) {
+export function Area({ label, hint, maxLength, ...area }: AreaProps) {
   const { id, attributes, notes } = useFault(area.name, hint)
+  const { count, listen } = useCount({ maxLength, defaultValue: area.defaultValue })
   return (
     <div class="field">
-      <label for={id}>{label}</label>
-      <textarea id={id} {...area} {...attributes} />
+      <div class="row">
+        <label for={id}>{label}</label>
+        {count}
+      </div>
+      <textarea id={id} dir="auto" {...area} onInput={listen} {...attributes} />
       {notes}
     </div>
   )
@@ -198,7 +225,22 @@ export function Group({ name, label, class: kind, choice, children }: GroupProps
 }
 
 /** A field of a group, with a label that only screen readers read. */
-export function Item({ label, type, ...input }: InputProps) {
+export function Item({ label, type, maxLength, bare, onInput, ...input }: InputProps) {
   const { attributes } = useFault(input.name)
-  return <input aria-label={label} {...input} type={type as 'url'} {...attributes} />
+  const { count, listen } = useCount({ type, maxLength, bare, defaultValue: input.defaultValue })
+  return (
+    <div class="item">
+      <input
+        aria-label={label}
+        {...input}
+        type={type as 'url'}
+        onInput={(event) => {
+          listen(event)
+          onInput?.()
+        }}
+        {...attributes}
+      />
+      {count}
+    </div>
+  )
 }

@@ -2,6 +2,7 @@
 import { Component, type ComponentChildren, type FunctionComponent } from 'preact'
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks'
 
+import { useChanges } from './changes'
 import { preferences, t } from './preferences'
 import { Store, useStore } from './store'
 
@@ -122,15 +123,16 @@ type ChoiceProps<V extends string> = {
   onChoose: (value: V) => void
 }
 
-/** A choice of one of several values, with an icon. */
+/** A choice of one of several values, with an icon. The list of options has the hints, which are too long for the control. */
 export function Choice<V extends string>({ icon, label, value, options, texts, hints, disabled, onChoose }: ChoiceProps<V>) {
   return (
     <span class="choice">
       <Icon name={icon} />
+      <span aria-hidden="true">{texts[value]}</span>
       <select aria-label={label} value={value} disabled={disabled} onChange={(event) => onChoose(event.currentTarget.value as V)}>
         {options.map((option) => (
-          <option value={option} key={option} title={hints?.[option]}>
-            {texts[option]}
+          <option value={option} key={option}>
+            {hints ? `${texts[option]} – ${hints[option]}` : texts[option]}
           </option>
         ))}
       </select>
@@ -140,12 +142,12 @@ export function Choice<V extends string>({ icon, label, value, options, texts, h
 
 type CountProps = { length: number; most: number | undefined }
 
-/** The length of a text and its maximum. */
+/** How much longer a text may become, or by how much it is too long. */
 export function Count({ length, most }: CountProps) {
   const over = most !== undefined && length > most
   return (
     <span class={over ? 'wrong count' : 'muted count'} role={over ? 'status' : undefined} title={t.characters(length, most)}>
-      {length > 0 && (most === undefined ? length : `${length} / ${most}`)}
+      {length > 0 && most !== undefined && t.left(most - length)}
     </span>
   )
 }
@@ -263,10 +265,30 @@ export function notify(text: string, action?: Action): () => void {
   return close
 }
 
+const overlap = (a: DOMRect, b: DOMRect) => a.top < b.bottom && b.top < a.bottom && a.left < b.right && b.left < a.right
+
+/** Moves the notices from the bottom of the window to its top while they would cover a field. */
+function avoidFields(element: HTMLElement) {
+  element.classList.remove('top')
+  const place = element.getBoundingClientRect()
+  const covers = [...document.querySelectorAll('input, textarea, select')].some((field) => field.checkVisibility() && overlap(field.getBoundingClientRect(), place))
+  element.classList.toggle('top', covers)
+}
+
 export function Notices() {
+  const list = useStore(notices)
+  const element = useRef<HTMLDivElement>(null)
+  useLayoutEffect(() => {
+    if (list.length === 0) return
+    const avoid = () => avoidFields(element.current!)
+    avoid()
+    const moments = ['scroll', 'resize', 'focusin'] as const
+    moments.forEach((moment) => addEventListener(moment, avoid))
+    return () => moments.forEach((moment) => removeEventListener(moment, avoid))
+  }, [list])
   return (
-    <div class="notices" role="status">
-      {useStore(notices).map(({ id, text, action }) => (
+    <div class="notices" role="status" ref={element}>
+      {list.map(({ id, text, action }) => (
         <p key={id}>
           {text}
           {action && (
@@ -301,7 +323,9 @@ export function Skeleton({ lines = 4 }: { lines?: number }) {
   )
 }
 
+/** Says why something failed, with a button for another attempt. The attempt is made by itself when the server answers again. */
 export function Failure({ message, onRetry }: { message: string; onRetry: () => void }) {
+  useChanges(({ what }) => what === 'back' && onRetry())
   return (
     <div class="failure" role="alert">
       <p>{message}</p>

@@ -1,16 +1,18 @@
 // Lists of people, the search for people, and the viewer's relations to them.
-import { useEffect, useState } from 'preact/hooks'
+import { useEffect, useRef, useState } from 'preact/hooks'
 
 import { useAction } from './action'
 import { request } from './api'
 import { tell, useChanges, watchChanges } from './changes'
 import { AcceptFollower, Block, Follow, Mute, People as PeopleQuery, RejectFollower, RemoveFollower, Requests as RequestsQuery, Suggested, Unblock, Unfollow, Unmute, type Person } from './documents'
-import { usePages } from './pages'
-import { Avatar, Confirm, Empty, Failure, Icon, Menu, More, notify, Skeleton } from './parts'
+import { extended, renewed, usePages, type Loaded, type Page } from './pages'
+import { Avatar, Confirm, Count, Empty, Failure, Icon, Menu, More, notify, Skeleton } from './parts'
 import { t } from './preferences'
 import { Report } from './report'
+import { go, replace } from './route'
 import { session } from './session'
 import { Store, useStore } from './store'
+import { tagFor } from './tag'
 
 /** The people with the changed person replaced. */
 export function withPerson<P extends Person>(people: P[], person: Person): P[] {
@@ -19,17 +21,21 @@ export function withPerson<P extends Person>(people: P[], person: Person): P[] {
 
 const changes = { follow: Follow, unfollow: Unfollow, block: Block, unblock: Unblock, mute: Mute, unmute: Unmute, accept: AcceptFollower, reject: RejectFollower, remove: RemoveFollower }
 
-/** Changes the viewer's relation to a person, and broadcasts the change. */
+/** Changes the viewer's relation to a person, and broadcasts the change. change reports whether it was made. */
 export function useRelation(person: Person) {
   const { run, busy } = useAction(notify)
-  const change = (how: keyof typeof changes) =>
-    run(async () => {
+  const change = async (how: keyof typeof changes) => {
+    let done = false
+    await run(async () => {
       const answer = await request(changes[how], { input: { userId: person.id } })
       const { user } = answer.change
       // If the person is no longer visible, the answer has only the id and the relationship.
       tell({ what: 'relation', person: user.handle ? user : { ...person, relationship: user.relationship } })
       if (how === 'remove') notify(t.followerRemoved(person.handle))
+      done = true
     })
+    return done
+  }
   return { change, busy }
 }
 
@@ -118,12 +124,14 @@ function PersonRow({ person, brief, menus }: { person: Person } & Omit<ListProps
       <div class="grow">
         <a class="who" href={`/@${person.handle}`}>
           <b dir="auto">{person.name}</b> <span class="muted">@{person.handle}</span>
-        </a>
+        </a>{' '}
         {relationship?.followedBy && <span class="tag">{relationship.mutual ? t.friends : t.followsYou}</span>}
-        {!brief && person.bio && <p class="muted bio">{person.bio}</p>}
+        {!brief && person.bio && <p class="muted bio" dir="auto">{person.bio}</p>}
       </div>
-      <FollowButton person={person} />
-      {menus && <RelationMenu person={person} />}
+      <span class="row">
+        <FollowButton person={person} />
+        {menus && <RelationMenu person={person} />}
+      </span>
     </li>
   )
 }
@@ -163,13 +171,19 @@ export function Suggestions({ brief }: { brief?: boolean }) {
   )
 }
 
-/** The follow requests to the viewer; null until they are known. */
-const requests = new Store<Person[] | null>(null)
+/** The follow requests to the viewer, newest first; null until they are known. */
+const requests = new Store<Loaded<Person> | null>(null)
+
+/** The number of requests that the side column shows. */
+const fewRequests = 3
 
 /** The interval for polling follow requests, in milliseconds, in case no event announces them. */
 const requestsEvery = 60_000
 
-/** Keeps the follow requests to the viewer up to date. Returns their number. */
+const none: Loaded<Person> = { items: [], next: null }
+const nobody: Page<Person> = { nodes: [], pageInfo: { hasNextPage: false, endCursor: null } }
+
+/** Keeps the follow requests to the viewer up to date. Returns how many are known. */
 export function useRequests(viewer: string | undefined): number {
   useEffect(() => {
     requests.set(null)
@@ -177,10 +191,10 @@ export function useRequests(viewer: string | undefined): number {
     let current = true
     const load = () =>
       document.visibilityState === 'visible' &&
-      request(RequestsQuery, {}).then(
-        (answer) => current && requests.set(answer.viewer?.followRequests?.nodes ?? []),
+      request(RequestsQuery, { after: null }).then(
+        ({ viewer }) => current && requests.set(renewed(requests.state ?? none, viewer?.list ?? nobody)),
         // The next attempt may succeed. Until then the old list stays.
-        () => current && requests.set(requests.state ?? []),
+        () => current && requests.set(requests.state ?? none),
       )
     void load()
     const timer = setInterval(load, requestsEvery)
@@ -193,7 +207,7 @@ export function useRequests(viewer: string | undefined): number {
       document.removeEventListener('visibilitychange', load)
     }
   }, [viewer])
-  return useStore(requests)?.length ?? 0
+  return useStore(requests)?.items.length ?? 0
 }
 
 /** The follow requests and, below them, suggestions. Both wait until the requests are known, so that nothing moves. */
@@ -201,15 +215,23 @@ export function Others({ brief }: { brief?: boolean }) {
   if (useStore(requests) === null) return brief ? null : <Skeleton lines={2} />
   return (
     <>
-      <Requests />
+      <Requests brief={brief} />
       <Suggestions brief={brief} />
     </>
   )
 }
 
-function Requests() {
-  const people = useStore(requests)
-  if (!people?.length) return null
+function Requests({ brief }: { brief?: boolean }) {
+  const { items, next } = useStore(requests)!
+  const { run, busy, error } = useAction()
+  const more = () =>
+    run(async () => {
+      const { viewer } = await request(RequestsQuery, { after: next })
+      // The list may have begun again meanwhile.
+      if (requests.state!.next === next) requests.set(extended(requests.state!, viewer?.list ?? nobody))
+    })
+  if (items.length === 0) return null
+  const people = brief ? items.slice(0, fewRequests) : items
   return (
     <section class="panel">
       <h2>{t.requests}</h2>
@@ -218,6 +240,13 @@ function Requests() {
           <RequestRow person={person} key={person.id} />
         ))}
       </ul>
+      {brief && items.length > fewRequests && <a href="/people">{t.allRequests}</a>}
+      {!brief && error && <Failure message={error} onRetry={more} />}
+      {!brief && next && !error && (
+        <button class="quiet more" aria-disabled={busy} onClick={more}>
+          {busy ? t.loading : t.loadMore}
+        </button>
+      )}
     </section>
   )
 }
@@ -225,11 +254,12 @@ function Requests() {
 function RequestRow({ person }: { person: Person }) {
   const { change, busy } = useRelation(person)
   const answer = async (how: 'accept' | 'reject') => {
-    await change(how)
-    const left = requests.state!.filter(({ id }) => id !== person.id)
-    requests.set(left)
-    // There may be more requests than the app asks for at a time.
-    if (left.length === 0) tell({ what: 'requests' })
+    if (!(await change(how))) return
+    const { items, next } = requests.state!
+    const left = items.filter(({ id }) => id !== person.id)
+    requests.set({ items: left, next })
+    // More requests take the place of the ones that are answered.
+    if (next && left.length <= fewRequests) tell({ what: 'requests' })
   }
   return (
     <li class="person asks">
@@ -252,31 +282,75 @@ function RequestRow({ person }: { person: Person }) {
 /** The pause in typing after which the search starts, in milliseconds. */
 const pause = 200
 
-export function People() {
-  const [text, setText] = useState('')
-  const [query, setQuery] = useState('')
+/** The maximum length of a query, in characters. */
+const maxQuery = 100
+
+const tagPage = (tag: string) => `/tag/${encodeURIComponent(tag)}`
+
+/** The search, and who asks or might be followed while nothing is searched. query is the one in the address. */
+export function People({ query }: { query: string }) {
+  const [text, setText] = useState(query)
+  const sent = useRef(query)
   useEffect(() => {
-    const timer = setTimeout(() => setQuery(text.trim()), pause)
+    // Another query than the one sent: the reader went back or forward to it.
+    if (query !== sent.current) setText((sent.current = query))
+  }, [query])
+  const search = () => {
+    if (text.trim() === sent.current) return
+    sent.current = text.trim()
+    replace(sent.current ? `/search?q=${encodeURIComponent(sent.current)}` : '/people')
+  }
+  useEffect(() => {
+    const timer = setTimeout(search, pause)
     return () => clearTimeout(timer)
   }, [text])
+  const submit = (event: Event) => {
+    event.preventDefault()
+    search()
+    if (isSigned(sent.current) && tagFor(sent.current)) go(tagPage(tagFor(sent.current)))
+  }
   return (
     <>
       <div class="head">
         <h1>{t.people}</h1>
       </div>
       <search class="search">
-        <label>
-          <span class="hidden">{t.search}</span>
-          <Icon name="people" />
-          <input id="search" type="search" placeholder={t.searchPlaceholder} value={text} maxLength={100} onInput={(event) => setText(event.currentTarget.value)} />
-        </label>
+        <form onSubmit={submit}>
+          <label>
+            <span class="hidden">{t.search}</span>
+            <Icon name="people" />
+            <input id="search" type="search" dir="auto" placeholder={t.searchPlaceholder} value={text} maxLength={maxQuery} onInput={(event) => setText(event.currentTarget.value)} />
+          </label>
+          {text.length > maxQuery - 20 && <Count length={text.length} most={maxQuery} />}
+        </form>
       </search>
       {query ? <Found query={query} /> : <Others />}
     </>
   )
 }
 
+const isSigned = (query: string) => /^[#＃]/.test(query)
+
 function Found({ query }: { query: string }) {
+  const tag = tagFor(query)
+  return (
+    <>
+      {tag && (
+        <ul class="rows">
+          <li>
+            <a class="grow" href={tagPage(tag)}>
+              <b dir="auto">#{tag}</b> <span class="muted">{t.postsWithTag}</span>
+            </a>
+            <Icon name="next" />
+          </li>
+        </ul>
+      )}
+      {!isSigned(query) ? <FoundPeople query={query} /> : !tag && <Empty title={t.refusal({ reason: 'NOT_A_TAG' }, '')} />}
+    </>
+  )
+}
+
+function FoundPeople({ query }: { query: string }) {
   const { items, next, loaded, busy, error, more, retry, change } = usePages<Person>(
     async (after) => (await request(PeopleQuery, { query, first: 20, after })).users,
     [query],

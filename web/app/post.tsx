@@ -1,11 +1,12 @@
 // A post, as every list shows it.
 import type { Shown } from '@tideline/client'
-import { useLayoutEffect, useRef, useState } from 'preact/hooks'
+import { useId, useLayoutEffect, useRef, useState } from 'preact/hooks'
 
 import { useAction } from './action'
 import { request } from './api'
+import { AudienceChoice, VisibilityChoice } from './audience'
 import { tell } from './changes'
-import { audiences, Compose, composing } from './compose'
+import { Compose, composing } from './compose'
 import { changing, useCounts } from './counts'
 import {
   DeletePost, LikePost, MuteConversation, Repost as RepostPost, SetAudience, SetVisibility, UndoRepost, UnlikePost, UnmuteConversation, UpdatePost, Versions,
@@ -15,15 +16,19 @@ import {
 import { editOf, keepEdit } from './draft'
 import { useLimits } from './limits'
 import { usePages } from './pages'
-import { Avatar, Choice, Confirm, Count, Dialog, Icon, lengthOf, Menu, notify, steady, Time } from './parts'
+import { Avatar, Confirm, Count, Dialog, Icon, lengthOf, Menu, notify, steady, Time } from './parts'
 import { preferences, t } from './preferences'
+import { QuoteCard } from './quote'
 import { useReceipt } from './receipts'
 import { Report } from './report'
 import { session } from './session'
 import { useStore } from './store'
 import { Words } from './words'
 
-export const visibilities = ['PUBLIC', 'FOLLOWERS', 'MUTUALS', 'PRIVATE'] as const satisfies Visibility[]
+/** The lengths from which a list shows only the beginning of a text, in characters and in lines. */
+const long = { characters: 700, lines: 12 }
+
+const isLong = (text: string) => lengthOf(text) > long.characters || text.split('\n').length > long.lines
 
 type Props = {
   post: Original
@@ -90,9 +95,7 @@ export const PostCard = steady(({ post, reposts, pending, fresh, place, onReply 
         {editing ? (
           <Edit post={post} focused={editing === 'begun'} onDone={() => setEditing(false)} />
         ) : (
-          <p class="text">
-            <Words text={post.text} recorded={post.mentions} />
-          </p>
+          <Text post={post} folds={place !== 'subject'} onOpen={() => article.current!.focus({ preventScroll: true })} />
         )}
         {post.quote && <Quote post={post} viewer={viewer?.id} />}
         {post.hiddenByModerators && <p class="note">{t.hiddenByModerators}</p>}
@@ -131,6 +134,32 @@ export const PostCard = steady(({ post, reposts, pending, fresh, place, onReply 
     </article>
   )
 })
+
+/** The text of a post. folds: a long one shows its beginning, until the reader opens it. */
+function Text({ post: { text, mentions }, folds, onOpen }: { post: Original; folds: boolean; onOpen: () => void }) {
+  const [open, setOpen] = useState(false)
+  const folded = folds && !open && isLong(text)
+  return (
+    <>
+      {/* A link in the part that is not shown opens it, when it gets the focus. */}
+      <p class={folded ? 'text folded' : 'text'} dir="auto" onFocusIn={folded ? () => setOpen(true) : undefined}>
+        <Words text={text} recorded={mentions} />
+      </p>
+      {folded && (
+        <button
+          class="link unfold"
+          onClick={() => {
+            setOpen(true)
+            // The button had the focus and is gone.
+            onOpen()
+          }}
+        >
+          {t.showMore}
+        </button>
+      )}
+    </>
+  )
+}
 
 /** Says who reposted a post: the newest by name, and how many others. */
 function RepostedBy({ reposts, viewer }: { reposts: Shown<Post>['reposts']; viewer: string | undefined }) {
@@ -258,33 +287,11 @@ function Quote({ post, viewer }: { post: Original; viewer: string | undefined })
   )
 }
 
-type Quoted = Pick<Original, 'id' | 'text' | 'createdAt' | 'author'>
-
-/** A quoted post, or why it is not shown. */
-export function QuoteCard({ quote: { state, post } }: { quote: { state: NonNullable<Original['quote']>['state']; post: Quoted | null } }) {
-  if (!post) return <p class="quoted muted">{state === 'WITHDRAWN' ? t.withdrawn : t.notAvailable}</p>
-  return (
-    <blockquote class="quoted">
-      <p class="by">
-        <Avatar person={post.author} />
-        <span class="who">
-          <b dir="auto">{post.author.name}</b> <span class="muted">@{post.author.handle}</span>
-        </span>
-        <a class="muted when" href={`/post/${post.id}`}>
-          <span class="hidden">{t.quotedPost(post.author.handle)}</span>
-          <Time at={post.createdAt} />
-        </a>
-      </p>
-      <p class="excerpt">{post.text}</p>
-    </blockquote>
-  )
-}
-
 /** The visibility of a post that is not public. */
 function Audience({ of }: { of: Visibility }) {
   if (of === 'PUBLIC') return null
   return (
-    <span class="audience muted" title={t.visibilityHint[of]}>
+    <span class="audience muted">
       <Icon name={of} />
       {t.visibility[of]}
     </span>
@@ -357,7 +364,9 @@ function Earlier({ post, onClose }: { post: Original; onClose: () => void }) {
             <p class="muted">
               <Time at={createdAt} />
             </p>
-            <p class="text">{text}</p>
+            <p class="text" dir="auto">
+              {text}
+            </p>
           </li>
         ))}
       </ol>
@@ -382,9 +391,11 @@ function Edit({ post, focused, onDone }: { post: Original; focused: boolean; onD
   const [of] = useState(kept?.of ?? post.editedAt ?? post.createdAt)
   const { run, busy, error } = useAction()
   const area = useRef<HTMLTextAreaElement>(null)
+  const refusal = useId()
   const length = lengthOf(text)
   const most = useLimits()?.postLength
-  const wrong = length === 0 || (most !== undefined && length > most)
+  const over = most !== undefined && length > most
+  const wrong = length === 0 || over
   useLayoutEffect(() => {
     if (!focused) return
     area.current!.focus({ preventScroll: true })
@@ -413,7 +424,9 @@ function Edit({ post, focused, onDone }: { post: Original; focused: boolean; onD
         ref={area}
         rows={3}
         aria-label={t.editPost}
-        aria-invalid={error ? true : undefined}
+        dir="auto"
+        aria-invalid={error || over ? true : undefined}
+        aria-describedby={error ? refusal : undefined}
         value={text}
         onInput={(event) => write(event.currentTarget.value)}
         onKeyDown={(event) => {
@@ -422,7 +435,7 @@ function Edit({ post, focused, onDone }: { post: Original; focused: boolean; onD
         }}
       />
       {error && (
-        <p class="wrong" role="alert">
+        <p class="wrong" id={refusal} role="alert">
           {error}
         </p>
       )}
@@ -495,24 +508,8 @@ function Audiences({ post }: { post: Original }) {
   const { replyAudience, quoteAudience } = post
   return (
     <span class="audiences">
-      <Choice
-        icon="reply"
-        label={t.replyAudience}
-        value={replyAudience}
-        options={audiences}
-        texts={t.mayReply}
-        disabled={busy}
-        onChoose={(replyAudience) => set({ replyAudience }, t.mayReply[replyAudience])}
-      />
-      <Choice
-        icon="quote"
-        label={t.quoteAudience}
-        value={quoteAudience}
-        options={audiences}
-        texts={t.mayQuote}
-        disabled={busy}
-        onChoose={(quoteAudience) => set({ quoteAudience }, t.mayQuote[quoteAudience])}
-      />
+      <AudienceChoice to="reply" value={replyAudience} disabled={busy} onChoose={(replyAudience) => set({ replyAudience }, t.mayReply[replyAudience])} />
+      <AudienceChoice to="quote" value={quoteAudience} disabled={busy} onChoose={(quoteAudience) => set({ quoteAudience }, t.mayQuote[quoteAudience])} />
     </span>
   )
 }
@@ -566,10 +563,4 @@ function Delivery({ id }: { id: string }) {
       </span>
     </span>
   )
-}
-
-type ChoiceProps = { label: string; value: Visibility; disabled?: boolean; onChoose: (visibility: Visibility) => void }
-
-export function VisibilityChoice(props: ChoiceProps) {
-  return <Choice icon={props.value} options={visibilities} texts={t.visibility} hints={t.visibilityHint} {...props} />
 }

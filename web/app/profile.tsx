@@ -1,6 +1,6 @@
 // The pages of a person and of a tag.
 import { collapse } from '@tideline/client'
-import { useEffect, useMemo, useState } from 'preact/hooks'
+import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
 
 import { request } from './api'
 import { changed, useChanges } from './changes'
@@ -110,14 +110,15 @@ function Header({ person, tab }: { person: Person; tab: Tab }) {
           )}
         </span>
       </div>
-      <h1>{person.name}</h1>
+      <h1>
+        <bdi>{person.name}</bdi>
+      </h1>
       <p class="muted">
-        @{handle}
-        {relationship?.followedBy && <span class="tag">{relationship.mutual ? t.friends : t.followsYou}</span>}
+        @{handle} {relationship?.followedBy && <span class="tag">{relationship.mutual ? t.friends : t.followsYou}</span>}
         {person.approvesFollowers && <span class="tag">{t.approves}</span>}
       </p>
       {person.bio && (
-        <p class="text">
+        <p class="text" dir="auto">
           <Words text={person.bio} />
         </p>
       )}
@@ -153,10 +154,13 @@ type PostsProps = {
   /** Whether the viewer's new post belongs on top of the list. 'perhaps': only the server knows. */
   takes: (post: Post) => boolean | 'perhaps'
   onTaken?: (post: Post) => void
+  /** Announces new posts by others, which no event reports. */
+  live?: boolean
 }
 
-export function Posts({ fetch, keys, none, takes, onTaken }: PostsProps) {
-  const list = usePages<Post>(fetch, keys)
+export function Posts({ fetch, keys, none, takes, onTaken, live }: PostsProps) {
+  const list = usePages<Post>(fetch, keys, live)
+  const section = useRef<HTMLElement>(null)
   useChanges((change) => {
     // A changed relation changes which posts are visible. A deleted post changes the count in the header.
     if (change.what === 'relation' || change.what === 'much' || (change.what === 'gone' && change.deleted)) list.reload()
@@ -171,9 +175,25 @@ export function Posts({ fetch, keys, none, takes, onTaken }: PostsProps) {
   })
   // An original with reposts in the list appears once, as in the timeline.
   const shown = useMemo(() => collapse(list.items.map((node) => ({ cursor: '', score: 0, node }))), [list.items])
+  const show = () => {
+    list.show()
+    scrollTo({ top: 0 })
+    // Once the new posts are drawn, focuses the first one, so that the keyboard goes on from there.
+    requestAnimationFrame(() => section.current?.querySelector('article')?.focus({ preventScroll: true }))
+  }
   return (
     <>
-      <section class="posts" aria-label={t.posts}>
+      {live && (
+        <div class="arrived tight" aria-live="polite">
+          {list.waiting.items.length > 0 && (
+            <button class="new-posts" onClick={show}>
+              <Icon name="up" />
+              {t.newPosts(list.waiting.items.length)}
+            </button>
+          )}
+        </div>
+      )}
+      <section class="posts" aria-label={t.posts} ref={section}>
         {shown.map(({ post, reposts }) => (
           <PostCard post={post} reposts={reposts} key={post.id} />
         ))}
@@ -220,7 +240,7 @@ export function TagPage({ tag }: { tag: string }) {
   return (
     <>
       <Head title={`#${tag}`} />
-      <Posts fetch={async (after) => (await request(Tagged, { tag, after })).taggedPosts} keys={[tag, viewer]} takes={(post) => (/[#＃]/.test(post.text) ? 'perhaps' : false)} none={t.nothingTagged(tag)} />
+      <Posts fetch={async (after) => (await request(Tagged, { tag, after })).taggedPosts} keys={[tag, viewer]} takes={(post) => (/[#＃]/.test(post.text) ? 'perhaps' : false)} none={t.nothingTagged(tag)} live />
     </>
   )
 }
@@ -274,7 +294,9 @@ export function Head({ title, up = '/' }: { title: string; up?: string }) {
       <a class="back" href={up} aria-label={t.back} title={t.back} onClick={back}>
         <Icon name="back" />
       </a>
-      <h1>{title}</h1>
+      <h1>
+        <bdi>{title}</bdi>
+      </h1>
     </div>
   )
 }

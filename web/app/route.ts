@@ -16,12 +16,15 @@ export type Route =
   | { name: 'profile'; handle: string; tab: Tab }
   | { name: 'post'; id: string; list?: 'reposts' | 'quotes' }
   | { name: 'tag'; tag: string }
+  | { name: 'search'; query: string }
 
 // The server must answer these addresses with the app: isPage in web.go lists them.
 function parse(address: string): Route {
   if (address === '/') return { name: 'home' }
   if (address === '/people' || address === '/login') return { name: address.slice(1) as 'people' | 'login' }
   if (address === '/settings') return { name: 'settings' }
+  const search = address.match(/^\/search(?:\?(.*))?$/)
+  if (search) return { name: 'search', query: new URLSearchParams(search[1]).get('q')?.trim() ?? '' }
   const section = sections.find((name) => address === `/settings/${name}`)
   if (section) return { name: 'settings', section }
   const profile = address.match(/^\/@(\w+)(?:\/(followers|following))?$/)
@@ -41,15 +44,19 @@ function decoded(part: string): string {
   }
 }
 
-type Place = { route: Route; address: string; top: number }
+/** The part of an address that the app knows: its path and, for a search, the query. */
+const addressOf = ({ pathname, search }: Pick<Location, 'pathname' | 'search'>) => (pathname === '/search' ? pathname + search : pathname)
 
-const place = new Store<Place>({ route: parse(location.pathname), address: location.pathname, top: 0 })
+/** top: where to scroll; undefined: the reader stays where they are. */
+type Place = { route: Route; address: string; top: number | undefined }
+
+const place = new Store<Place>({ route: parse(addressOf(location)), address: addressOf(location), top: 0 })
 // The scroll position of the home view, restored however the reader returns to it.
 let homeTop = 0
 
 function arrive(top: number) {
   const from = place.state.address
-  const address = location.pathname
+  const address = addressOf(location)
   if (from === '/') homeTop = scrollY
   place.set({ route: parse(address), address, top: address === '/' && from !== '/' ? homeTop : top })
 }
@@ -58,12 +65,18 @@ function arrive(top: number) {
 history.scrollRestoration = 'manual'
 
 export function go(address: string) {
-  if (address !== location.pathname) {
+  if (address !== addressOf(location)) {
     history.replaceState({ ...history.state, top: scrollY }, '')
     // The log-in page leads back to the page from which it was opened.
-    history.pushState({ inside: true, ...(address === '/login' && { from: location.pathname }) }, '', address)
+    history.pushState({ inside: true, ...(address === '/login' && { from: addressOf(location) }) }, '', address)
   }
   arrive(0)
+}
+
+/** Replaces the address, and keeps the focus and the scroll position. */
+export function replace(address: string) {
+  history.replaceState(history.state, '', address)
+  place.set({ route: parse(address), address, top: undefined })
 }
 
 /** Leaves the log-in page for the page from which it was opened. */
@@ -86,9 +99,9 @@ addEventListener('popstate', (event) => arrive(event.state?.top ?? 0))
 document.addEventListener('click', (event) => {
   const link = (event.target as Element).closest?.('a')
   if (!link || event.defaultPrevented || event.button || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return
-  if (link.origin !== location.origin || link.hash || link.target || parse(link.pathname).name === 'lost') return
+  if (link.origin !== location.origin || link.hash || link.target || parse(addressOf(link)).name === 'lost') return
   event.preventDefault()
-  go(link.pathname)
+  go(addressOf(link))
 })
 
 /** Returns the view to draw. After each change of view, focuses its content and restores its scroll position. */
@@ -97,7 +110,7 @@ export function useRoute(): Route {
   const drawn = useRef<string | undefined>(undefined)
   useLayoutEffect(() => {
     // After a load, the browser has set the focus itself.
-    if (drawn.current !== undefined) {
+    if (drawn.current !== undefined && top !== undefined) {
       scrollTo({ top, behavior: 'instant' })
       document.getElementById('content')?.focus({ preventScroll: true })
     }

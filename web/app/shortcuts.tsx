@@ -21,6 +21,8 @@ function step(by: 1 | -1) {
 
 const press = (selector: string) => document.querySelector<HTMLElement>(selector)?.click()
 
+const focused = (what: string) => `article:focus ${what}, article:focus-within ${what}`
+
 /** Listens for the keys while it is drawn. Draws nothing except the list of keys, on request. */
 export function Shortcuts({ onCompose }: { onCompose: () => void }) {
   const { shortcuts } = useStore(preferences)
@@ -34,17 +36,22 @@ export function Shortcuts({ onCompose }: { onCompose: () => void }) {
       '.': () => press('.new-posts'),
       j: () => step(1),
       k: () => step(-1),
-      l: () => press('article:focus .like, article:focus-within .like'),
-      r: () => press('article:focus .reply, article:focus-within .reply'),
+      Enter: () => go(`/post/${document.activeElement!.id}`),
+      p: () => press(focused('.face')),
+      l: () => press(focused('.like')),
+      r: () => press(focused('.reply')),
+      e: () => press(focused('.edits')),
       h: () => go('/'),
       '/': () => {
-        go('/people')
+        if (!document.getElementById('search')) go('/people')
         requestAnimationFrame(() => document.getElementById('search')?.focus())
       },
       '?': () => setShown(true),
     }
     const onKey = (event: KeyboardEvent) => {
       const action = actions[event.key]
+      // On a control of a post, Enter presses that control.
+      if (event.key === 'Enter' && !(event.target as Element).matches('article:not(.pending)')) return
       if (!action || event.ctrlKey || event.metaKey || event.altKey || typing(event.target) || document.querySelector('dialog[open]')) return
       event.preventDefault()
       action()

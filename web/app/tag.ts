@@ -20,6 +20,12 @@ function fold(text: string): string {
     .normalize('NFKC')
 }
 
+/** The tag for which somebody searches, without its sign, which they may leave out; '' if the text is no tag. */
+export function tagFor(text: string): string {
+  const signed = text.replace(/^[#＃]?/, '#')
+  return new RegExp(`^(?:${tagged})$`, 'u').test(signed) && isTag(signed) ? signed.slice(1) : ''
+}
+
 /** Whether a match of tagged is a tag. Checks the folded form, because folding can replace letters by other characters. */
 export function isTag(found: string): boolean {
   const form = fold(found.slice(1))

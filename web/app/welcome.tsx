@@ -1,7 +1,7 @@
 // The sign-up and log-in forms.
 import { useState } from 'preact/hooks'
 
-import { handleIn, maxHandle } from './account'
+import { bareHandle, handleIn, maxHandle } from './account'
 import { request } from './api'
 import { LogIn, SignUp } from './documents'
 import { draftOf } from './draft'
@@ -67,7 +67,8 @@ export function Welcome({ joins }: { joins: boolean }) {
             label={t.handle}
             hint={joining && t.handleHint}
             required
-            maxLength={maxHandle}
+            maxLength={joining ? maxHandle : undefined}
+            bare={bareHandle}
             autocomplete="username"
             autocapitalize="none"
             spellcheck={false}

@@ -335,6 +335,7 @@ func TestAskedOnce(t *testing.T) {
 	a.choose(`document.querySelector('.compose select')`, "PRIVATE")
 	a.click("Post")
 	const choice = `document.querySelector('article:not(.pending) .acts select')`
+	a.see(`[...document.querySelectorAll('article option')].some((e) => e.textContent === 'Friends – followers whom you follow back')`)
 	a.choose(choice, "PUBLIC")
 	a.sees("Show this post to everyone?")
 	a.key(kb.Escape)

@@ -136,17 +136,17 @@ func TestLikesOfOthersShow(t *testing.T) {
 	c.see(`document.querySelector('.like').ariaLabel === 'Like, 2 likes'`)
 }
 
-// The counter shows the maximum length of a text. A longer text cannot be posted.
+// The counter shows how much longer a text may become. A longer text cannot be posted.
 func TestTextThatIsTooLong(t *testing.T) {
 	t.Parallel()
 	a := serve(t).signUp("ada").browse()
 	const post = `document.querySelector('.compose button:last-child')`
 	a.draft(strings.Repeat("🐙", 5001))
-	a.see(`document.querySelector('.compose .wrong.count')?.textContent === '5001 / 5000'`)
+	a.see(`document.querySelector('.compose .wrong.count')?.textContent === '1 too many' && document.activeElement.ariaInvalid === 'true'`)
 	a.see(post + `.disabled`)
 	a.key(kb.Enter, chromedp.ModifierCtrl)
 	a.key(kb.Backspace)
-	a.see(`document.querySelector('.compose .muted.count')?.textContent === '5000 / 5000'`)
+	a.see(`document.querySelector('.compose .muted.count')?.textContent === '0 left'`)
 	a.see(`!` + post + `.disabled`)
 	assert.EqualValues(t, 0, a.value(`document.querySelectorAll('article').length`))
 }
@@ -441,6 +441,20 @@ func TestKeyboardOnly(t *testing.T) {
 	a.see(`document.querySelector('article .like').ariaPressed === 'true'`)
 	a.key("j")
 	a.see(`document.activeElement === document.querySelectorAll('article')[1]`)
+	a.key("k")
+	a.key("p")
+	a.see(`location.pathname === '/@bob'`)
+	a.do(chromedp.NavigateBack())
+	a.shows("again by bob", "by ada", "by bob")
+	a.key("jj")
+	a.key(kb.Enter)
+	a.see(`location.pathname.startsWith('/post/') && document.querySelector('.thread .text')?.textContent === 'by ada'`)
+	a.do(chromedp.NavigateBack())
+	a.shows("again by bob", "by ada", "by bob")
+	a.key("jj")
+	a.key("e")
+	a.see(`document.activeElement === document.querySelector('form.edit textarea')`)
+	a.key(kb.Escape)
 	a.tabTo("Delete")
 	a.key(kb.Enter)
 	a.sees("Delete this post?")
@@ -467,6 +481,7 @@ func TestKeyboardOnly(t *testing.T) {
 	a.sees("You mute @bob")
 	a.key("?")
 	a.sees("This list")
+	a.see(`[...document.querySelectorAll('dialog kbd')].map((e) => e.textContent).join(' ') === 'n . j / k Enter p l r e h / ? Ctrl Enter'`)
 	a.key(kb.Escape)
 	a.seesNot("This list")
 	a.key("h")

@@ -335,3 +335,84 @@ func TestLatePostsAreTold(t *testing.T) {
 	bob.relate("unfollow", ada)
 	a.see(`document.querySelector('.live').textContent === 'Live'`)
 }
+
+// A list shows the beginning of a long post, and all of it on demand. The page of the post shows all of it.
+func TestLongPostsFold(t *testing.T) {
+	storagetest.Long(t)
+	t.Parallel()
+	s := serve(t)
+	ada := s.signUp("ada")
+	ada.post(strings.Repeat("line\n", 11) + "twelfth")
+	post := ada.post(strings.Repeat("line\n", 12) + "thirteenth #tide")
+	ada.post(strings.Repeat("字", 701))
+	a := ada.browse()
+	a.see(`[...document.querySelectorAll('article')].map((e) => e.querySelector('.folded') !== null).join() === 'true,true,false'`)
+	for _, width := range []int64{390, 1280} {
+		a.size(width, 900, width < 500)
+		a.see(`[...document.querySelectorAll('.folded')].every((e) => e.scrollHeight > e.clientHeight + 16)`)
+	}
+	a.clickOn(`document.querySelectorAll('article')[0].querySelector('.unfold')`)
+	a.see(`document.querySelectorAll('.folded').length === 1 && document.activeElement === document.querySelector('article')`)
+	// The keyboard never reaches a link that is not shown.
+	a.value(`document.querySelector('article [href="/tag/tide"]').focus()`)
+	a.see(`document.querySelector('.folded, .unfold') === null`)
+	a.visit(s.url + "/post/" + post)
+	a.see(`document.querySelector('.thread .text')?.textContent.endsWith('#tide')`)
+	a.see(`document.querySelector('.folded, .unfold') === null`)
+}
+
+// A page that failed to load tries again by itself when the server answers again.
+func TestFailedPagesLoadWhenTheServerIsBack(t *testing.T) {
+	storagetest.Long(t)
+	t.Parallel()
+	s := serve(t)
+	ada := s.signUp("ada")
+	ada.post("here")
+	a, visitor := ada.browse(), open(t, s.url+"/@nobody")
+	failed := func(p *page) {
+		t.Helper()
+		p.clickOn(`document.querySelector('a[href="/@ada"]') ?? document.querySelector('.brand')`)
+		p.see(`document.querySelector('main .failure')?.textContent.startsWith('The server cannot be reached.')`)
+	}
+	a.offline(true)
+	failed(a)
+	a.offline(false)
+	a.shows("here")
+
+	// Also for a visitor, and after a restart of the server.
+	visitor.visit(s.url + "/tag/tide")
+	visitor.sees("No posts with #tide")
+	s.stop()
+	visitor.value(`{ const link = document.createElement('a'); link.href = '/@ada'; link.textContent = 'ada'; document.querySelector('main').append(link) }`)
+	failed(visitor)
+	s.start()
+	visitor.shows("here")
+	a.see(live)
+	a.forgive()
+	visitor.forgive()
+}
+
+// A session that ends under a page raises no error, whichever page it is.
+func TestSessionEndsOnEveryPage(t *testing.T) {
+	storagetest.Long(t)
+	t.Parallel()
+	s := serve(t)
+	ada := s.signUp("ada")
+	post := ada.post("here #tide")
+	for _, address := range []string{"/", "/@ada", "/post/" + post, "/tag/tide", "/search?q=ada", "/settings/profile", "/settings/sessions"} {
+		session := ada.logIn("ada", password)
+		a := open(t, s.url, begins(`if (!sessionStorage['kept']) {
+			sessionStorage['kept'] = true
+			localStorage['tideline:session'] = JSON.stringify({ ...`+string(ada.session)+`, token: `+js(session.token)+` })
+		}`))
+		a.see(live)
+		a.visit(s.url + address)
+		a.see(live)
+		a.see(`document.querySelector('[aria-busy=true]') === null`)
+		a.see(`document.querySelector("main").textContent.length > 50`)
+		session.must(`mutation { logOut }`, nil, nil)
+		a.sees("Your session has ended.")
+		a.see(`document.querySelector('[role=alert]') === null && document.querySelector('.notices').textContent === ''`)
+		a.forgive() // the ended session gets 401
+	}
+}

@@ -362,10 +362,10 @@ func TestLinksOfAPost(t *testing.T) {
 	s := serve(t)
 	ada := s.signUp("ada")
 	s.signUp("bob")
-	post := ada.post("Tides: https://example.org/a_(b)?c=d. Ask @Bob, not me@home.test or @bob@other; (http://example.org/e) javascript:alert(1)")
+	post := ada.post("Tides: https://example.org/a_(b)?c=d. Ask @Bob, not me@home.test or @bob@other; (http://example.org/e) javascript:alert(1) (https://example.org/A_(b_(c))).")
 	a := ada.browse()
 	a.see(`[...document.querySelectorAll('.text a')].map((a) => a.getAttribute('href')).join(' ') ===
-		'https://example.org/a_(b)?c=d /@bob http://example.org/e'`)
+		'https://example.org/a_(b)?c=d /@bob http://example.org/e https://example.org/A_(b_(c))'`)
 	a.see(`[...document.querySelectorAll('.text a[target]')].every((a) => a.rel.includes('noopener') && a.rel.includes('nofollow'))`)
 	a.clickOn(`document.querySelector('.text a[href="/@bob"]')`)
 	a.see(`location.pathname === '/@bob'`)
