@@ -646,6 +646,17 @@ export const PostCounts = graphql(`
   }
 `)
 
+export const UserStates = graphql(
+  `
+    subscription UserStates($ids: [ID!]!) {
+      userStates(ids: $ids) {
+        ...Person
+      }
+    }
+  `,
+  [person],
+)
+
 export const Receipts = graphql(
   `
     query Receipts($ids: [ID!]!) {
