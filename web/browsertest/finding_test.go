@@ -53,6 +53,7 @@ func TestSearchIsInTheAddress(t *testing.T) {
 	a.do(chromedp.NavigateBack())
 	found("tide", "")
 	a.retype(box, "#Tide")
+	a.see(box + `.value === '#Tide'`)
 	a.key(kb.Enter)
 	a.see(`location.pathname === '/tag/Tide' && document.querySelector('h1').textContent === '#Tide'`)
 	a.visit(s.url + "/search?q=%EF%BC%83%21")
