@@ -61,6 +61,10 @@ const (
 	Quotes
 	// ConversationEvents is the list of changes of a conversation. Its owner is the viewer.
 	ConversationEvents
+	// Public is the list of the newest public posts.
+	Public
+	// Public is the list of the newest public posts.
+	Public
 )
 
 const (

@@ -263,6 +263,7 @@ export function People() {
     <>
       <div class="head">
         <h1>{t.people}</h1>
+        <a href="/public">{t.publicPosts}</a>
       </div>
       <search class="search">
         <label>

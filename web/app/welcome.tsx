@@ -50,6 +50,9 @@ export function Welcome({ joins }: { joins: boolean }) {
           <li>{t.pitchPlace}</li>
           <li>{t.pitchAudience}</li>
         </ul>
+        <p>
+          <a href="/public">{t.readPublic}</a>
+        </p>
       </div>
       <div class="panel stack">
         <h1 id="welcome">{joining ? t.signUp : t.logIn}</h1>
