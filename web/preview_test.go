@@ -78,8 +78,8 @@ func TestAHostIsNotBelieved(t *testing.T) {
 	for _, host := range []string{"", `a"><script>`, "a b", "user@host", "host/path", "host:port", "host:123456", "[::1", "höst"} {
 		body := ask(h, "GET", host, "/post/1").Body.String()
 		assert.Contains(t, body, "og:title", host)
-		for _, tag := range []string{"canonical", "og:url", "og:image", "://", "script>"} {
-			assert.NotContains(t, strings.ReplaceAll(body, "</script>", ""), tag, host)
+		for _, part := range []string{"canonical", "og:url", "og:image", "://", "<script>"} {
+			assert.NotContains(t, body, part, host)
 		}
 	}
 }

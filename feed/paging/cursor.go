@@ -63,8 +63,6 @@ const (
 	ConversationEvents
 	// Public is the list of the newest public posts.
 	Public
-	// Public is the list of the newest public posts.
-	Public
 )
 
 const (
