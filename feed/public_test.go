@@ -82,7 +82,7 @@ func TestPublicPosts(t *testing.T) {
 		require.NoError(t, err)
 		see(ann, root)
 		do(w.Feed.Block(w.Ctx, ann, cat.ID))
-		see(cat, quote)
+		see(cat, loud, quote)
 		see(bob, loud, quote, root)
 
 		// The verdict is new at each read, even where the list is not.
