@@ -167,8 +167,8 @@ function View({ route }: { route: Route }) {
     default:
       return (
         <Empty title={t.lost} whole>
-          <a class="button" href="/">
-            {t.toHome}
+          <a class="button" href={sessions.state ? '/' : '/public'}>
+            {sessions.state ? t.toHome : t.readPublic}
           </a>
         </Empty>
       )

@@ -263,7 +263,9 @@ export function People() {
     <>
       <div class="head">
         <h1>{t.people}</h1>
-        <a href="/public">{t.publicPosts}</a>
+        <a class="link" href="/public">
+          {t.publicPosts}
+        </a>
       </div>
       <search class="search">
         <label>

@@ -51,7 +51,9 @@ export function Welcome({ joins }: { joins: boolean }) {
           <li>{t.pitchAudience}</li>
         </ul>
         <p>
-          <a href="/public">{t.readPublic}</a>
+          <a class="link" href="/public">
+            {t.readPublic}
+          </a>
         </p>
       </div>
       <div class="panel stack">

@@ -111,13 +111,13 @@ func TestALinkThatIsNotForEveryone(t *testing.T) {
 	a.sees("There is nothing at this address.")
 	a.click("Go to your timeline")
 	a.see(`location.pathname === '/'`)
-	a.forgive()
 
 	v := open(t, s.url+private)
 	v.sees("This post does not exist, or is not for you to see.")
 	v.visit(s.url + "/no/such/page")
 	v.sees("There is nothing at this address.")
-	v.forgive()
+	v.click("Read what people say")
+	v.see(`location.pathname === '/public'`)
 }
 
 // The browser reads the manifest and the icons: the policy of the page allows them.
