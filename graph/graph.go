@@ -140,6 +140,7 @@ func (a api) prices() map[string]func(map[string]any) int {
 		},
 		"Query.suggestedUsers": flat(suggestPrice),
 		"Query.taggedPosts":    flat(pagePrice + 2*visibility.MostLooked),
+		"Query.publicPosts":    flat(pagePrice + 2*visibility.MostLooked),
 		"User.likedPosts":      flat(pagePrice + 2*visibility.MostLooked),
 		"Post.replies":         flat(pagePrice + 2*visibility.MostLooked),
 		"Post.conversation":    flat(pagePrice + 2*visibility.MostLooked),

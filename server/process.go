@@ -162,7 +162,7 @@ func (p *process) serveAPI(ctx context.Context, mux *http.ServeMux) error {
 	}
 	mux.Handle("/graphql", compressed(p.api))
 	mux.Handle("GET "+login.ExportPath, p.serveExport(p.Login, p.Accounts))
-	mux.Handle("/", web.Handler(web.Options{NoApp: c.App == "off", GraphiQL: c.graphiql(), ImageHosts: c.AvatarHosts})) // its files are compressed already
+	mux.Handle("/", web.Handler(web.Options{NoApp: c.App == "off", GraphiQL: c.graphiql(), ImageHosts: c.AvatarHosts, Preview: p.preview})) // its files are compressed already
 	if !c.Production {
 		mux.Handle("GET /schema.graphql", compressed(http.HandlerFunc(serveSchema)))
 	}

@@ -177,6 +177,7 @@ type QueryResolver interface {
 	SuggestedUsers(ctx context.Context, first *int) ([]*ent.User, error)
 	Post(ctx context.Context, id string) (*ent.Post, error)
 	TaggedPosts(ctx context.Context, tag string, first *int, after *string) (*paging.Connection[ent.Post], error)
+	PublicPosts(ctx context.Context, first *int, after *string) (*paging.Connection[ent.Post], error)
 	Timeline(ctx context.Context, first *int, after *string, last *int, before *string, order *home.Order, ranking *string) (*paging.Connection[ent.Post], error)
 	APIKeys(ctx context.Context, first *int, after *string) (*paging.Connection[apikey.Key], error)
 	AuditLog(ctx context.Context, first *int, after *string) (*paging.Connection[ent.AuditEntry], error)
@@ -666,6 +667,8 @@ type Query {
   post(id: ID!): Post
   "Posts with the tag that the viewer may see, newest first. Leaves out posts by users that the viewer mutes, and posts with words that the viewer mutes. The tag may have its # or not; case and the width of letters make no difference. A page may be short or empty although pageInfo.hasNextPage is true: continue after its endCursor."
   taggedPosts(tag: String!, first: Int, after: Cursor): PostConnection!
+  "The newest posts that anybody may see, newest first, without replies and reposts; at most 500. Leaves out posts by users that the viewer mutes, and posts with words that the viewer mutes. A viewer who is not signed in may get a list from up to 5 seconds ago, without the posts that were hidden or narrowed since."
+  publicPosts(first: Int, after: Cursor): PostConnection!
   "The viewer's home timeline: own posts, and posts by the users that the viewer follows. first and after page towards older posts, last and before towards newer ones. A page has 1 to limits.pageSize entries; default 20. ranking names one of limits.rankings, for the order RANKED; a cursor of one ranking is refused with another."
   timeline(first: Int, after: Cursor, last: Int, before: Cursor, order: TimelineOrder = LATEST, ranking: String): TimelineConnection!
   "API keys, newest first. Requires a key with the scope KEYS."
@@ -3017,6 +3020,28 @@ func (ec *executionContext) field_Query_post_args(ctx context.Context, rawArgs m
 		return nil, err
 	}
 	args["id"] = arg0
+	return args, nil
+}
+
+func (ec *executionContext) field_Query_publicPosts_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "first",
+		func(ctx context.Context, v any) (*int, error) {
+			return ec.unmarshalOInt2ᚖint(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["first"] = arg0
+	arg1, err := graphql.ProcessArgField(ctx, rawArgs, "after",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOCursor2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["after"] = arg1
 	return args, nil
 }
 
@@ -9932,6 +9957,50 @@ func (ec *executionContext) fieldContext_Query_taggedPosts(ctx context.Context, 
 	}()
 	ctx = graphql.WithFieldContext(ctx, fc)
 	if fc.Args, err = ec.field_Query_taggedPosts_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Query_publicPosts(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Query_publicPosts(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Query().PublicPosts(ctx, fc.Args["first"].(*int), fc.Args["after"].(*string))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *paging.Connection[ent.Post]) graphql.Marshaler {
+			return ec.marshalNPostConnection2ᚖtidelineᚋfeedᚋpagingᚐConnection(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Query_publicPosts(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Query",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_PostConnection(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Query_publicPosts_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
 		ec.Error(ctx, err)
 		return fc, err
 	}
@@ -19864,6 +19933,28 @@ func (ec *executionContext) _Query(ctx context.Context, sel ast.SelectionSet) gr
 					}
 				}()
 				res = ec._Query_taggedPosts(ctx, field)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			rrm := func(ctx context.Context) graphql.Marshaler {
+				return ec.OperationContext.RootResolverMiddleware(ctx,
+					func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return rrm(innerCtx) })
+		case "publicPosts":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Query_publicPosts(ctx, field)
 				if res == graphql.Null {
 					atomic.AddUint32(&fs.Invalids, 1)
 				}

@@ -776,6 +776,23 @@ export const Tagged = graphql(
   [PostFields],
 )
 
+export const Public = graphql(
+  `
+    query Public($after: Cursor) {
+      publicPosts(first: 20, after: $after) {
+        nodes {
+          ...Post
+        }
+        pageInfo {
+          hasNextPage
+          endCursor
+        }
+      }
+    }
+  `,
+  [PostFields],
+)
+
 export const Followers = graphql(
   `
     query Followers($handle: String!, $after: Cursor) {

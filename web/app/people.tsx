@@ -315,6 +315,9 @@ export function People({ query }: { query: string }) {
     <>
       <div class="head">
         <h1>{t.people}</h1>
+        <a class="link" href="/public">
+          {t.publicPosts}
+        </a>
       </div>
       <search class="search">
         <form onSubmit={submit}>

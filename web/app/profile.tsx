@@ -1,10 +1,10 @@
-// The pages of a person and of a tag.
+// The pages of a person, of a tag and of the newest public posts.
 import { collapse } from '@tideline/client'
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
 
 import { request } from './api'
 import { changed, useChanges } from './changes'
-import { Followers, Following, Profile as ProfileQuery, Quotes, Reposts, Tagged, type Person, type Post } from './documents'
+import { Followers, Following, Profile as ProfileQuery, Public, Quotes, Reposts, Tagged, type Person, type Post } from './documents'
 import { usePages, type Page } from './pages'
 import { Avatar, Empty, Failure, Icon, More, Skeleton } from './parts'
 import { FollowButton, PersonList, RelationMenu, withPerson } from './people'
@@ -256,6 +256,22 @@ export function TagPage({ tag }: { tag: string }) {
     <>
       <Head title={`#${tag}`} />
       <Posts fetch={async (after) => (await request(Tagged, { tag, after })).taggedPosts} keys={[tag, viewer]} takes={(post) => (/[#＃]/.test(post.text) ? 'perhaps' : false)} none={t.nothingTagged(tag)} live />
+    </>
+  )
+}
+
+/** The newest public posts, without replies and reposts. */
+export function PublicPage() {
+  const viewer = useStore(session)?.token
+  return (
+    <>
+      <Head title={t.publicPosts} />
+      <Posts
+        fetch={async (after) => (await request(Public, { after })).publicPosts}
+        keys={[viewer]}
+        takes={(post) => post.visibility === 'PUBLIC' && !post.replyTo && !post.repostOf}
+        none={t.noPublicPosts}
+      />
     </>
   )
 }
