@@ -5,11 +5,13 @@ import { useAction } from './action'
 import { request } from './api'
 import { tell, useChanges, watchChanges } from './changes'
 import { AcceptFollower, Block, Follow, Mute, People as PeopleQuery, RejectFollower, RemoveFollower, Requests as RequestsQuery, Suggested, Unblock, Unfollow, Unmute, type Person } from './documents'
+import { learnRole } from './duties'
+import { Later } from './later'
 import { usePages } from './pages'
 import { Avatar, Confirm, Empty, Failure, Icon, Menu, More, notify, Skeleton } from './parts'
 import { t } from './preferences'
 import { Report } from './report'
-import { session } from './session'
+import { administers, moderates, session } from './session'
 import { Store, useStore } from './store'
 
 /** The people with the changed person replaced. */
@@ -73,8 +75,11 @@ export function RelationMenu({ person }: { person: Person }) {
   const { change, busy } = useRelation(person)
   const [asking, setAsking] = useState<'block' | 'remove'>()
   const [reporting, setReporting] = useState(false)
+  const [moderating, setModerating] = useState<'suspend' | 'role'>()
+  const viewer = useStore(session)?.user
   const { relationship, handle } = person
-  if (!relationship || person.id === session.state?.user.id) return null
+  if (!relationship || person.id === viewer?.id) return null
+  const done = () => setModerating(undefined)
   return (
     <>
       <Menu label={`${t.more}: @${handle}`}>
@@ -90,7 +95,15 @@ export function RelationMenu({ person }: { person: Person }) {
           {relationship.blocking ? t.unblock : t.block}
         </button>
         <button onClick={() => setReporting(true)}>{t.report}</button>
+        {moderates(viewer) && <button onClick={() => setModerating('suspend')}>{t.suspend}</button>}
+        {administers(viewer) && <button onClick={() => setModerating('role')}>{t.giveRole}</button>}
       </Menu>
+      {moderating && (
+        <Later
+          onFailed={done}
+          draw={({ Suspend, GiveRole }) => (moderating === 'suspend' ? <Suspend user={person} onClose={done} /> : <GiveRole handle={handle} onClose={done} />)}
+        />
+      )}
       {reporting && <Report title={t.reportPerson(handle)} userId={person.id} onClose={() => setReporting(false)} />}
       {asking && (
         <Confirm
@@ -169,7 +182,7 @@ const requests = new Store<Person[] | null>(null)
 /** The interval for polling follow requests, in milliseconds, in case no event announces them. */
 const requestsEvery = 60_000
 
-/** Keeps the follow requests to the viewer up to date. Returns their number. */
+/** Keeps the follow requests to the viewer and the viewer's role up to date. Returns the number of requests. */
 export function useRequests(viewer: string | undefined): number {
   useEffect(() => {
     requests.set(null)
@@ -178,7 +191,11 @@ export function useRequests(viewer: string | undefined): number {
     const load = () =>
       document.visibilityState === 'visible' &&
       request(RequestsQuery, {}).then(
-        (answer) => current && requests.set(answer.viewer?.followRequests?.nodes ?? []),
+        ({ viewer }) => {
+          if (!current) return
+          requests.set(viewer?.followRequests?.nodes ?? [])
+          void learnRole(viewer?.role ?? null)
+        },
         // The next attempt may succeed. Until then the old list stays.
         () => current && requests.set(requests.state ?? []),
       )
