@@ -42,12 +42,24 @@ export function Queue({ status }: { status: keyof typeof statuses }) {
   }, [])
 
   const section = useRef<HTMLElement>(null)
-  useNeighbour(section, items)
+  const focused = useRef({ id: '', index: 0 })
+  const note = () => {
+    const articles = [...section.current!.querySelectorAll('article')]
+    const index = articles.findIndex((article) => article.contains(document.activeElement))
+    focused.current = { id: articles[index]?.id ?? '', index }
+  }
+  useLayoutEffect(() => {
+    // The report that had the focus is gone: the one in its place gets it, so that the keyboard goes on from there.
+    const { id, index } = focused.current
+    if (!id || items.some((report) => report.id === id) || document.activeElement !== document.body) return
+    const articles = section.current!.querySelectorAll<HTMLElement>('article')
+    ;(articles[Math.min(index, articles.length - 1)] ?? document.getElementById('content'))?.focus()
+  }, [items])
 
   return (
     <>
       {status === 'open' && items.length > 0 && <p class="muted hint">{m().keys}</p>}
-      <section aria-label={m().reports} ref={section}>
+      <section aria-label={m().reports} ref={section} onFocusIn={note}>
         {items.map((report) => (
           <ReportCard
             report={report}
@@ -70,26 +82,4 @@ export function Queue({ status }: { status: keyof typeof statuses }) {
       {list.next && !list.error && <More busy={list.busy} onMore={list.more} />}
     </>
   )
-}
-
-/** If the report that has the focus disappears, focuses the one in its place, so that the keyboard goes on from there. */
-function useNeighbour(section: { current: HTMLElement | null }, items: Report[]) {
-  const at = useRef<{ id: string; index: number } | null>(null)
-  useEffect(() => {
-    const note = () => {
-      const articles = [...section.current!.querySelectorAll('article')]
-      const index = articles.findIndex((article) => article.contains(document.activeElement))
-      at.current = index < 0 ? null : { id: articles[index]!.id, index }
-    }
-    document.addEventListener('focusin', note)
-    return () => document.removeEventListener('focusin', note)
-  }, [])
-  useLayoutEffect(() => {
-    const before = at.current
-    if (!before || items.some(({ id }) => id === before.id)) return
-    at.current = null
-    const articles = section.current!.querySelectorAll<HTMLElement>('article')
-    const next = articles[Math.min(before.index, articles.length - 1)]
-    ;(next ?? document.getElementById('content'))?.focus()
-  }, [items])
 }
