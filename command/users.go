@@ -112,8 +112,9 @@ func (r usersRole) Run(ctx context.Context, c server.Config, console server.Cons
 }
 
 type usersSuspend struct {
-	User string `arg:"" help:"Handle, id or number of the user."`
-	Note string `env:"-" help:"For the audit log."`
+	User   string `arg:"" help:"Handle, id or number of the user."`
+	Reason string `env:"-" help:"Why, in words for the user, who reads them at a log-in."`
+	Note   string `env:"-" help:"For the audit log."`
 }
 
 func (s usersSuspend) Run(ctx context.Context, c server.Config, console server.Console) error {
@@ -122,7 +123,7 @@ func (s usersSuspend) Run(ctx context.Context, c server.Config, console server.C
 		if err != nil {
 			return err
 		}
-		if _, err := b.Moderation.Suspend(ctx, moderation.Console, who.ID, s.Note); err != nil {
+		if _, err := b.Moderation.Suspend(ctx, moderation.Console, who.ID, s.Note, s.Reason); err != nil {
 			return err
 		}
 		fmt.Fprintf(console.Out, "@%s is suspended.\n", who.Handle)

@@ -22,7 +22,9 @@ type HiddenUser struct {
 	// when the state ends by itself; for SUSPENDED, when a scheduled deletion ends that continues afterwards, or the year 9999
 	DueAt time.Time `json:"due_at,omitempty"`
 	// the key of an issuer's user, as Session.token_hash, once the deletion has begun: tokens from before its end create no new user
-	Identity     []byte `json:"identity,omitempty"`
+	Identity []byte `json:"identity,omitempty"`
+	// why a moderator suspended the user, in words for the user
+	Reason       string `json:"reason,omitempty"`
 	selectValues sql.SelectValues
 }
 
@@ -35,7 +37,7 @@ func (*HiddenUser) scanValues(columns []string) ([]any, error) {
 			values[i] = new([]byte)
 		case hiddenuser.FieldID:
 			values[i] = new(sql.NullInt64)
-		case hiddenuser.FieldState:
+		case hiddenuser.FieldState, hiddenuser.FieldReason:
 			values[i] = new(sql.NullString)
 		case hiddenuser.FieldDueAt:
 			values[i] = new(sql.NullTime)
@@ -77,6 +79,12 @@ func (_m *HiddenUser) assignValues(columns []string, values []any) error {
 				return fmt.Errorf("unexpected type %T for field identity", values[i])
 			} else if value != nil {
 				_m.Identity = *value
+			}
+		case hiddenuser.FieldReason:
+			if value, ok := values[i].(*sql.NullString); !ok {
+				return fmt.Errorf("unexpected type %T for field reason", values[i])
+			} else if value.Valid {
+				_m.Reason = value.String
 			}
 		default:
 			_m.selectValues.Set(columns[i], values[i])
@@ -122,6 +130,9 @@ func (_m *HiddenUser) String() string {
 	builder.WriteString(", ")
 	builder.WriteString("identity=")
 	builder.WriteString(fmt.Sprintf("%v", _m.Identity))
+	builder.WriteString(", ")
+	builder.WriteString("reason=")
+	builder.WriteString(_m.Reason)
 	builder.WriteByte(')')
 	return builder.String()
 }

@@ -40,6 +40,20 @@ func (_c *HiddenUserCreate) SetIdentity(v []byte) *HiddenUserCreate {
 	return _c
 }
 
+// SetReason sets the "reason" field.
+func (_c *HiddenUserCreate) SetReason(v string) *HiddenUserCreate {
+	_c.mutation.SetReason(v)
+	return _c
+}
+
+// SetNillableReason sets the "reason" field if the given value is not nil.
+func (_c *HiddenUserCreate) SetNillableReason(v *string) *HiddenUserCreate {
+	if v != nil {
+		_c.SetReason(*v)
+	}
+	return _c
+}
+
 // SetID sets the "id" field.
 func (_c *HiddenUserCreate) SetID(v int64) *HiddenUserCreate {
 	_c.mutation.SetID(v)
@@ -53,6 +67,7 @@ func (_c *HiddenUserCreate) Mutation() *HiddenUserMutation {
 
 // Save creates the HiddenUser in the database.
 func (_c *HiddenUserCreate) Save(ctx context.Context) (*HiddenUser, error) {
+	_c.defaults()
 	return withHooks(ctx, _c.sqlSave, _c.mutation, _c.hooks)
 }
 
@@ -78,6 +93,14 @@ func (_c *HiddenUserCreate) ExecX(ctx context.Context) {
 	}
 }
 
+// defaults sets the default values of the builder before save.
+func (_c *HiddenUserCreate) defaults() {
+	if _, ok := _c.mutation.Reason(); !ok {
+		v := hiddenuser.DefaultReason
+		_c.mutation.SetReason(v)
+	}
+}
+
 // check runs all checks and user-defined validators on the builder.
 func (_c *HiddenUserCreate) check() error {
 	if _, ok := _c.mutation.State(); !ok {
@@ -95,6 +118,9 @@ func (_c *HiddenUserCreate) check() error {
 		if err := hiddenuser.IdentityValidator(v); err != nil {
 			return &ValidationError{Name: "identity", err: fmt.Errorf(`ent: validator failed for field "HiddenUser.identity": %w`, err)}
 		}
+	}
+	if _, ok := _c.mutation.Reason(); !ok {
+		return &ValidationError{Name: "reason", err: errors.New(`ent: missing required field "HiddenUser.reason"`)}
 	}
 	return nil
 }
@@ -140,6 +166,10 @@ func (_c *HiddenUserCreate) createSpec() (*HiddenUser, *sqlgraph.CreateSpec) {
 	if value, ok := _c.mutation.Identity(); ok {
 		_spec.SetField(hiddenuser.FieldIdentity, field.TypeBytes, value)
 		_node.Identity = value
+	}
+	if value, ok := _c.mutation.Reason(); ok {
+		_spec.SetField(hiddenuser.FieldReason, field.TypeString, value)
+		_node.Reason = value
 	}
 	return _node, _spec
 }
@@ -232,6 +262,18 @@ func (u *HiddenUserUpsert) UpdateIdentity() *HiddenUserUpsert {
 // ClearIdentity clears the value of the "identity" field.
 func (u *HiddenUserUpsert) ClearIdentity() *HiddenUserUpsert {
 	u.SetNull(hiddenuser.FieldIdentity)
+	return u
+}
+
+// SetReason sets the "reason" field.
+func (u *HiddenUserUpsert) SetReason(v string) *HiddenUserUpsert {
+	u.Set(hiddenuser.FieldReason, v)
+	return u
+}
+
+// UpdateReason sets the "reason" field to the value that was provided on create.
+func (u *HiddenUserUpsert) UpdateReason() *HiddenUserUpsert {
+	u.SetExcluded(hiddenuser.FieldReason)
 	return u
 }
 
@@ -332,6 +374,20 @@ func (u *HiddenUserUpsertOne) ClearIdentity() *HiddenUserUpsertOne {
 	})
 }
 
+// SetReason sets the "reason" field.
+func (u *HiddenUserUpsertOne) SetReason(v string) *HiddenUserUpsertOne {
+	return u.Update(func(s *HiddenUserUpsert) {
+		s.SetReason(v)
+	})
+}
+
+// UpdateReason sets the "reason" field to the value that was provided on create.
+func (u *HiddenUserUpsertOne) UpdateReason() *HiddenUserUpsertOne {
+	return u.Update(func(s *HiddenUserUpsert) {
+		s.UpdateReason()
+	})
+}
+
 // Exec executes the query.
 func (u *HiddenUserUpsertOne) Exec(ctx context.Context) error {
 	if len(u.create.conflict) == 0 {
@@ -384,6 +440,7 @@ func (_c *HiddenUserCreateBulk) Save(ctx context.Context) ([]*HiddenUser, error)
 	for i := range _c.builders {
 		func(i int, root context.Context) {
 			builder := _c.builders[i]
+			builder.defaults()
 			var mut Mutator = MutateFunc(func(ctx context.Context, m Mutation) (Value, error) {
 				mutation, ok := m.(*HiddenUserMutation)
 				if !ok {
@@ -591,6 +648,20 @@ func (u *HiddenUserUpsertBulk) UpdateIdentity() *HiddenUserUpsertBulk {
 func (u *HiddenUserUpsertBulk) ClearIdentity() *HiddenUserUpsertBulk {
 	return u.Update(func(s *HiddenUserUpsert) {
 		s.ClearIdentity()
+	})
+}
+
+// SetReason sets the "reason" field.
+func (u *HiddenUserUpsertBulk) SetReason(v string) *HiddenUserUpsertBulk {
+	return u.Update(func(s *HiddenUserUpsert) {
+		s.SetReason(v)
+	})
+}
+
+// UpdateReason sets the "reason" field to the value that was provided on create.
+func (u *HiddenUserUpsertBulk) UpdateReason() *HiddenUserUpsertBulk {
+	return u.Update(func(s *HiddenUserUpsert) {
+		s.UpdateReason()
 	})
 }
 

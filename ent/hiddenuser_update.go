@@ -69,6 +69,20 @@ func (_u *HiddenUserUpdate) ClearIdentity() *HiddenUserUpdate {
 	return _u
 }
 
+// SetReason sets the "reason" field.
+func (_u *HiddenUserUpdate) SetReason(v string) *HiddenUserUpdate {
+	_u.mutation.SetReason(v)
+	return _u
+}
+
+// SetNillableReason sets the "reason" field if the given value is not nil.
+func (_u *HiddenUserUpdate) SetNillableReason(v *string) *HiddenUserUpdate {
+	if v != nil {
+		_u.SetReason(*v)
+	}
+	return _u
+}
+
 // Mutation returns the HiddenUserMutation object of the builder.
 func (_u *HiddenUserUpdate) Mutation() *HiddenUserMutation {
 	return _u.mutation
@@ -146,6 +160,9 @@ func (_u *HiddenUserUpdate) sqlSave(ctx context.Context) (_node int, err error) 
 	if _u.mutation.IdentityCleared() {
 		_spec.ClearField(hiddenuser.FieldIdentity, field.TypeBytes)
 	}
+	if value, ok := _u.mutation.Reason(); ok {
+		_spec.SetField(hiddenuser.FieldReason, field.TypeString, value)
+	}
 	_spec.AddModifiers(_u.modifiers...)
 	if _node, err = sqlgraph.UpdateNodes(ctx, _u.driver, _spec); err != nil {
 		if _, ok := err.(*sqlgraph.NotFoundError); ok {
@@ -205,6 +222,20 @@ func (_u *HiddenUserUpdateOne) SetIdentity(v []byte) *HiddenUserUpdateOne {
 // ClearIdentity clears the value of the "identity" field.
 func (_u *HiddenUserUpdateOne) ClearIdentity() *HiddenUserUpdateOne {
 	_u.mutation.ClearIdentity()
+	return _u
+}
+
+// SetReason sets the "reason" field.
+func (_u *HiddenUserUpdateOne) SetReason(v string) *HiddenUserUpdateOne {
+	_u.mutation.SetReason(v)
+	return _u
+}
+
+// SetNillableReason sets the "reason" field if the given value is not nil.
+func (_u *HiddenUserUpdateOne) SetNillableReason(v *string) *HiddenUserUpdateOne {
+	if v != nil {
+		_u.SetReason(*v)
+	}
 	return _u
 }
 
@@ -314,6 +345,9 @@ func (_u *HiddenUserUpdateOne) sqlSave(ctx context.Context) (_node *HiddenUser, 
 	}
 	if _u.mutation.IdentityCleared() {
 		_spec.ClearField(hiddenuser.FieldIdentity, field.TypeBytes)
+	}
+	if value, ok := _u.mutation.Reason(); ok {
+		_spec.SetField(hiddenuser.FieldReason, field.TypeString, value)
 	}
 	_spec.AddModifiers(_u.modifiers...)
 	_node = &HiddenUser{config: _u.config}

@@ -4536,6 +4536,7 @@ type HiddenUserMutation struct {
 	state         *hiddenuser.State
 	due_at        *time.Time
 	identity      *[]byte
+	reason        *string
 	clearedFields map[string]struct{}
 	done          bool
 	oldValue      func(context.Context) (*HiddenUser, error)
@@ -4767,6 +4768,42 @@ func (m *HiddenUserMutation) ResetIdentity() {
 	delete(m.clearedFields, hiddenuser.FieldIdentity)
 }
 
+// SetReason sets the "reason" field.
+func (m *HiddenUserMutation) SetReason(s string) {
+	m.reason = &s
+}
+
+// Reason returns the value of the "reason" field in the mutation.
+func (m *HiddenUserMutation) Reason() (r string, exists bool) {
+	v := m.reason
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldReason returns the old "reason" field's value of the HiddenUser entity.
+// If the HiddenUser object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *HiddenUserMutation) OldReason(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldReason is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldReason requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldReason: %w", err)
+	}
+	return oldValue.Reason, nil
+}
+
+// ResetReason resets all changes to the "reason" field.
+func (m *HiddenUserMutation) ResetReason() {
+	m.reason = nil
+}
+
 // Where appends a list predicates to the HiddenUserMutation builder.
 func (m *HiddenUserMutation) Where(ps ...predicate.HiddenUser) {
 	m.predicates = append(m.predicates, ps...)
@@ -4801,7 +4838,7 @@ func (m *HiddenUserMutation) Type() string {
 // order to get all numeric fields that were incremented/decremented, call
 // AddedFields().
 func (m *HiddenUserMutation) Fields() []string {
-	fields := make([]string, 0, 3)
+	fields := make([]string, 0, 4)
 	if m.state != nil {
 		fields = append(fields, hiddenuser.FieldState)
 	}
@@ -4810,6 +4847,9 @@ func (m *HiddenUserMutation) Fields() []string {
 	}
 	if m.identity != nil {
 		fields = append(fields, hiddenuser.FieldIdentity)
+	}
+	if m.reason != nil {
+		fields = append(fields, hiddenuser.FieldReason)
 	}
 	return fields
 }
@@ -4825,6 +4865,8 @@ func (m *HiddenUserMutation) Field(name string) (ent.Value, bool) {
 		return m.DueAt()
 	case hiddenuser.FieldIdentity:
 		return m.Identity()
+	case hiddenuser.FieldReason:
+		return m.Reason()
 	}
 	return nil, false
 }
@@ -4840,6 +4882,8 @@ func (m *HiddenUserMutation) OldField(ctx context.Context, name string) (ent.Val
 		return m.OldDueAt(ctx)
 	case hiddenuser.FieldIdentity:
 		return m.OldIdentity(ctx)
+	case hiddenuser.FieldReason:
+		return m.OldReason(ctx)
 	}
 	return nil, fmt.Errorf("unknown HiddenUser field %s", name)
 }
@@ -4869,6 +4913,13 @@ func (m *HiddenUserMutation) SetField(name string, value ent.Value) error {
 			return fmt.Errorf("unexpected type %T for field %s", value, name)
 		}
 		m.SetIdentity(v)
+		return nil
+	case hiddenuser.FieldReason:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetReason(v)
 		return nil
 	}
 	return fmt.Errorf("unknown HiddenUser field %s", name)
@@ -4936,6 +4987,9 @@ func (m *HiddenUserMutation) ResetField(name string) error {
 		return nil
 	case hiddenuser.FieldIdentity:
 		m.ResetIdentity()
+		return nil
+	case hiddenuser.FieldReason:
+		m.ResetReason()
 		return nil
 	}
 	return fmt.Errorf("unknown HiddenUser field %s", name)

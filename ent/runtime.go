@@ -130,6 +130,10 @@ func init() {
 	hiddenuserDescIdentity := hiddenuserFields[3].Descriptor()
 	// hiddenuser.IdentityValidator is a validator for the "identity" field. It is called by the builders before save.
 	hiddenuser.IdentityValidator = hiddenuserDescIdentity.Validators[0].(func([]byte) error)
+	// hiddenuserDescReason is the schema descriptor for reason field.
+	hiddenuserDescReason := hiddenuserFields[4].Descriptor()
+	// hiddenuser.DefaultReason holds the default value on creation for the reason field.
+	hiddenuser.DefaultReason = hiddenuserDescReason.Default.(string)
 	idempotencykeyFields := schema.IdempotencyKey{}.Fields()
 	_ = idempotencykeyFields
 	// idempotencykeyDescKey is the schema descriptor for key field.

@@ -51,7 +51,7 @@ func TestEveryChangeThatHidesRaisesTheVersion(t *testing.T) {
 				_, err := w.Bulk.Blocks(w.Ctx, "app", []bulk.Block{{Blocker: "1", Blocked: "2"}})
 				return err
 			}},
-			{"suspend", func() error { _, err := w.Accounts.Suspend(w.Ctx, ann.ID, none); return err }},
+			{"suspend", func() error { _, err := w.Accounts.Suspend(w.Ctx, ann.ID, "", none); return err }},
 			{"suspend by a file", func() error {
 				_, err := w.Bulk.Users(w.Ctx, "app", []bulk.User{{ExternalID: "1", Suspended: true}})
 				return err

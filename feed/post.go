@@ -353,6 +353,15 @@ func (f *Feed) ReportedPost(ctx context.Context, id int64) (*ent.Post, error) {
 	return p, rows.Wrap("find reported post", err)
 }
 
+// ReportedPosts returns the reported posts with the ids, in their order, also hidden ones. An entry is nil
+// if the post is deleted, or its author is being deleted. Only moderators read them.
+//
+// Cost: one query.
+func (f *Feed) ReportedPosts(ctx context.Context, ids []int64) ([]*ent.Post, error) {
+	list, err := f.cfg.DB.Post.Query().Where(rows.Among(post.FieldID, ids), shownToModerators).All(ctx)
+	return rows.InOrder(ids, list, func(p *ent.Post) int64 { return p.ID }), rows.Wrap("read reported posts", err)
+}
+
 const (
 	// MostReportedAncestors is how many posts above a reported post ReportedAncestors returns, besides
 	// the root.

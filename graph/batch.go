@@ -37,6 +37,7 @@ type groups struct {
 	users map[*ent.User]place[ent.User]
 
 	reports map[*ent.Report]place[ent.Report]
+	entries map[*ent.AuditEntry]place[ent.AuditEntry]
 
 	unread batch.Results // one column
 
@@ -54,7 +55,7 @@ type groupsKey struct{}
 func withGroups(ctx context.Context) context.Context {
 	return context.WithValue(ctx, groupsKey{}, &groups{
 		posts: map[*ent.Post]place[ent.Post]{}, users: map[*ent.User]place[ent.User]{},
-		reports: map[*ent.Report]place[ent.Report]{}, with: visibility.Likes,
+		reports: map[*ent.Report]place[ent.Report]{}, entries: map[*ent.AuditEntry]place[ent.AuditEntry]{}, with: visibility.Likes,
 	})
 }
 

@@ -151,7 +151,7 @@ func (a api) prices() map[string]func(map[string]any) int {
 		"Report.replies":       flat(keyPrice + feed.MostReportedReplies),
 
 		"Query.viewer": flat(keyPrice), "Query.user": flat(keyPrice), "Query.userByExternalId": flat(keyPrice),
-		"Query.post": flat(keyPrice), "Query.node": flat(keyPrice), "Query.nodes": flat(keyPrice), "User.mutedWords": flat(keyPrice),
+		"Query.post": flat(keyPrice), "Query.report": flat(keyPrice), "Query.node": flat(keyPrice), "Query.nodes": flat(keyPrice), "User.mutedWords": flat(keyPrice),
 
 		"Mutation.markTimelineRead": flat(unreadPrice), // it counts, whether or not the client selects the count
 	}
@@ -168,6 +168,7 @@ type (
 		moderationMutation
 	}
 	moderationMutation  struct{ api }
+	auditEntry          struct{ api }
 	report              struct{ api }
 	reportedPost        struct{ api }
 	createPostPayload   struct{ api }
@@ -194,6 +195,7 @@ func (a api) RelationshipPayload() generated.RelationshipPayloadResolver {
 func (a api) MarkTimelineReadPayload() generated.MarkTimelineReadPayloadResolver {
 	return readPayload{a}
 }
+func (a api) AuditEntry() generated.AuditEntryResolver                   { return auditEntry{a} }
 func (a api) Report() generated.ReportResolver                           { return report{a} }
 func (a api) ReportedPost() generated.ReportedPostResolver               { return reportedPost{a} }
 func (a api) User() generated.UserResolver                               { return user{a} }

@@ -13,15 +13,44 @@ import (
 )
 
 func (r user) Role(ctx context.Context, u *ent.User) (*entuser.Role, error) {
-	if Viewer(ctx).ID != u.ID {
-		return nil, nil
-	}
-	role, err := r.Moderation.Role(ctx, u.ID)
-	return &role, err
+	g := groupsOf(ctx)
+	return field(g, g.users, u, "role", func(users []*ent.User) ([]*entuser.Role, error) {
+		return r.Moderation.Roles(ctx, moderation.By(Viewer(ctx)), idsOf(users, func(u *ent.User) int64 { return u.ID }))
+	})
 }
 
 func (r query) AuditLog(ctx context.Context, first *int, after *string) (*paging.Connection[ent.AuditEntry], error) {
-	return r.Moderation.AuditLog(ctx, moderation.By(Viewer(ctx)), paging.Page{First: first, After: after})
+	c, err := r.Moderation.AuditLog(ctx, moderation.By(Viewer(ctx)), paging.Page{First: first, After: after})
+	if c != nil {
+		g := groupsOf(ctx)
+		together(g, g.entries, c.Nodes())
+	}
+	return c, err
+}
+
+func (r auditEntry) ActorHandle(ctx context.Context, e *ent.AuditEntry) (*string, error) {
+	h, err := r.handles(ctx, e)
+	return orNone(h.Actor), err
+}
+
+func (r auditEntry) SubjectHandle(ctx context.Context, e *ent.AuditEntry) (*string, error) {
+	h, err := r.handles(ctx, e)
+	return orNone(h.Subject), err
+}
+
+func (r auditEntry) handles(ctx context.Context, e *ent.AuditEntry) (moderation.Handles, error) {
+	g := groupsOf(ctx)
+	return field(g, g.entries, e, "handles", func(all []*ent.AuditEntry) ([]moderation.Handles, error) {
+		return r.Moderation.Handles(ctx, all)
+	})
+}
+
+// orNone returns nil for an empty text.
+func orNone(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
 }
 
 func (r moderationMutation) SetRole(ctx context.Context, in model.SetRoleInput) (*model.SetRolePayload, error) {
@@ -33,7 +62,9 @@ func (r moderationMutation) SetRole(ctx context.Context, in model.SetRoleInput) 
 }
 
 func (r moderationMutation) SuspendUser(ctx context.Context, in model.ModerateUserInput) (*model.ModerateUserPayload, error) {
-	return judge(ctx, in, r.Moderation.Suspend)
+	return judge(ctx, in, func(ctx context.Context, who moderation.Actor, id int64, note string) (bool, error) {
+		return r.Moderation.Suspend(ctx, who, id, note, orZero(in.Reason))
+	})
 }
 
 func (r moderationMutation) UnsuspendUser(ctx context.Context, in model.ModerateUserInput) (*model.ModerateUserPayload, error) {
@@ -76,6 +107,14 @@ func (r query) Reports(ctx context.Context, status *entreport.Status, first *int
 	return c, err
 }
 
+func (r query) Report(ctx context.Context, id string) (*ent.Report, error) {
+	row, err := idOf("id", id, "Report")
+	if err != nil {
+		row = 0 // such an object does not exist
+	}
+	return orNull(r.Moderation.Report(ctx, moderation.By(Viewer(ctx)), row))
+}
+
 func (r report) Reporter(ctx context.Context, one *ent.Report) (*ent.User, error) {
 	return r.userOf(ctx, one, "reporter", func(r *ent.Report) int64 { return r.ReporterID })
 }
@@ -84,15 +123,31 @@ func (r report) Reported(ctx context.Context, one *ent.Report) (*ent.User, error
 	return r.userOf(ctx, one, "reported", func(r *ent.Report) int64 { return r.ReportedID })
 }
 
+func (r report) ClaimedBy(ctx context.Context, one *ent.Report) (*ent.User, error) {
+	return r.userOf(ctx, one, "claimedBy", func(r *ent.Report) int64 { return r.ClaimedBy })
+}
+
+func (r report) Suspension(ctx context.Context, one *ent.Report) (*moderation.Suspension, error) {
+	g := groupsOf(ctx)
+	return field(g, g.reports, one, "suspension", func(all []*ent.Report) ([]*moderation.Suspension, error) {
+		return r.Moderation.Suspensions(ctx, idsOf(all, func(r *ent.Report) int64 { return r.ReportedID }))
+	})
+}
+
+func (r report) Post(ctx context.Context, one *ent.Report) (*ent.Post, error) {
+	g := groupsOf(ctx)
+	return field(g, g.reports, one, "post", func(all []*ent.Report) ([]*ent.Post, error) {
+		posts, err := r.Feed.ReportedPosts(ctx, idsOf(all, func(r *ent.Report) int64 { return r.PostID }))
+		postsTogether(ctx, posts)
+		return posts, err
+	})
+}
+
 // userOf returns a user whom a report names, or nil if the user is hidden from everybody.
 func (r report) userOf(ctx context.Context, one *ent.Report, name string, id func(*ent.Report) int64) (*ent.User, error) {
 	g := groupsOf(ctx)
 	return field(g, g.reports, one, name, func(all []*ent.Report) ([]*ent.User, error) {
-		ids := make([]int64, len(all))
-		for i := range all {
-			ids[i] = id(all[i])
-		}
-		users, err := r.Directory.Users(ctx, ids)
+		users, err := r.Directory.Users(ctx, idsOf(all, id))
 		usersTogether(ctx, users)
 		return users, err
 	})

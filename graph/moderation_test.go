@@ -11,6 +11,7 @@ import (
 	"tideline/feed/apikey"
 	"tideline/feed/moderation"
 	"tideline/feed/session"
+	"tideline/graph"
 	"tideline/storage/storagetest"
 )
 
@@ -22,12 +23,12 @@ func TestModerationOverTheAPI(t *testing.T) {
 	_, boss := c.signUp("boss")
 	on := map[string]any{"user": badID, "post": post}
 	const (
-		suspend   = `mutation($user: ID!) { suspendUser(input: {userId: $user, note: "spam"}) { userId changed } }`
+		suspend   = `mutation($user: ID!) { suspendUser(input: {userId: $user, note: "spam", reason: "You advertise."}) { userId changed } }`
 		unsuspend = `mutation($user: ID!) { unsuspendUser(input: {userId: $user}) { changed } }`
 		hide      = `mutation($post: ID!) { hidePost(input: {postId: $post}) { postId changed } }`
 		unhide    = `mutation($post: ID!) { unhidePost(input: {postId: $post}) { changed } }`
 		setRole   = `mutation($user: ID!) { setRole(input: {userId: $user, role: MODERATOR}) { userId role } }`
-		log       = `{ auditLog(first: 2) { pageInfo { hasNextPage } nodes { id actorId action subjectId note createdAt } } }`
+		log       = `{ auditLog(first: 2) { pageInfo { hasNextPage } nodes { id actorId actorHandle action subjectId subjectHandle note createdAt } } }`
 		read      = `query($post: ID!) { post(id: $post) { visibility hiddenByModerators } }`
 	)
 	for _, query := range []string{suspend, unsuspend, hide, unhide, setRole} {
@@ -46,15 +47,22 @@ func TestModerationOverTheAPI(t *testing.T) {
 	c.viewer = boss
 	require.Equal(t, true, c.get("unhidePost.changed", unhide, on))
 	require.Equal(t, false, c.get("unhidePost.changed", unhide, on))
-	require.Nil(t, c.get("user.role", `{ user(handle: "bad") { role } }`, nil))
+	const role = `{ user(handle: "bad") { role } }`
+	require.Equal(t, "USER", c.get("user.role", role, nil))
 	require.Equal(t, "MODERATOR", c.get("setRole.role", setRole, on))
+	require.Equal(t, "MODERATOR", c.get("user.role", role, nil))
+	c.signUp("nobody")
+	require.Nil(t, c.get("user.role", role, nil))
+	c.viewer = boss
 	require.Equal(t, true, c.get("suspendUser.changed", suspend, on))
 	require.Nil(t, c.get("user", `{ user(handle: "bad") { id } }`, nil))
 
 	list := c.get("auditLog.nodes", log, nil).([]any)
 	require.Len(t, list, 2)
-	require.Subset(t, list[0], map[string]any{"action": "SUSPEND_USER", "subjectId": badID, "note": "spam"})
-	require.Subset(t, list[1], map[string]any{"action": "SET_ROLE", "subjectId": badID})
+	require.Subset(t, list[0], map[string]any{"action": "SUSPEND_USER", "subjectId": badID, "note": "spam\nTold the user: You advertise."})
+	answer := c.do(`mutation { logIn(input: {handle: "bad", password: "correct horse"}) { token } }`, nil)
+	require.Subset(t, answer.Errors[0].Extensions, map[string]any{"code": "FORBIDDEN", "reason": "SUSPENDED", "explanation": "You advertise."})
+	require.Subset(t, list[1], map[string]any{"action": "SET_ROLE", "subjectId": badID, "actorHandle": "boss", "subjectHandle": "bad"})
 	require.Equal(t, true, c.get("unsuspendUser.changed", unsuspend, on))
 	require.Equal(t, true, c.get("auditLog.pageInfo.hasNextPage", log, nil))
 }
@@ -84,7 +92,7 @@ func TestKeysModerateByAScopeOfTheirOwn(t *testing.T) {
 	}
 	as(apikey.Read, apikey.Write, apikey.Import, apikey.Manage)
 	for _, query := range []string{
-		`{ reports { nodes { id } } }`, `{ auditLog { nodes { id } } }`, setRole,
+		`{ reports { nodes { id } } }`, `{ report(id: "USER") { id } }`, `{ auditLog { nodes { id } } }`, setRole,
 		`mutation { suspendUser(input: {userId: "USER"}) { changed } }`, `mutation { unsuspendUser(input: {userId: "USER"}) { changed } }`,
 		`mutation { hidePost(input: {postId: "POST"}) { changed } }`, `mutation { unhidePost(input: {postId: "POST"}) { changed } }`,
 		`mutation { claimReport(input: {reportId: "USER"}) { report { id } } }`, `mutation { decideReport(input: {reportId: "USER", decision: UPHELD}) { decided } }`,
@@ -114,15 +122,19 @@ func TestReportsOverTheAPI(t *testing.T) {
 	c := newClient(t, storagetest.Embedded(t))
 	badID, bad := c.signUp("bad")
 	post := c.get("createPost.post.id", createPost, map[string]any{"text": "buy this", "visibility": "PUBLIC"})
+	postID, err := graph.PostID(post.(string))
+	require.NoError(t, err)
 	goodID, good := c.signUp("good")
 	_, mod := c.signUp("mod")
-	_, err := c.Moderation.SetRole(c.ctx, moderation.Console, mod.ID, user.RoleMODERATOR, "")
+	_, err = c.Moderation.SetRole(c.ctx, moderation.Console, mod.ID, user.RoleMODERATOR, "")
 	require.NoError(t, err)
 	const (
 		reportPost = `mutation($post: ID!) { reportPost(input: {postId: $post, reason: SPAM, comment: "an advertisement"}) { reported } }`
 		reportUser = `mutation($user: ID!) { reportUser(input: {userId: $user, reason: OTHER}) { reported } }`
 		reports    = `query($status: ReportStatus) { reports(status: $status) { pageInfo { hasNextPage } edges { cursor } nodes {
-			id reporterId reporter { handle } reportedId reported { handle } postId text reason comment status claimedById claimedUntil decidedAt note createdAt } } }`
+			id reporterId reporter { handle } reportedId reported { handle } suspension { handle name reason } postId post { text hiddenByModerators author { handle } }
+			text reason comment status claimedById claimedBy { handle } claimedUntil decidedAt note createdAt } } }`
+		one    = `query($report: ID!) { report(id: $report) { text post { text hiddenByModerators } suspension { handle reason } claimedBy { handle } } }`
 		claim  = `mutation($report: ID!) { claimReport(input: {reportId: $report}) { report { status claimedById claimedUntil reported { handle } } } }`
 		decide = `mutation($report: ID!) { decideReport(input: {reportId: $report, decision: UPHELD, note: "hidden"}) { decided report { status note decidedAt claimedById } } }`
 	)
@@ -144,11 +156,30 @@ func TestReportsOverTheAPI(t *testing.T) {
 	require.Subset(t, first, map[string]any{
 		"reporterId": goodID, "reporter": map[string]any{"handle": "good"}, "reportedId": badID, "reported": map[string]any{"handle": "bad"},
 		"postId": post, "text": "buy this", "reason": "SPAM", "comment": "an advertisement", "status": "OPEN", "claimedById": nil, "decidedAt": nil,
+		"post": map[string]any{"text": "buy this", "hiddenByModerators": false, "author": map[string]any{"handle": "bad"}}, "claimedBy": nil, "suspension": nil,
 	})
-	require.Subset(t, list[1], map[string]any{"postId": nil, "text": nil, "reason": "OTHER", "comment": ""})
+	require.Subset(t, list[1], map[string]any{"postId": nil, "post": nil, "text": nil, "reason": "OTHER", "comment": ""})
 	on := map[string]any{"report": first["id"]}
 	require.Equal(t, "bad", c.get("claimReport.report.reported.handle", claim, on))
-	_, err = c.Moderation.Suspend(c.ctx, moderation.Console, bad.ID, "")
+	_, err = c.Moderation.HidePost(c.ctx, moderation.Console, postID, "")
+	require.NoError(t, err)
+	_, err = c.Moderation.Suspend(c.ctx, moderation.Console, bad.ID, "", "You advertise.")
+	require.NoError(t, err)
+	require.Equal(t, map[string]any{
+		"text": "buy this", "post": map[string]any{"text": "buy this", "hiddenByModerators": true},
+		"suspension": map[string]any{"handle": "bad", "reason": "You advertise."}, "claimedBy": map[string]any{"handle": "mod"},
+	}, c.get("report", one, on))
+	c.viewer = good
+	c.refused("FORBIDDEN", one, on)
+	c.viewer = mod
+	for _, id := range []any{"UmVwb3J0Ojk5OTk", "nothing", post} {
+		require.Nil(t, c.get("report", one, map[string]any{"report": id}))
+	}
+	_, err = c.Moderation.Unsuspend(c.ctx, moderation.Console, bad.ID, "")
+	require.NoError(t, err)
+	require.NoError(t, c.Feed.DeletePost(c.ctx, bad, postID))
+	require.Nil(t, c.get("report.post", one, on))
+	_, err = c.Moderation.Suspend(c.ctx, moderation.Console, bad.ID, "", "")
 	require.NoError(t, err)
 	require.EqualValues(t, 1, c.get("decideReport.decided", decide, on))
 	c.refused("CONFLICT", decide, on)
@@ -183,7 +214,7 @@ func TestAReportShowsTheConversationOverTheAPI(t *testing.T) {
 	c.get("setPostVisibility.post.id", `mutation($id: ID!) { setPostVisibility(input: {postId: $id, visibility: PRIVATE}) { post { id } } }`, map[string]any{"id": root})
 	c.viewer = bad
 	c.get("updatePost.post.id", `mutation($id: ID!) { updatePost(input: {postId: $id, text: "hello"}) { post { id } } }`, map[string]any{"id": about})
-	_, err := c.Moderation.Suspend(c.ctx, moderation.Console, good.ID, "")
+	_, err := c.Moderation.Suspend(c.ctx, moderation.Console, good.ID, "", "")
 	require.NoError(t, err)
 	_, mod := c.signUp("mod")
 	_, err = c.Moderation.SetRole(c.ctx, moderation.Console, mod.ID, user.RoleMODERATOR, "")
@@ -210,7 +241,7 @@ func TestHiddenUserIsBlockedOverTheAPI(t *testing.T) {
 	c.get("follow.user.handle", `mutation($user: ID!) { follow(input: {userId: $user}) { user { handle } } }`, on)
 	c.viewer = bad
 	c.get("follow.user.handle", `mutation($user: ID!) { follow(input: {userId: $user}) { user { handle } } }`, map[string]any{"user": c.get("user.id", `{ user(handle: "good") { id } }`, nil)})
-	_, err := c.Moderation.Suspend(c.ctx, moderation.Console, bad.ID, "")
+	_, err := c.Moderation.Suspend(c.ctx, moderation.Console, bad.ID, "", "")
 	require.NoError(t, err)
 	c.viewer = good
 	const all = `user { id handle name bio avatarUrl links data followerCount followingCount postCount approvesFollowers

@@ -202,14 +202,19 @@ func (r *run) suspend(u int, hide bool) error {
 	if r.users[u].leaving || r.users[u].gone {
 		return nil
 	}
-	call, does := r.front().Accounts.Suspend, "suspends"
-	if !hide {
-		call, does = r.front().Accounts.Unsuspend, "reinstates"
+	does := "reinstates"
+	if hide {
+		does = "suspends"
 	}
 	r.say("a moderator %s %s", does, r.name(u))
 	r.users[u].hidden = hide
 	r.ends(u)
-	_, err := call(r.ctx, r.users[u].id, func(*ent.Tx, *ent.User) error { return nil })
+	accounts, allow := r.front().Accounts, func(*ent.Tx, *ent.User) error { return nil }
+	if hide {
+		_, err := accounts.Suspend(r.ctx, r.users[u].id, "", allow)
+		return err
+	}
+	_, err := accounts.Unsuspend(r.ctx, r.users[u].id, allow)
 	return err
 }
 

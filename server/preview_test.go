@@ -171,7 +171,7 @@ func TestPreviewObeysTheRuleAtThatMoment(t *testing.T) {
 		none()
 		do(s.Feed.HidePost(s.Ctx, id, false, func(*ent.Tx) error { return nil }))
 		all()
-		do(s.Moderation.Suspend(s.Ctx, moderation.Console, ann.ID, ""))
+		do(s.Moderation.Suspend(s.Ctx, moderation.Console, ann.ID, "", ""))
 		none("/@ann")
 		do(s.Moderation.Unsuspend(s.Ctx, moderation.Console, ann.ID, ""))
 		all()

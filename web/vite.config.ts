@@ -40,12 +40,12 @@ function trusted(): Plugin {
     name: 'trusted',
     async generateBundle() {
       const load = async (file: string) => (await runnerImport<any>(new URL(file, import.meta.url).pathname)).module
-      const [app, kit] = [await load('app/documents.ts'), await load('../clients/typescript/src/server.ts')]
+      const [app, moderation, kit] = [await load('app/documents.ts'), await load('app/moderation/documents.ts'), await load('../clients/typescript/src/server.ts')]
       const timeline = kit.documents(app.timelineFields.fields, app.timelineFields.fragments)
       const conversation = kit.conversationDocuments(app.conversationFields.fields, app.conversationFields.fragments)
       const isOperation = ({ kind }: { kind: string }) => kind === 'OperationDefinition'
       const texts: string[] = [
-        ...Object.values<any>(app).filter((document) => document.definitions?.some(isOperation)).map(print),
+        ...[app, moderation].flatMap(Object.values<any>).filter((document) => document.definitions?.some(isOperation)).map(print),
         timeline.page, timeline.events(true), timeline.events(false), timeline.create, timeline.read, timeline.viewer,
         conversation.first, conversation.ancestors, conversation.page, conversation.events, conversation.create,
       ]

@@ -19,6 +19,8 @@ const (
 	FieldDueAt = "due_at"
 	// FieldIdentity holds the string denoting the identity field in the database.
 	FieldIdentity = "identity"
+	// FieldReason holds the string denoting the reason field in the database.
+	FieldReason = "reason"
 	// Table holds the table name of the hiddenuser in the database.
 	Table = "hidden_users"
 )
@@ -29,6 +31,7 @@ var Columns = []string{
 	FieldState,
 	FieldDueAt,
 	FieldIdentity,
+	FieldReason,
 }
 
 // ValidColumn reports if the column name is valid (part of the table columns).
@@ -44,6 +47,8 @@ func ValidColumn(column string) bool {
 var (
 	// IdentityValidator is a validator for the "identity" field. It is called by the builders before save.
 	IdentityValidator func([]byte) error
+	// DefaultReason holds the default value on creation for the "reason" field.
+	DefaultReason string
 )
 
 // State defines the type for the "state" enum field.
@@ -87,4 +92,9 @@ func ByState(opts ...sql.OrderTermOption) OrderOption {
 // ByDueAt orders the results by the due_at field.
 func ByDueAt(opts ...sql.OrderTermOption) OrderOption {
 	return sql.OrderByField(FieldDueAt, opts...).ToFunc()
+}
+
+// ByReason orders the results by the reason field.
+func ByReason(opts ...sql.OrderTermOption) OrderOption {
+	return sql.OrderByField(FieldReason, opts...).ToFunc()
 }

@@ -64,6 +64,11 @@ func Identity(v []byte) predicate.HiddenUser {
 	return predicate.HiddenUser(sql.FieldEQ(FieldIdentity, v))
 }
 
+// Reason applies equality check predicate on the "reason" field. It's identical to ReasonEQ.
+func Reason(v string) predicate.HiddenUser {
+	return predicate.HiddenUser(sql.FieldEQ(FieldReason, v))
+}
+
 // StateEQ applies the EQ predicate on the "state" field.
 func StateEQ(v State) predicate.HiddenUser {
 	return predicate.HiddenUser(sql.FieldEQ(FieldState, v))
@@ -172,6 +177,71 @@ func IdentityIsNil() predicate.HiddenUser {
 // IdentityNotNil applies the NotNil predicate on the "identity" field.
 func IdentityNotNil() predicate.HiddenUser {
 	return predicate.HiddenUser(sql.FieldNotNull(FieldIdentity))
+}
+
+// ReasonEQ applies the EQ predicate on the "reason" field.
+func ReasonEQ(v string) predicate.HiddenUser {
+	return predicate.HiddenUser(sql.FieldEQ(FieldReason, v))
+}
+
+// ReasonNEQ applies the NEQ predicate on the "reason" field.
+func ReasonNEQ(v string) predicate.HiddenUser {
+	return predicate.HiddenUser(sql.FieldNEQ(FieldReason, v))
+}
+
+// ReasonIn applies the In predicate on the "reason" field.
+func ReasonIn(vs ...string) predicate.HiddenUser {
+	return predicate.HiddenUser(sql.FieldIn(FieldReason, vs...))
+}
+
+// ReasonNotIn applies the NotIn predicate on the "reason" field.
+func ReasonNotIn(vs ...string) predicate.HiddenUser {
+	return predicate.HiddenUser(sql.FieldNotIn(FieldReason, vs...))
+}
+
+// ReasonGT applies the GT predicate on the "reason" field.
+func ReasonGT(v string) predicate.HiddenUser {
+	return predicate.HiddenUser(sql.FieldGT(FieldReason, v))
+}
+
+// ReasonGTE applies the GTE predicate on the "reason" field.
+func ReasonGTE(v string) predicate.HiddenUser {
+	return predicate.HiddenUser(sql.FieldGTE(FieldReason, v))
+}
+
+// ReasonLT applies the LT predicate on the "reason" field.
+func ReasonLT(v string) predicate.HiddenUser {
+	return predicate.HiddenUser(sql.FieldLT(FieldReason, v))
+}
+
+// ReasonLTE applies the LTE predicate on the "reason" field.
+func ReasonLTE(v string) predicate.HiddenUser {
+	return predicate.HiddenUser(sql.FieldLTE(FieldReason, v))
+}
+
+// ReasonContains applies the Contains predicate on the "reason" field.
+func ReasonContains(v string) predicate.HiddenUser {
+	return predicate.HiddenUser(sql.FieldContains(FieldReason, v))
+}
+
+// ReasonHasPrefix applies the HasPrefix predicate on the "reason" field.
+func ReasonHasPrefix(v string) predicate.HiddenUser {
+	return predicate.HiddenUser(sql.FieldHasPrefix(FieldReason, v))
+}
+
+// ReasonHasSuffix applies the HasSuffix predicate on the "reason" field.
+func ReasonHasSuffix(v string) predicate.HiddenUser {
+	return predicate.HiddenUser(sql.FieldHasSuffix(FieldReason, v))
+}
+
+// ReasonEqualFold applies the EqualFold predicate on the "reason" field.
+func ReasonEqualFold(v string) predicate.HiddenUser {
+	return predicate.HiddenUser(sql.FieldEqualFold(FieldReason, v))
+}
+
+// ReasonContainsFold applies the ContainsFold predicate on the "reason" field.
+func ReasonContainsFold(v string) predicate.HiddenUser {
+	return predicate.HiddenUser(sql.FieldContainsFold(FieldReason, v))
 }
 
 // And groups predicates with the AND operator between them.

@@ -231,6 +231,7 @@ var (
 		{Name: "state", Type: field.TypeEnum, Enums: []string{"LEAVING", "SUSPENDED", "DELETING", "GONE"}},
 		{Name: "due_at", Type: field.TypeTime},
 		{Name: "identity", Type: field.TypeBytes, Nullable: true, Size: 32},
+		{Name: "reason", Type: field.TypeString, Size: 2147483647, Default: ""},
 	}
 	// HiddenUsersTable holds the schema information for the "hidden_users" table.
 	HiddenUsersTable = &schema.Table{

@@ -158,6 +158,7 @@ func (HiddenUser) Fields() []ent.Field {
 		field.Time("due_at").Comment("when the state ends by itself; for SUSPENDED, when a scheduled deletion ends that continues afterwards, or the year 9999"),
 		field.Bytes("identity").MaxLen(32).Optional().
 			Comment("the key of an issuer's user, as Session.token_hash, once the deletion has begun: tokens from before its end create no new user"),
+		field.Text("reason").Default("").Comment("why a moderator suspended the user, in words for the user"),
 	}
 }
 

@@ -15,9 +15,8 @@ import (
 // never is HiddenUser.due_at of a suspended user whose account is not going to be deleted.
 var never = time.Date(9999, time.December, 31, 0, 0, 0, 0, time.UTC)
 
-var errSuspended error = refusal.New(refusal.Suspended, "This account is suspended.")
-
-// Suspend hides a user from everybody until Unsuspend, and ends all sessions, as SignOut does. If the
+// Suspend hides a user from everybody until Unsuspend, and ends all sessions, as SignOut does. A log-in tells
+// the user the reason, if it is not empty. If the
 // user is in the grace period of a deletion, the end of the period stays, but the deletion does not
 // begin while the user is suspended. Suspending a suspended user changes nothing. Otherwise Suspend
 // first calls allow, in the transaction, with the user's locked row. Errors: NotFound, also for a
@@ -25,7 +24,7 @@ var errSuspended error = refusal.New(refusal.Suspended, "This account is suspend
 //
 // Cost: a short transaction, which deletes the user's sessions; one message to each process; and a
 // job, unless the user was hidden before.
-func (a *Accounts) Suspend(ctx context.Context, id int64, allow func(*ent.Tx, *ent.User) error) (changed bool, err error) {
+func (a *Accounts) Suspend(ctx context.Context, id int64, reason string, allow func(*ent.Tx, *ent.User) error) (changed bool, err error) {
 	err = rows.InTx(ctx, a.cfg.DB, func(tx *ent.Tx) error {
 		changed = false
 		u, row, err := lockForSuspension(ctx, tx, id)
@@ -40,8 +39,8 @@ func (a *Accounts) Suspend(ctx context.Context, id int64, allow func(*ent.Tx, *e
 			return fmt.Errorf("suspend user: %w", err)
 		}
 		if row != nil {
-			err = tx.HiddenUser.UpdateOneID(id).SetState(hiddenuser.StateSUSPENDED).Exec(ctx)
-		} else if err = tx.HiddenUser.Create().SetID(id).SetState(hiddenuser.StateSUSPENDED).SetDueAt(never).Exec(ctx); err == nil {
+			err = tx.HiddenUser.UpdateOneID(id).SetState(hiddenuser.StateSUSPENDED).SetReason(reason).Exec(ctx)
+		} else if err = tx.HiddenUser.Create().SetID(id).SetState(hiddenuser.StateSUSPENDED).SetDueAt(never).SetReason(reason).Exec(ctx); err == nil {
 			err = a.enqueueAuthorStale(ctx, tx, id)
 		}
 		if err != nil {
@@ -80,7 +79,7 @@ func (a *Accounts) Unsuspend(ctx context.Context, id int64, allow func(*ent.Tx, 
 		}
 		changed = true
 		if !row.DueAt.Equal(never) {
-			return rows.Wrap("unsuspend user", tx.HiddenUser.UpdateOneID(id).SetState(hiddenuser.StateLEAVING).Exec(ctx))
+			return rows.Wrap("unsuspend user", tx.HiddenUser.UpdateOneID(id).SetState(hiddenuser.StateLEAVING).SetReason("").Exec(ctx))
 		}
 		if err := tx.HiddenUser.DeleteOneID(id).Exec(ctx); err != nil {
 			return fmt.Errorf("unsuspend user: %w", err)

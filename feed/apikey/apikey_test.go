@@ -159,7 +159,7 @@ func TestKeysDoNotActForHiddenUsers(t *testing.T) {
 			all = append(all, v.Grant())
 		}
 		for _, hide := range []func() error{
-			func() error { _, err := w.Moderation.Suspend(w.Ctx, moderation.Console, ann.ID, ""); return err },
+			func() error { _, err := w.Moderation.Suspend(w.Ctx, moderation.Console, ann.ID, "", ""); return err },
 			func() error { _, _, err := w.Accounts.Delete(w.Ctx, ann.ID, feedtest.Grace); return err },
 		} {
 			ended, err := w.Sessions.Ended(w.Ctx, all)

@@ -61,7 +61,7 @@ func (b *Bulk) Users(ctx context.Context, issuer string, list []User) ([]*Result
 		if !r.suspend {
 			continue
 		}
-		changed, err := b.cfg.Accounts.Suspend(ctx, r.User, func(tx *ent.Tx, _ *ent.User) error {
+		changed, err := b.cfg.Accounts.Suspend(ctx, r.User, "", func(tx *ent.Tx, _ *ent.User) error {
 			return tx.AuditEntry.Create().SetActorID(0).SetAction(auditentry.ActionSUSPEND_USER).SetSubjectKind(auditentry.SubjectKindUser).
 				SetSubjectID(r.User).SetNote("imported").Exec(ctx)
 		})

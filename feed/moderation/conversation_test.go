@@ -77,7 +77,7 @@ func TestAReportShowsTheConversation(t *testing.T) {
 		shows(2, nil, nil)
 
 		// The posts of a user who is suspended stay readable, those of a user who is being deleted do not.
-		_, err = w.Moderation.Suspend(w.Ctx, moderation.Console, ann.ID, "")
+		_, err = w.Moderation.Suspend(w.Ctx, moderation.Console, ann.ID, "", "")
 		require.NoError(w, err)
 		shows(0, []int64{root, between}, []int64{first, second})
 		_, _, err = w.Accounts.Delete(w.Ctx, ann.ID, 0)

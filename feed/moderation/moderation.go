@@ -9,10 +9,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"tideline/ent"
 	"tideline/ent/auditentry"
+	"tideline/ent/hiddenuser"
 	"tideline/ent/user"
 	"tideline/feed"
 	"tideline/feed/account"
@@ -25,10 +28,13 @@ import (
 	"tideline/feed/webhook"
 )
 
-// MaxNote bounds the characters of a note.
+// MaxNote bounds the characters of a note, and of the reason of a suspension.
 const MaxNote = 1000
 
-var noteField = text.Field{What: "The note", Name: "note", Limit: "noteLength", Most: MaxNote}
+var (
+	noteField   = text.Field{What: "The note", Name: "note", Limit: "noteLength", Most: MaxNote}
+	reasonField = text.Field{What: "The reason", Name: "reason", Limit: "reasonLength", Most: MaxNote}
+)
 
 // Config configures Moderation. Fields without a default are required.
 type Config struct {
@@ -87,6 +93,35 @@ func (m *Moderation) Role(ctx context.Context, id int64) (user.Role, error) {
 		return "", fmt.Errorf("read role: %w", err)
 	}
 	return u.Role, nil
+}
+
+// Roles returns the roles of the users with the ids, in their order. An entry is nil if there is no such
+// user, or if the actor may not know the role: admins know every role, others only their own.
+//
+// Cost: one query, and a look-up of the actor's role if there is another user among them.
+func (m *Moderation) Roles(ctx context.Context, who Actor, ids []int64) ([]*user.Role, error) {
+	known := ids
+	if slices.ContainsFunc(ids, func(id int64) bool { return id != who.ID }) {
+		switch err := m.DemandAdmin(ctx, who); refusal.CodeOf(err) {
+		case refusal.Forbidden, refusal.Unauthenticated:
+			known = []int64{who.ID}
+		default:
+			if err != nil {
+				return nil, err
+			}
+		}
+	}
+	list, err := m.cfg.DB.User.Query().Where(rows.Among(user.FieldID, known)).Select(user.FieldID, user.FieldRole).All(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read roles: %w", err)
+	}
+	roles := make([]*user.Role, len(ids))
+	for i, u := range rows.InOrder(ids, list, func(u *ent.User) int64 { return u.ID }) {
+		if u != nil {
+			roles[i] = &u.Role
+		}
+	}
+	return roles, nil
 }
 
 // DemandAdmin returns an error unless the actor is an admin now. Errors: Unauthenticated,
@@ -168,24 +203,56 @@ func noteOfRole(from, to user.Role, note string) string {
 	return change + ": " + note
 }
 
-// Suspend hides a user and ends all the user's sessions until Unsuspend; see account.Accounts. It
+// Suspend hides a user and ends all the user's sessions until Unsuspend; see account.Accounts. The user
+// reads the reason at a log-in, and never the note, which is for the audit log. The audit log has both. It
 // reports whether the user was not suspended before. Errors: Unauthenticated, BadInput; NotFound,
 // also for a user who is being deleted; Forbidden, for an actor who is not a moderator, and for a
 // user whose role is not below the actor's.
 //
 // Cost: a look-up, and the cost of account.Accounts.Suspend.
-func (m *Moderation) Suspend(ctx context.Context, who Actor, id int64, note string) (changed bool, err error) {
-	return m.judge(ctx, who, id, auditentry.ActionSUSPEND_USER, note, m.cfg.Accounts.Suspend)
+func (m *Moderation) Suspend(ctx context.Context, who Actor, id int64, note, reason string) (changed bool, err error) {
+	if reason, err = reasonField.Clean(reason); err != nil {
+		return false, err
+	}
+	return m.judge(ctx, who, id, auditentry.ActionSUSPEND_USER, note, reason, func(ctx context.Context, id int64, allow func(*ent.Tx, *ent.User) error) (bool, error) {
+		return m.cfg.Accounts.Suspend(ctx, id, reason, allow)
+	})
 }
 
 // Unsuspend ends a suspension. Results, errors and cost are as for Suspend.
 func (m *Moderation) Unsuspend(ctx context.Context, who Actor, id int64, note string) (changed bool, err error) {
-	return m.judge(ctx, who, id, auditentry.ActionUNSUSPEND_USER, note, m.cfg.Accounts.Unsuspend)
+	return m.judge(ctx, who, id, auditentry.ActionUNSUSPEND_USER, note, "", m.cfg.Accounts.Unsuspend)
+}
+
+// Suspension says who is suspended, and the reason that the user was told, which may be empty.
+type Suspension struct{ Handle, Name, Reason string }
+
+// Suspensions returns the suspensions of the users with the ids, in their order. An entry is nil if the user
+// is not suspended. Only moderators read them.
+//
+// Cost: two queries.
+func (m *Moderation) Suspensions(ctx context.Context, ids []int64) ([]*Suspension, error) {
+	found, err := m.cfg.DB.HiddenUser.Query().Where(rows.Among(hiddenuser.FieldID, ids), hiddenuser.StateEQ(hiddenuser.StateSUSPENDED)).All(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read suspensions: %w", err)
+	}
+	hidden := rows.InOrder(ids, found, func(h *ent.HiddenUser) int64 { return h.ID })
+	list, err := m.cfg.DB.User.Query().Where(rows.Among(user.FieldID, ids)).Select(user.FieldID, user.FieldHandle, user.FieldName).All(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read suspended users: %w", err)
+	}
+	suspensions := make([]*Suspension, len(ids))
+	for i, u := range rows.InOrder(ids, list, func(u *ent.User) int64 { return u.ID }) {
+		if u != nil && hidden[i] != nil {
+			suspensions[i] = &Suspension{u.Handle, u.Name, hidden[i].Reason}
+		}
+	}
+	return suspensions, nil
 }
 
 // judge checks that the actor may act on the user, and calls do with a function that records the
-// action.
-func (m *Moderation) judge(ctx context.Context, who Actor, id int64, action auditentry.Action, note string,
+// action with the note and the reason.
+func (m *Moderation) judge(ctx context.Context, who Actor, id int64, action auditentry.Action, note, reason string,
 	do func(context.Context, int64, func(*ent.Tx, *ent.User) error) (bool, error),
 ) (bool, error) {
 	rank, err := m.demand(ctx, who, user.RoleMODERATOR)
@@ -194,6 +261,9 @@ func (m *Moderation) judge(ctx context.Context, who Actor, id int64, action audi
 	}
 	if note, err = noteField.Clean(note); err != nil {
 		return false, err
+	}
+	if reason != "" {
+		note = strings.TrimSpace(note + "\nTold the user: " + reason)
 	}
 	return do(ctx, id, func(tx *ent.Tx, u *ent.User) error {
 		if ranks[u.Role] >= rank {

@@ -99,7 +99,7 @@ func TestRoles(t *testing.T) {
 			if v.ID == 0 {
 				want = refusal.Unauthenticated
 			}
-			_, err := m.Suspend(w.Ctx, by(v), other.ID, "")
+			_, err := m.Suspend(w.Ctx, by(v), other.ID, "", "")
 			requireCode(w, want, err)
 			_, err = m.HidePost(w.Ctx, by(v), post, "")
 			requireCode(w, want, err)
@@ -112,18 +112,18 @@ func TestRoles(t *testing.T) {
 		requireCode(w, refusal.Forbidden, err)
 		_, err = m.AuditLog(w.Ctx, by(moderator), paging.Page{})
 		requireCode(w, refusal.Forbidden, err)
-		_, err = m.Suspend(w.Ctx, by(moderator), admin.ID, "")
+		_, err = m.Suspend(w.Ctx, by(moderator), admin.ID, "", "")
 		requireCode(w, refusal.Forbidden, err)
-		_, err = m.Suspend(w.Ctx, by(moderator), 1, "")
+		_, err = m.Suspend(w.Ctx, by(moderator), 1, "", "")
 		requireCode(w, refusal.NotFound, err)
 		require.Len(w, actions(w, admin), 2, "what was refused is not in the log")
 
 		_, err = m.SetRole(w.Ctx, by(admin), plain.ID, user.RoleMODERATOR, "helps out")
 		require.NoError(w, err)
-		changed, err := m.Suspend(w.Ctx, by(plain), other.ID, "spam")
+		changed, err := m.Suspend(w.Ctx, by(plain), other.ID, "spam", "")
 		require.NoError(w, err)
 		require.True(w, changed)
-		changed, err = m.Suspend(w.Ctx, by(moderator), other.ID, "spam")
+		changed, err = m.Suspend(w.Ctx, by(moderator), other.ID, "spam", "you advertise")
 		require.NoError(w, err)
 		require.False(w, changed)
 		log, err := m.AuditLog(w.Ctx, by(admin), paging.Page{})
@@ -132,6 +132,92 @@ func TestRoles(t *testing.T) {
 		require.Equal(w, []any{plain.ID, auditentry.ActionSUSPEND_USER, other.ID, "spam"}, []any{last.ActorID, last.Action, last.SubjectID, last.Note})
 		require.Equal(w, "USER -> MODERATOR: helps out", log.Nodes()[1].Note)
 		require.Len(w, log.Nodes(), 4)
+		_, err = m.ReportPost(w.Ctx, plain, w.Post(admin, schema.Public), spam)
+		require.NoError(w, err)
+		_, _, err = m.Decide(w.Ctx, moderation.Console, queue(w, moderator, "")[0].ID, true, "")
+		require.NoError(w, err)
+		_, err = m.HidePost(w.Ctx, by(plain), post, "")
+		require.NoError(w, err)
+		log, err = m.AuditLog(w.Ctx, by(admin), paging.Page{First: new(3)})
+		require.NoError(w, err)
+		handles, err := m.Handles(w.Ctx, log.Nodes())
+		require.NoError(w, err)
+		require.Equal(w, []moderation.Handles{{Actor: "plain", Subject: "other"}, {Subject: "boss"}, {Actor: "plain", Subject: "other"}}, handles)
+
+		// An admin knows every role, and others only their own.
+		all := []int64{plain.ID, 1, admin.ID}
+		moderates, administers := user.RoleMODERATOR, user.RoleADMIN
+		for _, known := range []struct {
+			by    session.Viewer
+			roles []*user.Role
+		}{
+			{admin, []*user.Role{&moderates, nil, &administers}},
+			{plain, []*user.Role{&moderates, nil, nil}},
+			{w.User("curious"), []*user.Role{nil, nil, nil}},
+			{session.Viewer{}, []*user.Role{nil, nil, nil}},
+		} {
+			roles, err := m.Roles(w.Ctx, by(known.by), all)
+			require.NoError(w, err)
+			require.Equal(w, known.roles, roles)
+		}
+	})
+}
+
+// A suspended user is told the reason at a log-in, and not the note. Moderators read it beside a report, and
+// the audit log has both. It is gone when the suspension ends, or the account.
+func TestTheReasonOfASuspension(t *testing.T) {
+	t.Parallel()
+	feedtest.EachIdle(t, func(w *feedtest.World) {
+		_, admin := staff(w)
+		bad, _ := signUp(w, "bad")
+		other := w.User("other")
+		m, all := w.Moderation, []int64{other.ID, bad.ID}
+		_, err := m.Suspend(w.Ctx, moderation.By(admin), bad.ID, "", strings.Repeat("x", moderation.MaxNote+1))
+		requireCode(w, refusal.BadInput, err)
+		_, err = m.Suspend(w.Ctx, moderation.By(admin), bad.ID, "the third time", " You advertise.\n")
+		require.NoError(w, err)
+		told := func(reason string) {
+			w.Helper()
+			_, err := w.Login.LogIn(w.Ctx, "bad", "correct horse")
+			var refused *refusal.Error
+			require.ErrorAs(w, err, &refused)
+			require.Equal(w, refusal.Suspended, refused.Reason)
+			require.Equal(w, reason, refused.Explanation)
+		}
+		told("You advertise.")
+		_, err = w.Login.LogIn(w.Ctx, "bad", "wrong horse")
+		requireCode(w, refusal.Unauthenticated, err)
+		log, err := m.AuditLog(w.Ctx, moderation.By(admin), paging.Page{})
+		require.NoError(w, err)
+		require.Equal(w, "the third time\nTold the user: You advertise.", log.Nodes()[0].Note)
+		suspensions, err := m.Suspensions(w.Ctx, all)
+		require.NoError(w, err)
+		require.Equal(w, []*moderation.Suspension{nil, {Handle: "bad", Name: "bad", Reason: "You advertise."}}, suspensions)
+
+		_, err = m.Unsuspend(w.Ctx, moderation.Console, bad.ID, "")
+		require.NoError(w, err)
+		suspensions, err = m.Suspensions(w.Ctx, all)
+		require.NoError(w, err)
+		require.Equal(w, []*moderation.Suspension{nil, nil}, suspensions)
+		_, err = m.Suspend(w.Ctx, moderation.Console, bad.ID, "", "")
+		require.NoError(w, err)
+		told("")
+		_, err = m.Unsuspend(w.Ctx, moderation.Console, bad.ID, "")
+		require.NoError(w, err)
+
+		// The suspension of an account that leaves ends in the grace period.
+		_, err = w.Login.DeleteAccount(w.Ctx, bad, "correct horse")
+		require.NoError(w, err)
+		_, err = m.Suspend(w.Ctx, moderation.Console, bad.ID, "", "You advertise.")
+		require.NoError(w, err)
+		_, err = m.Unsuspend(w.Ctx, moderation.Console, bad.ID, "")
+		require.NoError(w, err)
+		require.Empty(w, w.Stores.DB.HiddenUser.GetX(w.Ctx, bad.ID).Reason)
+		_, err = m.Suspend(w.Ctx, moderation.Console, bad.ID, "", "You advertise.")
+		require.NoError(w, err)
+		_, _, err = w.Accounts.Delete(w.Ctx, bad.ID, 0)
+		require.NoError(w, err)
+		require.Empty(w, w.Stores.DB.HiddenUser.GetX(w.Ctx, bad.ID).Reason)
 	})
 }
 
@@ -164,7 +250,7 @@ func TestSuspendedUserIsHidden(t *testing.T) {
 		w.Drain()
 		require.Equal(w, []int64{post}, w.Timeline(follower, 10))
 
-		_, err := w.Moderation.Suspend(w.Ctx, moderation.By(moderator), bad.ID, "")
+		_, err := w.Moderation.Suspend(w.Ctx, moderation.By(moderator), bad.ID, "", "")
 		require.NoError(w, err)
 		for range 2 { // before its job and after
 			require.Empty(w, w.Timeline(follower, 10))
@@ -202,7 +288,7 @@ func TestRoleIsTakenFromASuspendedUser(t *testing.T) {
 	t.Parallel()
 	feedtest.EachIdle(t, func(w *feedtest.World) {
 		moderator, admin := staff(w)
-		_, err := w.Moderation.Suspend(w.Ctx, moderation.By(admin), moderator.ID, "")
+		_, err := w.Moderation.Suspend(w.Ctx, moderation.By(admin), moderator.ID, "", "")
 		require.NoError(w, err)
 		for _, role := range []user.Role{user.RoleADMIN, user.RoleMODERATOR} {
 			_, err = w.Moderation.SetRole(w.Ctx, moderation.By(admin), moderator.ID, role, "")
@@ -222,7 +308,7 @@ func TestSuspensionAndDeletion(t *testing.T) {
 		bad, _ := signUp(w, "bad")
 		until, err := w.Login.DeleteAccount(w.Ctx, bad, "correct horse")
 		require.NoError(w, err)
-		_, err = w.Moderation.Suspend(w.Ctx, moderation.Console, bad.ID, "")
+		_, err = w.Moderation.Suspend(w.Ctx, moderation.Console, bad.ID, "", "")
 		require.NoError(w, err)
 		_, err = w.Login.LogIn(w.Ctx, "bad", "correct horse")
 		requireCode(w, refusal.Forbidden, err)
@@ -235,7 +321,7 @@ func TestSuspensionAndDeletion(t *testing.T) {
 		require.NoError(w, err)
 		require.True(w, auth.Restored)
 
-		_, err = w.Moderation.Suspend(w.Ctx, moderation.Console, bad.ID, "")
+		_, err = w.Moderation.Suspend(w.Ctx, moderation.Console, bad.ID, "", "")
 		require.NoError(w, err)
 		_, _, err = w.Accounts.Delete(w.Ctx, bad.ID, feedtest.Grace)
 		requireCode(w, refusal.Conflict, err)

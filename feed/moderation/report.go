@@ -177,6 +177,18 @@ func (m *Moderation) Reports(ctx context.Context, who Actor, of report.Status, p
 	}), nil
 }
 
+// Report returns a report. Errors: Unauthenticated; NotFound, also for a report about the actor; Forbidden,
+// for an actor who is not a moderator.
+//
+// Cost: two look-ups.
+func (m *Moderation) Report(ctx context.Context, who Actor, id int64) (*ent.Report, error) {
+	if _, err := m.demand(ctx, who, user.RoleMODERATOR); err != nil {
+		return nil, err
+	}
+	r, err := m.cfg.DB.Report.Query().Where(report.ID(id), report.ReportedIDNEQ(who.ID)).Only(ctx)
+	return r, rows.Wrap("find report", unlessGone(err))
+}
+
 // Claim reserves an open report, and all open reports about the same subject, for the actor for
 // ClaimFor, so that no two moderators work on one subject. A second claim by the actor starts the
 // time again. Errors: Unauthenticated; NotFound, also for a report about the actor; Conflict, if

@@ -102,7 +102,10 @@ func TestReportOfWhatTheReporterNoLongerSees(t *testing.T) {
 				_, err := w.Feed.RemoveFollower(w.Ctx, bad, good.ID)
 				return err
 			},
-			func(bad session.Viewer, _ int64) error { _, err := w.Accounts.Suspend(w.Ctx, bad.ID, none); return err },
+			func(bad session.Viewer, _ int64) error {
+				_, err := w.Accounts.Suspend(w.Ctx, bad.ID, "", none)
+				return err
+			},
 			func(bad session.Viewer, _ int64) error {
 				_, _, err := w.Accounts.Delete(w.Ctx, bad.ID, feedtest.Grace)
 				return err

@@ -36,6 +36,8 @@ type Error struct {
 	// bound.
 	Limit          string
 	Allowed, Given int
+	// Explanation is a text that a person wrote for the user; "" if nobody did.
+	Explanation string
 }
 
 // Error returns the message meant for the client.
@@ -58,8 +60,14 @@ func (e *Error) Beyond(limit string, allowed, given int) *Error {
 	return e
 }
 
+// Because sets the text that a person wrote for the user. It returns e.
+func (e *Error) Because(explanation string) *Error {
+	e.Explanation = explanation
+	return e
+}
+
 // Extensions returns the part of the refusal that a client's program reads: code and reason, and,
-// if they are set, field, limit, allowed and given.
+// if they are set, field, limit, allowed, given and explanation.
 func (e *Error) Extensions() map[string]any {
 	extensions := map[string]any{"code": string(e.Reason.Code), "reason": e.Reason.Name}
 	if e.Field != "" {
@@ -67,6 +75,9 @@ func (e *Error) Extensions() map[string]any {
 	}
 	if e.Limit != "" {
 		extensions["limit"], extensions["allowed"], extensions["given"] = e.Limit, e.Allowed, e.Given
+	}
+	if e.Explanation != "" {
+		extensions["explanation"] = e.Explanation
 	}
 	return extensions
 }

@@ -401,7 +401,7 @@ func TestConversationOfASuspendedUser(t *testing.T) {
 		after, _ := w.pageOf(cat, root)
 		afterEmpty, _ := w.pageOf(cat, empty)
 		for range 2 {
-			_, err := w.Moderation.Suspend(w.Ctx, moderation.Console, bob.ID, "")
+			_, err := w.Moderation.Suspend(w.Ctx, moderation.Console, bob.ID, "", "")
 			require.NoError(w, err)
 			w.Drain()
 			toRoot.gets(removed(one), removed(two))

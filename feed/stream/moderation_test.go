@@ -51,7 +51,7 @@ func TestModerationIsTold(t *testing.T) {
 		require.True(w, there)
 		w.Drain()
 		for _, judge := range []func() (bool, error){
-			func() (bool, error) { return w.Moderation.Suspend(w.Ctx, moderation.Console, bob.ID, "") },
+			func() (bool, error) { return w.Moderation.Suspend(w.Ctx, moderation.Console, bob.ID, "", "") },
 			func() (bool, error) { return w.Moderation.Unsuspend(w.Ctx, moderation.Console, bob.ID, "") },
 		} {
 			_, err = judge()
@@ -159,7 +159,7 @@ func TestSuspensionUnderLoad(t *testing.T) {
 			require.Eventually(w, func() bool { return of.Load() >= n }, time.Minute, time.Millisecond)
 		}
 		atLeast(5, &posted)
-		_, err := w.Moderation.Suspend(w.Ctx, moderation.Console, bad.ID, "")
+		_, err := w.Moderation.Suspend(w.Ctx, moderation.Console, bad.ID, "", "")
 		require.NoError(w, err)
 		suspended.Store(true)
 		atLeast(10, &read)

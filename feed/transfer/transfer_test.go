@@ -147,7 +147,7 @@ func TestHiddenStaysHidden(t *testing.T) {
 			require.NoError(w, err)
 		}
 		for _, v := range []session.Viewer{bad, both} {
-			_, err := w.Accounts.Suspend(w.Ctx, v.ID, none)
+			_, err := w.Accounts.Suspend(w.Ctx, v.ID, "", none)
 			require.NoError(w, err)
 		}
 		_, _, err = w.Accounts.Delete(w.Ctx, goes.ID, 0)

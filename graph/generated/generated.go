@@ -21,6 +21,7 @@ import (
 	"tideline/feed/conversation"
 	"tideline/feed/home"
 	"tideline/feed/login"
+	"tideline/feed/moderation"
 	"tideline/feed/paging"
 	"tideline/feed/session"
 	"tideline/feed/stream"
@@ -43,6 +44,7 @@ func NewExecutableSchema(cfg Config) graphql.ExecutableSchema {
 type Config = graphql.Config[ResolverRoot, DirectiveRoot, ComplexityRoot]
 
 type ResolverRoot interface {
+	AuditEntry() AuditEntryResolver
 	ConversationPostRemoved() ConversationPostRemovedResolver
 	CreatePostPayload() CreatePostPayloadResolver
 	MarkTimelineReadPayload() MarkTimelineReadPayloadResolver
@@ -72,6 +74,11 @@ type ComplexityRoot struct {
 
 // region    ************************** generated!.gotpl **************************
 
+type AuditEntryResolver interface {
+	ActorHandle(ctx context.Context, obj *ent.AuditEntry) (*string, error)
+
+	SubjectHandle(ctx context.Context, obj *ent.AuditEntry) (*string, error)
+}
 type ConversationPostRemovedResolver interface {
 	PostID(ctx context.Context, obj *stream.ConversationPostRemoved) (string, error)
 }
@@ -183,6 +190,7 @@ type QueryResolver interface {
 	AuditLog(ctx context.Context, first *int, after *string) (*paging.Connection[ent.AuditEntry], error)
 	Limits(ctx context.Context) (*model.Limits, error)
 	Reports(ctx context.Context, status *report.Status, first *int, after *string) (*paging.Connection[ent.Report], error)
+	Report(ctx context.Context, id string) (*ent.Report, error)
 }
 type RelationshipPayloadResolver interface {
 	Relationship(ctx context.Context, obj *model.RelationshipPayload) (*model.Relationship, error)
@@ -191,10 +199,15 @@ type ReportResolver interface {
 	Reporter(ctx context.Context, obj *ent.Report) (*ent.User, error)
 
 	Reported(ctx context.Context, obj *ent.Report) (*ent.User, error)
+	Suspension(ctx context.Context, obj *ent.Report) (*moderation.Suspension, error)
+
+	Post(ctx context.Context, obj *ent.Report) (*ent.Post, error)
 
 	Ancestors(ctx context.Context, obj *ent.Report) ([]*ent.Post, error)
 	Replies(ctx context.Context, obj *ent.Report) ([]*ent.Post, error)
 	Versions(ctx context.Context, obj *ent.Report, first *int, after *string) (*paging.Connection[ent.PostVersion], error)
+
+	ClaimedBy(ctx context.Context, obj *ent.Report) (*ent.User, error)
 }
 type ReportedPostResolver interface {
 	Author(ctx context.Context, obj *ent.Post) (*ent.User, error)
@@ -520,7 +533,7 @@ type User implements Node {
   mutedWords: [String!]
   "The same as TimelineConnection.unreadCount, on an object that normalised caches know by its id. Null for anyone but the user."
   unreadCount: Int
-  "What the user may do as a moderator or admin. Null for anyone but the user."
+  "What the user may do as a moderator or admin. Null for anyone but the user and admins."
   role: Role
   relationship: Relationship
 }
@@ -679,6 +692,8 @@ type Query {
   limits: Limits!
   "Reports by users, except reports about the viewer: open ones oldest first, decided ones newest first. For moderators."
   reports(status: ReportStatus = OPEN, first: Int, after: Cursor): ReportConnection!
+  "Null if there is no such report, or it is about the viewer. For moderators."
+  report(id: ID!): Report
 }
 
 "Lengths are in characters (Unicode code points)."
@@ -734,11 +749,15 @@ type AuditEntry {
   id: ID!
   "The user who acted; null for the command line. It stays after the user is deleted."
   actorId: ID
+  "The actor's handle, even while nobody sees the user. Null for the command line, and after the user is deleted."
+  actorHandle: String
   "The API key with which a server acted for the user, such as tk_7; null if none was used."
   apiKeyId: ID
   action: AuditAction!
   "The user, post or report that was acted on; or the process whose workers were paused, or the first of the jobs that were retried. Processes and jobs are not Nodes."
   subjectId: ID!
+  "The handle of the user that was acted on, of the post's author, or of the reported user, even while nobody sees the user. Null for other subjects, and after the subject is deleted."
+  subjectHandle: String
   note: String!
   createdAt: Time!
 }
@@ -748,7 +767,12 @@ type AuditEntryConnection { edges: [AuditEntryEdge!]! nodes: [AuditEntry!]! page
 input SetRoleInput { userId: ID! role: Role! note: String }
 type SetRolePayload { userId: ID! role: Role! }
 "The note is for the audit log. At most 1,000 characters."
-input ModerateUserInput { userId: ID! note: String }
+input ModerateUserInput {
+  userId: ID!
+  note: String
+  "For suspendUser: why, in words for the user, who reads them at a log-in. unsuspendUser ignores it. At most 1,000 characters."
+  reason: String
+}
 "changed is false if nothing had to change. Nobody sees a suspended user, so only the id is returned."
 type ModerateUserPayload { userId: ID! changed: Boolean! }
 "The note is for the audit log. At most 1,000 characters."
@@ -776,8 +800,12 @@ type Report {
   reportedId: ID!
   "Null if nobody may see the user."
   reported: User
+  "The suspension of the reported user; null if the user is not suspended."
+  suspension: Suspension
   "Null for a report of a user."
   postId: ID
+  "The reported post as it is now, even if only its author or nobody else may see it; null if it was deleted, and for a report of a user."
+  post: ReportedPost
   "The post's text when it was reported, even if it was edited or deleted later; null for a report of a user."
   text: String
   "The posts that led to the post when it was reported, root first, even if the viewer could not see them otherwise: the root and at most the nearest 50. Of a repost, the original is the last. Empty for a report of a user."
@@ -793,10 +821,19 @@ type Report {
   createdAt: Time!
   "The moderator who claimed the report, until claimedUntil."
   claimedById: ID
+  "Null if nobody claimed the report, or nobody may see the moderator."
+  claimedBy: User
   claimedUntil: Time
   decidedAt: Time
   "The note of the moderator who decided. The audit log says who it was."
   note: String!
+}
+"A suspended user, for moderators."
+type Suspension {
+  handle: String!
+  name: String!
+  "What the user is told at a log-in; empty if no reason was given."
+  reason: String!
 }
 "A post of the conversation of a reported post, as it is now. Posts that were deleted are left out."
 type ReportedPost {
@@ -1213,12 +1250,16 @@ func (ec *executionContext) childFields_AuditEntry(ctx context.Context, field gr
 		return ec.fieldContext_AuditEntry_id(ctx, field)
 	case "actorId":
 		return ec.fieldContext_AuditEntry_actorId(ctx, field)
+	case "actorHandle":
+		return ec.fieldContext_AuditEntry_actorHandle(ctx, field)
 	case "apiKeyId":
 		return ec.fieldContext_AuditEntry_apiKeyId(ctx, field)
 	case "action":
 		return ec.fieldContext_AuditEntry_action(ctx, field)
 	case "subjectId":
 		return ec.fieldContext_AuditEntry_subjectId(ctx, field)
+	case "subjectHandle":
+		return ec.fieldContext_AuditEntry_subjectHandle(ctx, field)
 	case "note":
 		return ec.fieldContext_AuditEntry_note(ctx, field)
 	case "createdAt":
@@ -1699,8 +1740,12 @@ func (ec *executionContext) childFields_Report(ctx context.Context, field graphq
 		return ec.fieldContext_Report_reportedId(ctx, field)
 	case "reported":
 		return ec.fieldContext_Report_reported(ctx, field)
+	case "suspension":
+		return ec.fieldContext_Report_suspension(ctx, field)
 	case "postId":
 		return ec.fieldContext_Report_postId(ctx, field)
+	case "post":
+		return ec.fieldContext_Report_post(ctx, field)
 	case "text":
 		return ec.fieldContext_Report_text(ctx, field)
 	case "ancestors":
@@ -1719,6 +1764,8 @@ func (ec *executionContext) childFields_Report(ctx context.Context, field graphq
 		return ec.fieldContext_Report_createdAt(ctx, field)
 	case "claimedById":
 		return ec.fieldContext_Report_claimedById(ctx, field)
+	case "claimedBy":
+		return ec.fieldContext_Report_claimedBy(ctx, field)
 	case "claimedUntil":
 		return ec.fieldContext_Report_claimedUntil(ctx, field)
 	case "decidedAt":
@@ -1855,6 +1902,18 @@ func (ec *executionContext) childFields_SetRolePayload(ctx context.Context, fiel
 		return ec.fieldContext_SetRolePayload_role(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type SetRolePayload", field.Name)
+}
+
+func (ec *executionContext) childFields_Suspension(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "handle":
+		return ec.fieldContext_Suspension_handle(ctx, field)
+	case "name":
+		return ec.fieldContext_Suspension_name(ctx, field)
+	case "reason":
+		return ec.fieldContext_Suspension_reason(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type Suspension", field.Name)
 }
 
 func (ec *executionContext) childFields_TimelineConnection(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -3045,6 +3104,20 @@ func (ec *executionContext) field_Query_publicPosts_args(ctx context.Context, ra
 	return args, nil
 }
 
+func (ec *executionContext) field_Query_report_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "id",
+		func(ctx context.Context, v any) (string, error) {
+			return ec.unmarshalNID2string(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["id"] = arg0
+	return args, nil
+}
+
 func (ec *executionContext) field_Query_reports_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
 	var err error
 	args := map[string]any{}
@@ -3949,6 +4022,29 @@ func (ec *executionContext) fieldContext_AuditEntry_actorId(_ context.Context, f
 	return graphql.NewScalarFieldContext("AuditEntry", field, true, false, errors.New("field of type ID does not have child fields"))
 }
 
+func (ec *executionContext) _AuditEntry_actorHandle(ctx context.Context, field graphql.CollectedField, obj *ent.AuditEntry) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_AuditEntry_actorHandle(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.AuditEntry().ActorHandle(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
+			return ec.marshalOString2ᚖstring(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_AuditEntry_actorHandle(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("AuditEntry", field, true, true, errors.New("field of type String does not have child fields"))
+}
+
 func (ec *executionContext) _AuditEntry_apiKeyId(ctx context.Context, field graphql.CollectedField, obj *ent.AuditEntry) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -4016,6 +4112,29 @@ func (ec *executionContext) _AuditEntry_subjectId(ctx context.Context, field gra
 }
 func (ec *executionContext) fieldContext_AuditEntry_subjectId(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("AuditEntry", field, true, false, errors.New("field of type ID does not have child fields"))
+}
+
+func (ec *executionContext) _AuditEntry_subjectHandle(ctx context.Context, field graphql.CollectedField, obj *ent.AuditEntry) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_AuditEntry_subjectHandle(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.AuditEntry().SubjectHandle(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
+			return ec.marshalOString2ᚖstring(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_AuditEntry_subjectHandle(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("AuditEntry", field, true, true, errors.New("field of type String does not have child fields"))
 }
 
 func (ec *executionContext) _AuditEntry_note(ctx context.Context, field graphql.CollectedField, obj *ent.AuditEntry) (ret graphql.Marshaler) {
@@ -10215,6 +10334,50 @@ func (ec *executionContext) fieldContext_Query_reports(ctx context.Context, fiel
 	return fc, nil
 }
 
+func (ec *executionContext) _Query_report(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Query_report(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Query().Report(ctx, fc.Args["id"].(string))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *ent.Report) graphql.Marshaler {
+			return ec.marshalOReport2ᚖtidelineᚋentᚐReport(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Query_report(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Query",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Report(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Query_report_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _Query___type(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -10704,6 +10867,38 @@ func (ec *executionContext) fieldContext_Report_reported(_ context.Context, fiel
 	return fc, nil
 }
 
+func (ec *executionContext) _Report_suspension(ctx context.Context, field graphql.CollectedField, obj *ent.Report) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Report_suspension(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Report().Suspension(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *moderation.Suspension) graphql.Marshaler {
+			return ec.marshalOSuspension2ᚖtidelineᚋfeedᚋmoderationᚐSuspension(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Report_suspension(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Report",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Suspension(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _Report_postId(ctx context.Context, field graphql.CollectedField, obj *ent.Report) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -10725,6 +10920,38 @@ func (ec *executionContext) _Report_postId(ctx context.Context, field graphql.Co
 }
 func (ec *executionContext) fieldContext_Report_postId(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("Report", field, true, false, errors.New("field of type ID does not have child fields"))
+}
+
+func (ec *executionContext) _Report_post(ctx context.Context, field graphql.CollectedField, obj *ent.Report) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Report_post(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Report().Post(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *ent.Post) graphql.Marshaler {
+			return ec.marshalOReportedPost2ᚖtidelineᚋentᚐPost(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Report_post(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Report",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_ReportedPost(ctx, field)
+		},
+	}
+	return fc, nil
 }
 
 func (ec *executionContext) _Report_text(ctx context.Context, field graphql.CollectedField, obj *ent.Report) (ret graphql.Marshaler) {
@@ -10971,6 +11198,38 @@ func (ec *executionContext) _Report_claimedById(ctx context.Context, field graph
 }
 func (ec *executionContext) fieldContext_Report_claimedById(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("Report", field, true, false, errors.New("field of type ID does not have child fields"))
+}
+
+func (ec *executionContext) _Report_claimedBy(ctx context.Context, field graphql.CollectedField, obj *ent.Report) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Report_claimedBy(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Report().ClaimedBy(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *ent.User) graphql.Marshaler {
+			return ec.marshalOUser2ᚖtidelineᚋentᚐUser(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Report_claimedBy(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Report",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_User(ctx, field)
+		},
+	}
+	return fc, nil
 }
 
 func (ec *executionContext) _Report_claimedUntil(ctx context.Context, field graphql.CollectedField, obj *ent.Report) (ret graphql.Marshaler) {
@@ -12046,6 +12305,75 @@ func (ec *executionContext) fieldContext_Subscription_conversationEvents(ctx con
 		return fc, err
 	}
 	return fc, nil
+}
+
+func (ec *executionContext) _Suspension_handle(ctx context.Context, field graphql.CollectedField, obj *moderation.Suspension) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Suspension_handle(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Handle, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Suspension_handle(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Suspension", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _Suspension_name(ctx context.Context, field graphql.CollectedField, obj *moderation.Suspension) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Suspension_name(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Name, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Suspension_name(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Suspension", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _Suspension_reason(ctx context.Context, field graphql.CollectedField, obj *moderation.Suspension) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Suspension_reason(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Reason, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Suspension_reason(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Suspension", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
 func (ec *executionContext) _TimelineConnection_edges(ctx context.Context, field graphql.CollectedField, obj *paging.Connection[ent.Post]) (ret graphql.Marshaler) {
@@ -15464,7 +15792,7 @@ func (ec *executionContext) unmarshalInputModerateUserInput(ctx context.Context,
 		asMap[k] = v
 	}
 
-	fieldsInOrder := [...]string{"userId", "note"}
+	fieldsInOrder := [...]string{"userId", "note", "reason"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -15485,6 +15813,13 @@ func (ec *executionContext) unmarshalInputModerateUserInput(ctx context.Context,
 				return it, err
 			}
 			it.Note = data
+		case "reason":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("reason"))
+			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Reason = data
 		}
 	}
 	return it, nil
@@ -16605,37 +16940,113 @@ func (ec *executionContext) _AuditEntry(ctx context.Context, sel ast.SelectionSe
 		case "id":
 			out.Values[i] = ec._AuditEntry_id(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				out.Invalids++
+				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "actorId":
 			out.Values[i] = ec._AuditEntry_actorId(ctx, field, obj)
 			if out.Values[i] == graphql.RequiredNull {
-				out.Invalids++
+				atomic.AddUint32(&out.Invalids, 1)
 			}
+		case "actorHandle":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._AuditEntry_actorHandle(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "apiKeyId":
 			out.Values[i] = ec._AuditEntry_apiKeyId(ctx, field, obj)
 			if out.Values[i] == graphql.RequiredNull {
-				out.Invalids++
+				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "action":
 			out.Values[i] = ec._AuditEntry_action(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				out.Invalids++
+				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "subjectId":
 			out.Values[i] = ec._AuditEntry_subjectId(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				out.Invalids++
+				atomic.AddUint32(&out.Invalids, 1)
 			}
+		case "subjectHandle":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._AuditEntry_subjectHandle(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "note":
 			out.Values[i] = ec._AuditEntry_note(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				out.Invalids++
+				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "createdAt":
 			out.Values[i] = ec._AuditEntry_createdAt(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				out.Invalids++
+				atomic.AddUint32(&out.Invalids, 1)
 			}
 		default:
 			panic("unknown field " + strconv.Quote(field.Name))
@@ -20077,6 +20488,28 @@ func (ec *executionContext) _Query(ctx context.Context, sel ast.SelectionSet) gr
 			}
 
 			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return rrm(innerCtx) })
+		case "report":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Query_report(ctx, field)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			rrm := func(ctx context.Context) graphql.Marshaler {
+				return ec.OperationContext.RootResolverMiddleware(ctx,
+					func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return rrm(innerCtx) })
 		case "__type":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Query___type(ctx, field)
@@ -20402,11 +20835,87 @@ func (ec *executionContext) _Report(ctx context.Context, sel ast.SelectionSet, o
 			}
 
 			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "suspension":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Report_suspension(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "postId":
 			out.Values[i] = ec._Report_postId(ctx, field, obj)
 			if out.Values[i] == graphql.RequiredNull {
 				atomic.AddUint32(&out.Invalids, 1)
 			}
+		case "post":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Report_post(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "text":
 			out.Values[i] = ec._Report_text(ctx, field, obj)
 			if out.Values[i] == graphql.RequiredNull {
@@ -20551,6 +21060,44 @@ func (ec *executionContext) _Report(ctx context.Context, sel ast.SelectionSet, o
 			if out.Values[i] == graphql.RequiredNull {
 				atomic.AddUint32(&out.Invalids, 1)
 			}
+		case "claimedBy":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Report_claimedBy(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "claimedUntil":
 			out.Values[i] = ec._Report_claimedUntil(ctx, field, obj)
 			if out.Values[i] == graphql.RequiredNull {
@@ -21195,6 +21742,54 @@ func (ec *executionContext) _Subscription(ctx context.Context, sel ast.Selection
 	default:
 		panic("unknown field " + strconv.Quote(fields[0].Name))
 	}
+}
+
+var suspensionImplementors = []string{"Suspension"}
+
+func (ec *executionContext) _Suspension(ctx context.Context, sel ast.SelectionSet, obj *moderation.Suspension) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, suspensionImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("Suspension")
+		case "handle":
+			out.Values[i] = ec._Suspension_handle(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "name":
+			out.Values[i] = ec._Suspension_name(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "reason":
+			out.Values[i] = ec._Suspension_reason(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
 }
 
 var timelineConnectionImplementors = []string{"TimelineConnection"}
@@ -25056,6 +25651,13 @@ func (ec *executionContext) marshalOReplyOrder2ᚖtidelineᚋfeedᚋconversation
 	return res
 }
 
+func (ec *executionContext) marshalOReport2ᚖtidelineᚋentᚐReport(ctx context.Context, sel ast.SelectionSet, v *ent.Report) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._Report(ctx, sel, v)
+}
+
 func (ec *executionContext) unmarshalOReportStatus2ᚖtidelineᚋentᚋreportᚐStatus(ctx context.Context, v any) (*report.Status, error) {
 	if v == nil {
 		return nil, nil
@@ -25072,6 +25674,13 @@ func (ec *executionContext) marshalOReportStatus2ᚖtidelineᚋentᚋreportᚐSt
 	_ = ctx
 	res := model.MarshalReportStatus(*v)
 	return res
+}
+
+func (ec *executionContext) marshalOReportedPost2ᚖtidelineᚋentᚐPost(ctx context.Context, sel ast.SelectionSet, v *ent.Post) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._ReportedPost(ctx, sel, v)
 }
 
 func (ec *executionContext) unmarshalORole2ᚖtidelineᚋentᚋuserᚐRole(ctx context.Context, v any) (*user.Role, error) {
@@ -25162,6 +25771,13 @@ func (ec *executionContext) marshalOString2ᚖstring(ctx context.Context, sel as
 	_ = ctx
 	res := graphql.MarshalString(*v)
 	return res
+}
+
+func (ec *executionContext) marshalOSuspension2ᚖtidelineᚋfeedᚋmoderationᚐSuspension(ctx context.Context, sel ast.SelectionSet, v *moderation.Suspension) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._Suspension(ctx, sel, v)
 }
 
 func (ec *executionContext) unmarshalOTime2ᚖstring(ctx context.Context, v any) (*string, error) {

@@ -219,6 +219,8 @@ type ModeratePostPayload struct {
 type ModerateUserInput struct {
 	UserID string  `json:"userId"`
 	Note   *string `json:"note,omitempty"`
+	// For suspendUser: why, in words for the user, who reads them at a log-in. unsuspendUser ignores it. At most 1,000 characters.
+	Reason *string `json:"reason,omitempty"`
 }
 
 // changed is false if nothing had to change. Nobody sees a suspended user, so only the id is returned.

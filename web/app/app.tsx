@@ -3,13 +3,15 @@ import { useEffect, useLayoutEffect, useMemo, useRef } from 'preact/hooks'
 
 import { Compose, composing, CurrentTimeline } from './compose'
 import type { Session } from './documents'
+import { openReports } from './duties'
 import { Home, LiveSign, placeBefore } from './home'
+import { Later } from './later'
 import { Dialog, Empty, Icon, Notices } from './parts'
 import { Others, People, useRequests } from './people'
 import { PostList, Profile, PublicPage, TagPage } from './profile'
 import { preferences, t } from './preferences'
 import { leaveLogin, useRoute, type Route } from './route'
-import { ended, session as sessions } from './session'
+import { ended, moderates, session as sessions } from './session'
 import { Settings } from './settings'
 import { Shortcuts } from './shortcuts'
 import { useStore } from './store'
@@ -80,6 +82,7 @@ function Member({ session }: { session: Session }) {
   }, [])
   const { waiting, status, lateBy } = useStore(timeline.store)
   const asking = useRequests(session.user.id)
+  const reports = useStore(openReports)
   const writing = useStore(composing)
   const { handle } = session.user
   useLayoutEffect(() => {
@@ -92,6 +95,7 @@ function Member({ session }: { session: Session }) {
     ['people', '/people', t.people, asking, t.requestCount],
     ['profile', `/@${handle}`, t.profile, 0, String],
     ['settings', '/settings', t.settings, 0, String],
+    ...(moderates(session.user) ? ([['moderation', '/moderation', t.moderation, reports.count, t.openReports, reports.more]] as const) : []),
   ] as const
   const current = route.name === 'profile' && route.handle !== handle ? undefined : route.name === 'search' ? 'people' : route.name
 
@@ -101,14 +105,14 @@ function Member({ session }: { session: Session }) {
         <header class="bar">
           <Brand />
           <nav aria-label={t.main}>
-            {links.map(([name, address, label, count, say]) => (
+            {links.map(([name, address, label, count, say, more]) => (
               <a href={address} aria-current={name === current ? 'page' : undefined} key={name}>
                 <Icon name={name} />
                 <span class="label">{label}</span>
                 {count > 0 && (
                   <span class="badge">
-                    <span aria-hidden="true">{count > 99 ? '99+' : count}</span>
-                    <span class="hidden">{say(count)}</span>
+                    <span aria-hidden="true">{count > 99 || more ? `${Math.min(count, 99)}+` : count}</span>
+                    <span class="hidden">{say(count, more)}</span>
                   </span>
                 )}
               </a>
@@ -125,6 +129,8 @@ function Member({ session }: { session: Session }) {
             <Home session={session} timeline={timeline} />
           ) : route.name === 'settings' ? (
             <Settings session={session} section={route.section} />
+          ) : route.name === 'moderation' ? (
+            <Later draw={({ Moderation }) => <Moderation page={route.page} />} />
           ) : (
             <View route={route} />
           )}

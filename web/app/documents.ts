@@ -6,7 +6,7 @@ import { initGraphQLTada, type FragmentOf, type ResultOf } from 'gql.tada'
 
 import type { introspection } from './schema'
 
-const graphql = initGraphQLTada<{
+export const graphql = initGraphQLTada<{
   introspection: introspection
   disableMasking: true
   scalars: { Cursor: string; Time: string }
@@ -21,6 +21,7 @@ const session = graphql(`
       name
       avatarUrl
       defaultVisibility
+      role
     }
   }
 `)
@@ -148,6 +149,7 @@ const receipt = graphql(`
 
 export type Receipt = FragmentOf<typeof receipt>
 export type Session = FragmentOf<typeof session>
+export type Role = NonNullable<Session['user']['role']>
 export type Person = FragmentOf<typeof person>
 /** The fields of a post for the client kit: in a timeline, and in a conversation, where no post is a repost. */
 export const timelineFields = { fields: '...Post', fragments: print(PostFields) }
@@ -288,6 +290,8 @@ export const Requests = graphql(
   `
     query Requests($after: Cursor) {
       viewer {
+        id
+        role
         list: followRequests(first: 20, after: $after) {
           ...PeoplePage
         }
@@ -296,6 +300,19 @@ export const Requests = graphql(
   `,
   [peoplePage],
 )
+
+export const OpenReports = graphql(`
+  query OpenReports {
+    reports(first: 20) {
+      nodes {
+        id
+      }
+      pageInfo {
+        hasNextPage
+      }
+    }
+  }
+`)
 
 export const Settings = graphql(`
   query Settings {
@@ -414,6 +431,7 @@ export const UpdateProfile = graphql(`
         name
         avatarUrl
         defaultVisibility
+        role
       }
     }
   }

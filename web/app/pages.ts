@@ -39,12 +39,16 @@ const nothing: State<never> = { items: [], next: null, loaded: false, busy: true
  * A list that loads its first page, and loads it again when a key changes. fetch returns null if there is no such list.
  * After reload the old items stay until the answer arrives.
  *
+ * refresh loads all pages again that are shown, and resolves when they are there, or could not be loaded.
+ *
  * live: the first page is read again every 30 seconds while the page is visible, and when the reader comes back to it. New
  * items wait for show, so that nothing moves.
  */
 export function usePages<T extends { id: string }>(fetch: (after: string | null) => Promise<Page<T> | null>, keys: unknown[], live = false) {
   const [state, setState] = useState<State<T>>(nothing)
   const generation = useRef(0)
+  const latest = useRef(state)
+  latest.current = state
 
   const load = async (after: string | null) => {
     const mine = after ? generation.current : ++generation.current
@@ -55,6 +59,24 @@ export function usePages<T extends { id: string }>(fetch: (after: string | null)
       setState((old) => ({ ...nothing, ...extended({ items: after ? old.items : [] }, page), loaded: true, busy: false, ...(after && { waiting: old.waiting }) }))
     } catch (e) {
       if (mine === generation.current) setState((old) => ({ ...old, busy: false, error: (e as Error).message }))
+    }
+  }
+
+  const refresh = async () => {
+    const mine = ++generation.current
+    const items: T[] = []
+    let next: string | null = null
+    try {
+      do {
+        const page = await fetch(next)
+        if (mine !== generation.current) return
+        items.push(...(page?.nodes ?? []))
+        next = nextOf(page)
+      } while (next && items.length < latest.current.items.length)
+      setState({ ...nothing, items, next, loaded: true, busy: false })
+    } catch {
+      // The old items are the best there is.
+      if (mine === generation.current) setState((old) => ({ ...old, busy: false }))
     }
   }
 
@@ -82,6 +104,7 @@ export function usePages<T extends { id: string }>(fetch: (after: string | null)
     renew,
     change: (edit: (items: T[]) => T[]) => setState((old) => ({ ...old, items: edit(old.items), waiting: { ...old.waiting, items: edit(old.waiting.items) } })),
     show: () => setState(({ waiting, ...old }) => ({ ...old, ...(waiting.next === undefined ? { items: [...waiting.items, ...old.items] } : waiting), waiting: { items: [] } })),
+    refresh,
   }
 }
 

@@ -5,12 +5,14 @@ import { useAction } from './action'
 import { request } from './api'
 import { tell, useChanges, watchChanges } from './changes'
 import { AcceptFollower, Block, Follow, Mute, People as PeopleQuery, RejectFollower, RemoveFollower, Requests as RequestsQuery, Suggested, Unblock, Unfollow, Unmute, type Person } from './documents'
+import { learnRole } from './duties'
+import { Later } from './later'
 import { extended, renewed, usePages, type Loaded, type Page } from './pages'
 import { Avatar, Confirm, Count, Empty, Failure, Icon, Menu, More, notify, Skeleton } from './parts'
 import { t } from './preferences'
 import { Report } from './report'
 import { go, replace } from './route'
-import { session } from './session'
+import { administers, moderates, session } from './session'
 import { Store, useStore } from './store'
 import { tagFor } from './tag'
 import { usePerson } from './watch'
@@ -80,8 +82,11 @@ export function RelationMenu({ person }: { person: Person }) {
   const { change, busy } = useRelation(person)
   const [asking, setAsking] = useState<'block' | 'remove'>()
   const [reporting, setReporting] = useState(false)
+  const [moderating, setModerating] = useState<'suspend' | 'role'>()
+  const viewer = useStore(session)?.user
   const { relationship, handle } = person
-  if (!relationship || person.id === session.state?.user.id) return null
+  if (!relationship || person.id === viewer?.id) return null
+  const done = () => setModerating(undefined)
   return (
     <>
       <Menu label={`${t.more}: @${handle}`}>
@@ -97,7 +102,15 @@ export function RelationMenu({ person }: { person: Person }) {
           {relationship.blocking ? t.unblock : t.block}
         </button>
         <button onClick={() => setReporting(true)}>{t.report}</button>
+        {moderates(viewer) && <button onClick={() => setModerating('suspend')}>{t.suspend}</button>}
+        {administers(viewer) && <button onClick={() => setModerating('role')}>{t.giveRole}</button>}
       </Menu>
+      {moderating && (
+        <Later
+          onFailed={done}
+          draw={({ Suspend, GiveRole }) => (moderating === 'suspend' ? <Suspend user={person} onClose={done} /> : <GiveRole handle={handle} onClose={done} />)}
+        />
+      )}
       {reporting && <Report title={t.reportPerson(handle)} userId={person.id} onClose={() => setReporting(false)} />}
       {asking && (
         <Confirm
@@ -185,7 +198,7 @@ const requestsEvery = 60_000
 const none: Loaded<Person> = { items: [], next: null }
 const nobody: Page<Person> = { nodes: [], pageInfo: { hasNextPage: false, endCursor: null } }
 
-/** Keeps the follow requests to the viewer up to date. Returns how many are known. */
+/** Keeps the follow requests to the viewer and the viewer's role up to date. Returns how many requests are known. */
 export function useRequests(viewer: string | undefined): number {
   useEffect(() => {
     requests.set(null)
@@ -194,7 +207,11 @@ export function useRequests(viewer: string | undefined): number {
     const load = () =>
       document.visibilityState === 'visible' &&
       request(RequestsQuery, { after: null }).then(
-        ({ viewer }) => current && requests.set(renewed(requests.state ?? none, viewer?.list ?? nobody)),
+        ({ viewer }) => {
+          if (!current) return
+          requests.set(renewed(requests.state ?? none, viewer?.list ?? nobody))
+          void learnRole(viewer?.role ?? null)
+        },
         // The next attempt may succeed. Until then the old list stays.
         () => current && requests.set(requests.state ?? none),
       )

@@ -14,6 +14,7 @@ import {
   type Audience as Who, type Original, type Post, type Visibility,
 } from './documents'
 import { editOf, keepEdit } from './draft'
+import { Later } from './later'
 import { useLimits } from './limits'
 import { usePages } from './pages'
 import { Avatar, Confirm, Count, Dialog, Icon, lengthOf, Menu, notify, steady, Time } from './parts'
@@ -21,7 +22,7 @@ import { preferences, t } from './preferences'
 import { QuoteCard } from './quote'
 import { useReceipt } from './receipts'
 import { Report } from './report'
-import { session } from './session'
+import { moderates, session } from './session'
 import { useStore } from './store'
 import { Words } from './words'
 
@@ -116,7 +117,7 @@ export const PostCard = steady(({ post, reposts, pending, fresh, place, onReply 
           {!pending && own && place === 'subject' && !replyTo && <Audiences post={post} />}
           {!pending && own && <Delivery id={post.id} />}
           {!pending && !own && viewer && <Complain post={post} />}
-          {!pending && viewer && <Further post={post} />}
+          {!pending && viewer && <Further post={post} hides={!own && moderates(viewer)} />}
         </div>
         {replying && (
           <Compose
@@ -526,8 +527,9 @@ function Complain({ post }: { post: Original }) {
   )
 }
 
-/** The menu with which the viewer mutes the conversation of a post. */
-function Further({ post }: { post: Original }) {
+/** The menu with which the viewer mutes the conversation of a post. hides: the viewer may hide the post from everybody. */
+function Further({ post, hides }: { post: Original; hides: boolean }) {
+  const [hiding, setHiding] = useState(false)
   const muted = post.viewerHasMutedConversation
   const { run, busy } = useAction(notify)
   const toggle = () =>
@@ -539,11 +541,15 @@ function Further({ post }: { post: Original }) {
       notify(muted ? t.conversationUnmuted : t.conversationMuted)
     })
   return (
-    <Menu class="act further" label={t.more}>
-      <button disabled={busy} onClick={toggle}>
-        {muted ? t.unmuteConversation : t.muteConversation}
-      </button>
-    </Menu>
+    <>
+      <Menu class="act further" label={t.more}>
+        <button disabled={busy} onClick={toggle}>
+          {muted ? t.unmuteConversation : t.muteConversation}
+        </button>
+        {hides && <button onClick={() => setHiding(true)}>{t.hidePost}</button>}
+      </Menu>
+      {hiding && <Later onFailed={() => setHiding(false)} draw={({ HidePost }) => <HidePost postId={post.id} onClose={() => setHiding(false)} />} />}
+    </>
   )
 }
 

@@ -9,10 +9,15 @@ export type Tab = 'posts' | 'followers' | 'following'
 export const sections = ['profile', 'account', 'sessions', 'words', 'muted', 'blocked', 'requests', 'likes'] as const
 export type Section = (typeof sections)[number]
 
+/** The pages for moderators: reports and, for admins, roles and the audit log. */
+export const moderationPages = ['open', 'upheld', 'dismissed', 'roles', 'log'] as const
+export type ModerationPage = (typeof moderationPages)[number]
+
 export type Route =
   | { name: 'home' | 'people' | 'public' | 'login' | 'lost' }
   /** Without a section: the list of the sections. */
   | { name: 'settings'; section?: Section }
+  | { name: 'moderation'; page: ModerationPage }
   | { name: 'profile'; handle: string; tab: Tab }
   | { name: 'post'; id: string; list?: 'reposts' | 'quotes' }
   | { name: 'tag'; tag: string }
@@ -27,6 +32,8 @@ function parse(address: string): Route {
   if (search) return { name: 'search', query: new URLSearchParams(search[1]).get('q')?.trim() ?? '' }
   const section = sections.find((name) => address === `/settings/${name}`)
   if (section) return { name: 'settings', section }
+  const page = moderationPages.find((name) => address === (name === 'open' ? '/moderation' : `/moderation/${name}`))
+  if (page) return { name: 'moderation', page }
   const profile = address.match(/^\/@(\w+)(?:\/(followers|following))?$/)
   if (profile) return { name: 'profile', handle: profile[1]!.toLowerCase(), tab: (profile[2] as Tab | undefined) ?? 'posts' }
   const post = address.match(/^\/post\/([\w-]+)(?:\/(reposts|quotes))?$/)

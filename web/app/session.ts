@@ -8,6 +8,14 @@ const read = (): Session | null => JSON.parse(localStorage.getItem(storageKey) ?
 /** The session, the same in every tab. It survives a reload. */
 export const session = new Store<Session | null>(read())
 
+type User = Session['user'] | undefined
+
+/** Whether the viewer may hide posts, suspend users and decide reports. */
+export const moderates = (user: User) => user?.role === 'MODERATOR' || administers(user)
+
+/** Whether the viewer may also give roles and read the audit log. */
+export const administers = (user: User) => user?.role === 'ADMIN'
+
 /** How a session ended without a log-out in this tab. */
 export type Ended = {
   handle: string

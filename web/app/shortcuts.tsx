@@ -4,10 +4,11 @@ import { useEffect, useRef, useState } from 'preact/hooks'
 import { Dialog } from './parts'
 import { preferences, t } from './preferences'
 import { go } from './route'
+import { moderates, session } from './session'
 import { useStore } from './store'
 
 // Fields and dialogs use these keys themselves.
-const typing = (target: EventTarget | null) => (target as Element).closest?.('input, textarea, select, dialog') != null
+export const typing = (target: EventTarget | null) => (target as Element).closest?.('input, textarea, select, dialog') != null
 
 /** Moves the focus by posts up or down. If no post has the focus, moves it to the first one in view. */
 function step(by: 1 | -1) {
@@ -23,9 +24,25 @@ const press = (selector: string) => document.querySelector<HTMLElement>(selector
 
 const focused = (what: string) => `article:focus ${what}, article:focus-within ${what}`
 
+function Keys({ keys }: { keys: Record<string, string> }) {
+  return (
+    <dl class="keys">
+      {Object.entries(keys).map(([key, what]) => (
+        <div key={key}>
+          <dt>
+            <kbd>{key}</kbd>
+          </dt>
+          <dd>{what}</dd>
+        </div>
+      ))}
+    </dl>
+  )
+}
+
 /** Listens for the keys while it is drawn. Draws nothing except the list of keys, on request. */
 export function Shortcuts({ onCompose }: { onCompose: () => void }) {
   const { shortcuts } = useStore(preferences)
+  const viewer = useStore(session)?.user
   const [shown, setShown] = useState(false)
   const compose = useRef(onCompose)
   compose.current = onCompose
@@ -52,7 +69,7 @@ export function Shortcuts({ onCompose }: { onCompose: () => void }) {
       const action = actions[event.key]
       // On a control of a post, Enter presses that control.
       if (event.key === 'Enter' && !(event.target as Element).matches('article:not(.pending)')) return
-      if (!action || event.ctrlKey || event.metaKey || event.altKey || typing(event.target) || document.querySelector('dialog[open]')) return
+      if (!action || event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || typing(event.target) || document.querySelector('dialog[open]')) return
       event.preventDefault()
       action()
     }
@@ -63,16 +80,13 @@ export function Shortcuts({ onCompose }: { onCompose: () => void }) {
   return (
     <Dialog label={t.shortcuts} onClose={() => setShown(false)}>
       <h2>{t.shortcuts}</h2>
-      <dl class="keys">
-        {Object.entries(t.keys).map(([key, what]) => (
-          <div key={key}>
-            <dt>
-              <kbd>{key}</kbd>
-            </dt>
-            <dd>{what}</dd>
-          </div>
-        ))}
-      </dl>
+      <Keys keys={t.keys} />
+      {moderates(viewer) && (
+        <>
+          <h3>{t.moderation}</h3>
+          <Keys keys={t.moderationKeys} />
+        </>
+      )}
       <div class="row end">
         <button class="quiet" onClick={() => setShown(false)}>
           {t.close}

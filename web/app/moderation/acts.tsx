@@ -1,0 +1,120 @@
+// The dialogs with which moderators act. They keep what was typed until the server has accepted it.
+import { request } from '../api'
+import { tell } from '../changes'
+import { Area, Form } from '../form'
+import { Dialog, notify } from '../parts'
+import { t } from '../preferences'
+import { HidePost as Hide, SuspendUser, UnhidePost, UnsuspendUser } from './documents'
+import { m } from './texts'
+
+/** The server's maximum length of a note and of a reason, in characters. */
+export const maxNote = 1000
+
+type ActProps = {
+  title: string
+  hint: string
+  /** The text of the button. */
+  action: string
+  grave?: boolean
+  /** The user is told a reason. */
+  reasoned?: boolean
+  note?: { label: string; hint: string }
+  onSend: (note: string, reason: string) => Promise<void>
+  onClose: () => void
+}
+
+/** A dialog that asks for a note before an action. */
+export function Act({ title, hint, action, grave, reasoned, note = { label: m().note, hint: m().noteHint }, onSend, onClose }: ActProps) {
+  const send = async (values: FormData) => {
+    await onSend(String(values.get('note')), String(values.get('reason') ?? ''))
+    onClose()
+  }
+  return (
+    <Dialog label={title} onClose={onClose}>
+      <div
+        onKeyDown={(event) => {
+          if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) event.currentTarget.querySelector('form')!.requestSubmit()
+        }}
+      >
+        <Form
+          label={title}
+          onSend={send}
+          buttons={(busy) => (
+            <div class="row end">
+              <button type="button" class="quiet" onClick={onClose}>
+                {t.cancel}
+              </button>
+              <button class={grave ? 'grave' : ''} aria-disabled={busy} title={m().sendKey}>
+                {action}
+              </button>
+            </div>
+          )}
+        >
+          <h2>{title}</h2>
+          <p class="muted">{hint}</p>
+          {reasoned && <Area name="reason" label={m().reason} hint={m().reasonHint} rows={2} maxLength={maxNote} />}
+          <Area name="note" label={note.label} hint={note.hint} rows={2} maxLength={maxNote} />
+        </Form>
+      </div>
+    </Dialog>
+  )
+}
+
+type PostProps = {
+  postId: string
+  /** The post is hidden, and is shown again. */
+  hidden?: boolean
+  /** The page shows the change. Otherwise the post leaves the page, and a notice offers to undo that. */
+  inPlace?: boolean
+  onClose: () => void
+}
+
+/** Hides a post, or shows it again. */
+export function HidePost({ postId, hidden, inPlace, onClose }: PostProps) {
+  const undo = () =>
+    request(UnhidePost, { input: { postId } }).then(
+      () => (tell({ what: 'much' }), notify(m().postShown)),
+      (e: Error) => notify(e.message),
+    )
+  const send = async (note: string) => {
+    const input = { postId, note }
+    await (hidden ? request(UnhidePost, { input }) : request(Hide, { input }))
+    if (inPlace) return
+    tell({ what: 'gone', postId })
+    notify(m().postHidden, { label: m().undo, run: undo })
+  }
+  return hidden ? (
+    <Act title={m().unhideThis} hint={m().unhideHint} action={m().unhidePost} onSend={send} onClose={onClose} />
+  ) : (
+    <Act title={m().hideThis} hint={m().hideHint} action={m().hidePost} grave onSend={send} onClose={onClose} />
+  )
+}
+
+type UserProps = {
+  user: { id: string; handle: string }
+  /** The user is suspended, and no longer will be. */
+  suspended?: boolean
+  /** The page shows the change. Otherwise a notice offers to undo it. */
+  inPlace?: boolean
+  onClose: () => void
+}
+
+/** Suspends a user, or ends the suspension. */
+export function Suspend({ user: { id, handle }, suspended, inPlace, onClose }: UserProps) {
+  const undo = () =>
+    request(UnsuspendUser, { input: { userId: id } }).then(
+      () => (tell({ what: 'much' }), notify(m().userShown(handle))),
+      (e: Error) => notify(e.message),
+    )
+  const send = async (note: string, reason: string) => {
+    await (suspended ? request(UnsuspendUser, { input: { userId: id, note } }) : request(SuspendUser, { input: { userId: id, note, reason } }))
+    if (inPlace) return
+    tell({ what: 'much' })
+    notify(m().userSuspended(handle), { label: m().undo, run: undo })
+  }
+  return suspended ? (
+    <Act title={m().unsuspendThis(handle)} hint={m().unsuspendHint} action={m().unsuspend} onSend={send} onClose={onClose} />
+  ) : (
+    <Act title={m().suspendThis(handle)} hint={m().suspendHint} action={m().suspend} grave reasoned onSend={send} onClose={onClose} />
+  )
+}

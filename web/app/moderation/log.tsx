@@ -1,0 +1,66 @@
+// The audit log.
+import { useState } from 'preact/hooks'
+
+import { request } from '../api'
+import { usePages } from '../pages'
+import { Empty, Failure, More, Skeleton, Time } from '../parts'
+import { HidePost, Suspend } from './acts'
+import { AuditLog, type AuditEntry } from './documents'
+import { m } from './texts'
+
+export function Log() {
+  const list = usePages<AuditEntry>(async (after) => (await request(AuditLog, { after })).auditLog, [])
+  return (
+    <>
+      <ol class="log" aria-label={m().pages.log}>
+        {list.items.map((entry) => (
+          <Entry entry={entry} onChanged={() => void list.refresh()} key={entry.id} />
+        ))}
+      </ol>
+      {!list.loaded && !list.error && <Skeleton />}
+      {list.loaded && list.items.length === 0 && <Empty title={m().noEntries} />}
+      {list.error && <Failure message={list.error} onRetry={list.retry} />}
+      {list.next && !list.error && <More busy={list.busy} onMore={list.more} />}
+    </>
+  )
+}
+
+const ofUsers = ['SET_ROLE', 'SUSPEND_USER', 'UNSUSPEND_USER', 'HIDE_POST', 'UNHIDE_POST', 'DECIDE_REPORT']
+
+const at = (handle: string) => <a href={`/@${handle}`}>@{handle}</a>
+
+function Entry({ entry, onChanged }: { entry: AuditEntry; onChanged: () => void }) {
+  const { action, actorId, actorHandle, apiKeyId, subjectId, subjectHandle, note, createdAt } = entry
+  const [asking, setAsking] = useState(false)
+  const close = () => {
+    setAsking(false)
+    onChanged()
+  }
+  const undoes = action === 'HIDE_POST' ? m().unhidePost : action === 'SUSPEND_USER' && subjectHandle ? m().unsuspend : ''
+  return (
+    <li>
+      <p class="by">
+        <span>
+          <b>{actorHandle ? at(actorHandle) : actorId ? m().noLonger : m().commandLine}</b> {m().actions[action]}{' '}
+          {subjectHandle ? at(subjectHandle) : ofUsers.includes(action) ? m().noLonger : subjectId}
+          {apiKeyId && <span class="muted"> {m().withKey(apiKeyId)}</span>}
+        </span>
+        <span class="muted when">
+          <Time at={createdAt} />
+        </span>
+      </p>
+      {note && (
+        <p class="text" dir="auto">
+          {note}
+        </p>
+      )}
+      {undoes && (
+        <button class="link" onClick={() => setAsking(true)}>
+          {undoes}
+        </button>
+      )}
+      {asking && action === 'HIDE_POST' && <HidePost postId={subjectId} hidden inPlace onClose={close} />}
+      {asking && action === 'SUSPEND_USER' && <Suspend user={{ id: subjectId, handle: subjectHandle! }} suspended inPlace onClose={close} />}
+    </li>
+  )
+}
