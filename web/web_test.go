@@ -268,7 +268,7 @@ func TestDocumentsHaveTheirHash(t *testing.T) {
 	}
 }
 
-// The first visit waits for the files that the page names, so their size is bounded: 80 KiB compressed. They do not
+// The first visit waits for the files that the page names, so their size is bounded: 90 kB compressed. They do not
 // include the pages for moderators.
 func TestTheAppStaysSmall(t *testing.T) {
 	h := Handler(Options{})
@@ -278,7 +278,7 @@ func TestTheAppStaysSmall(t *testing.T) {
 		size += file.Len()
 		assert.NotContains(t, get(t, h, "GET", address, "").Body.String(), "ReportedConversation", address)
 	}
-	assert.LessOrEqual(t, size, 80<<10)
+	assert.LessOrEqual(t, size, 90_000)
 	scripts, err := fs.Glob(dist, "dist/app/assets/*.js.gz")
 	require.NoError(t, err)
 	assert.Greater(t, len(scripts), 1)

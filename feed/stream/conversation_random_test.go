@@ -174,11 +174,11 @@ func play(w *world, random *rand.Rand, steps int) {
 		case 14:
 			_, err = w.Feed.Unblock(w.Ctx, a, b.ID)
 		case 15:
-			change := w.Moderation.Suspend
-			if random.IntN(2) == 0 {
-				change = w.Moderation.Unsuspend
+			if end, of := random.IntN(2) == 0, others[random.IntN(len(others))].ID; end {
+				_, err = w.Moderation.Unsuspend(w.Ctx, moderation.Console, of, "")
+			} else {
+				_, err = w.Moderation.Suspend(w.Ctx, moderation.Console, of, "", "")
 			}
-			_, err = change(w.Ctx, moderation.Console, others[random.IntN(len(others))].ID, "")
 		}
 		allowed(err)
 		r := readers[random.IntN(len(readers))]
