@@ -29,6 +29,7 @@ import (
 	"tideline/feed/paging"
 	"tideline/feed/visibility"
 	"tideline/feed/webhook"
+	"tideline/internal/batch"
 	"tideline/queue"
 )
 
@@ -67,7 +68,10 @@ const (
 )
 
 // Feed implements the actions of users. It is safe for concurrent use.
-type Feed struct{ cfg Config }
+type Feed struct {
+	cfg    Config
+	newest batch.Shared[newestList]
+}
 
 // New returns a Feed. It fails if a required field is missing.
 func New(cfg Config) (*Feed, error) {
@@ -83,5 +87,5 @@ func New(cfg Config) (*Feed, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Feed{cfg}, nil
+	return &Feed{cfg: cfg}, nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"slices"
+	"time"
 
 	"entgo.io/ent/dialect/sql"
 
@@ -162,6 +163,63 @@ func (f *Feed) TaggedPosts(ctx context.Context, v session.Viewer, text string, p
 		page.HasNextPage, page.End = true, paging.Cursor{ID: *stopped}.Encode(paging.Tagged, owner)
 	}
 	return page, nil
+}
+
+const (
+	// newestFor is how long visitors who are not signed in are shown the same list of the newest
+	// public posts. A post that was written since is missing from it; each post in it is read anew.
+	newestFor = 5 * time.Second
+	// newestTimeout bounds the query for the list.
+	newestTimeout = 2 * time.Second
+)
+
+// newestList has the ids of the newest public posts, newest first.
+type newestList struct {
+	read time.Time
+	ids  []int64
+}
+
+// PublicPosts returns a page of the newest public posts that the viewer may see, newest first,
+// without replies and reposts. It leaves out posts of muted users and posts with muted words. The
+// list ends after visibility.MostLooked posts. Error: BadInput.
+//
+// Cost: two queries, one for the ids of the list by index range and one for the posts of the page by
+// primary key. A run of posts that the viewer may not see adds the second one again for twice as
+// many posts, up to all of the list. Visitors who are not signed in share the first query for
+// newestFor, because any number of them may come at once: a page then takes 0.9 ms instead of 1.9 on
+// PostgreSQL, and 0.7 instead of 2.0 on SQLite (BenchmarkPublicPosts).
+func (f *Feed) PublicPosts(ctx context.Context, v session.Viewer, p paging.Page) (*paging.Connection[ent.Post], error) {
+	w, err := paging.Open(p, paging.Public, 0, f.cfg.MaxPage)
+	if err != nil {
+		return nil, err
+	}
+	list, err := f.newestPublic(ctx, v)
+	if err != nil {
+		return nil, err
+	}
+	posts, err := visibility.Fill(ctx, visibility.Tagged, v.ID, w.Range(), f.cfg.Visibility.Listed(list.ids))
+	if err != nil {
+		return nil, err
+	}
+	return paging.Connect(w, posts, func(p *ent.Post) paging.Edge[ent.Post] {
+		return paging.Edge[ent.Post]{Cursor: paging.Cursor{ID: p.ID}.Encode(paging.Public, 0), Node: p}
+	}), nil
+}
+
+// newestPublic returns the list of the newest public posts. Members get a new one, so that they see
+// their own posts.
+func (f *Feed) newestPublic(ctx context.Context, v session.Viewer) (newestList, error) {
+	find := func(ctx context.Context) (newestList, error) {
+		ctx, cancel := context.WithTimeout(ctx, newestTimeout)
+		defer cancel()
+		began := f.cfg.Now()
+		ids, err := f.cfg.Visibility.Unchecked.NewestPublic(ctx, visibility.MostLooked)
+		return newestList{began, ids}, err
+	}
+	if v.ID != 0 {
+		return find(ctx)
+	}
+	return f.newest.Get(ctx, func(l newestList) bool { return f.cfg.Now().Sub(l.read) < newestFor }, find)
 }
 
 // edgePage returns a page of the users that the rows of a relation table connect to the owner.

@@ -126,6 +126,7 @@ func (w *world) busyDay() {
 		do(w.Directory.Search(w.Ctx, "nobody has this name", paging.Page{}))
 		do(w.Feed.TaggedPosts(w.Ctx, v, "tide", paging.Page{}))
 		do(w.Feed.TaggedPosts(w.Ctx, v, "of77", paging.Page{}))
+		do(w.Feed.PublicPosts(w.Ctx, v, paging.Page{}))
 		do(w.Feed.Followers(w.Ctx, ann.ID, paging.Page{}))
 		do(w.Feed.Following(w.Ctx, ann.ID, paging.Page{}))
 		do(w.Feed.FollowRequests(w.Ctx, v, v.ID, paging.Page{}))

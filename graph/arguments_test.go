@@ -76,6 +76,8 @@ func TestBadArguments(t *testing.T) {
 			"no tag":                   {`query($v: String!) { taggedPosts(tag: $v) { nodes { id } } }`, one("two words")},
 			"a huge tag":               {`query($v: String!) { taggedPosts(tag: $v) { nodes { id } } }`, one(huge)},
 			"cursor of no tag":         {`query($v: Cursor) { taggedPosts(tag: "tide", after: $v) { nodes { id } } }`, one(mine)},
+			"first of public posts":    {`{ publicPosts(first: 0) { nodes { id } } }`, nil},
+			"cursor of the private":    {`query($v: Cursor) { publicPosts(after: $v) { nodes { id } } }`, one(mine)},
 			"first of users":           {`{ users(first: 0) { nodes { id } } }`, nil},
 			"first ranked":             {`{ timeline(order: RANKED, first: 0) { nodes { id } } }`, nil},
 			"ranking unknown":          {`{ timeline(order: RANKED, ranking: "far") { nodes { id } } }`, nil},

@@ -31,6 +31,7 @@ import (
 	"tideline/feed/refusal"
 	"tideline/feed/session"
 	"tideline/feed/stream"
+	"tideline/feed/userstate"
 	"tideline/feed/visibility"
 	"tideline/graph/exec"
 	"tideline/graph/generated"
@@ -60,6 +61,7 @@ type Backend struct {
 	Login     *login.Login
 	Bulk      *bulk.Bulk
 	Counts    *counts.Counts
+	Users     *userstate.Users
 	Directory *account.Directory
 	Feed      *feed.Feed
 	// Conversations reads replies, reposts, quotes and mentions.
@@ -138,6 +140,7 @@ func (a api) prices() map[string]func(map[string]any) int {
 		},
 		"Query.suggestedUsers": flat(suggestPrice),
 		"Query.taggedPosts":    flat(pagePrice + 2*visibility.MostLooked),
+		"Query.publicPosts":    flat(pagePrice + 2*visibility.MostLooked),
 		"User.likedPosts":      flat(pagePrice + 2*visibility.MostLooked),
 		"Post.replies":         flat(pagePrice + 2*visibility.MostLooked),
 		"Post.conversation":    flat(pagePrice + 2*visibility.MostLooked),

@@ -49,7 +49,7 @@ func newClient(t *testing.T, s *storage.Stores) *client {
 }
 
 func backend(w *feedtest.World) graph.Backend {
-	return graph.Backend{Sessions: w.Sessions, Accounts: w.Accounts, Login: w.Login, Directory: w.Directory, Feed: w.Feed, Conversations: w.Conversations, Home: w.Home, Streams: w.Streams, Counts: w.Counts, Moderation: w.Moderation, Avatars: feedtest.Avatars}
+	return graph.Backend{Sessions: w.Sessions, Accounts: w.Accounts, Login: w.Login, Directory: w.Directory, Feed: w.Feed, Conversations: w.Conversations, Home: w.Home, Streams: w.Streams, Counts: w.Counts, Users: w.Backend.Users, Moderation: w.Moderation, Avatars: feedtest.Avatars}
 }
 
 // answer is a decoded response.

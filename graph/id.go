@@ -26,11 +26,11 @@ func idOf(argument, text, kind string) (int64, error) {
 // PostID returns the row id in a post's global id. Error: BadInput.
 func PostID(text string) (int64, error) { return idOf("The argument", text, "Post") }
 
-// postIDs returns the row ids of the texts that are valid post ids.
-func postIDs(texts []string) []int64 {
+// existing returns the row ids of the texts that are valid ids of the kind.
+func existing(kind string, texts []string) []int64 {
 	var rows []int64
 	for _, text := range texts {
-		if kind, id, ok := ent.ParseNodeID(text); ok && kind == "Post" { // otherwise there is no such post
+		if of, id, ok := ent.ParseNodeID(text); ok && of == kind { // otherwise there is no such node
 			rows = append(rows, id)
 		}
 	}

@@ -299,6 +299,7 @@ func TestPricesAreOfWhatIsRead(t *testing.T) {
 		`users(first: 1, query: "") { nodes { id } }`:                 page,
 		`users(first: 1, query: "a") { nodes { id } }`:                page + 500,
 		`taggedPosts(tag: "a", first: 1) { nodes { id } }`:            looked,
+		`publicPosts(first: 1) { nodes { id } }`:                      looked,
 		`user(handle: "a") { likedPosts(first: 1) { nodes { id } } }`: 1 + 10 + looked,
 		`user(handle: "a") { posts(first: 1) { nodes { id } } }`:      1 + 10 + page,
 	} {

@@ -90,6 +90,11 @@ func (r query) TaggedPosts(ctx context.Context, tag string, first *int, after *s
 	return postPage(ctx, c, err)
 }
 
+func (r query) PublicPosts(ctx context.Context, first *int, after *string) (*paging.Connection[ent.Post], error) {
+	c, err := r.Feed.PublicPosts(ctx, Viewer(ctx), paging.Page{First: first, After: after})
+	return postPage(ctx, c, err)
+}
+
 func (r query) Timeline(
 	ctx context.Context, first *int, after *string, last *int, before *string, order *home.Order, ranking *string,
 ) (*paging.Connection[ent.Post], error) {

@@ -26,7 +26,19 @@ func (r subscription) PostCounts(ctx context.Context, ids []string) (<-chan []*e
 		postsTogether(ctx, posts)
 	}
 	return exec.Open(ctx, func(ctx context.Context, wake func()) (exec.Source[[]*ent.Post], error) {
-		return r.Counts.Watch(ctx, Viewer(ctx), postIDs(ids), wake)
+		return r.Counts.Watch(ctx, Viewer(ctx), existing("Post", ids), wake)
+	})
+}
+
+func (r subscription) UserStates(ctx context.Context, ids []string) (<-chan []*ent.User, error) {
+	if err := r.fewEnough(ids); err != nil {
+		return nil, err
+	}
+	if users, ok := exec.Executed[[]*ent.User](ctx); ok {
+		usersTogether(ctx, users)
+	}
+	return exec.Open(ctx, func(ctx context.Context, wake func()) (exec.Source[[]*ent.User], error) {
+		return r.Users.Watch(ctx, Viewer(ctx), existing("User", ids), wake)
 	})
 }
 

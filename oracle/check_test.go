@@ -35,7 +35,7 @@ func (r *run) look(s step) error {
 			v = nobody
 		}
 	}
-	if err := errors.Join(r.direct(v), r.author(v, owner)); err != nil {
+	if err := errors.Join(r.direct(v), r.author(v, owner), r.public(v)); err != nil {
 		return err
 	}
 	if len(r.posts) > 0 {
@@ -117,6 +117,27 @@ func (r *run) author(v, author int) error {
 		return fmt.Errorf("%s's profile shows %s %v, not %v", r.name(author), r.name(v), got, want)
 	} else if n, err := r.postCount(v, author); err != nil || n != plain {
 		return errors.Join(err, fmt.Errorf("%s's profile tells %s of %d posts, not %d", r.name(author), r.name(v), n, plain))
+	}
+	return nil
+}
+
+// public reads the newest public posts. For a user the result is exact at any moment. An anonymous viewer may not be shown the
+// newest ones yet.
+func (r *run) public(v int) error {
+	got, err := r.pages(max(r.page, 3), false, func(p paging.Page) (*paging.Connection[ent.Post], error) {
+		return r.front().Feed.PublicPosts(r.ctx, r.viewer(v), p)
+	})
+	if err != nil {
+		return fmt.Errorf("the public posts, read by %s: %w", r.name(v), err)
+	}
+	want := r.publicTo(v)
+	for _, p := range got {
+		if !slices.Contains(want, p) {
+			return fmt.Errorf("the public posts have #%d, which is hidden from %s: %v", p, r.name(v), got)
+		}
+	}
+	if v != nobody && len(r.posts) <= visibility.MostLooked && !slices.Equal(got, want) {
+		return fmt.Errorf("the public posts are %v for %s, not %v", got, r.name(v), want)
 	}
 	return nil
 }

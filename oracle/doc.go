@@ -13,7 +13,7 @@
 // which also determines the ids. If Redis is a separate process, it is rolled back to a snapshot,
 // all of it or one master of a cluster.
 //
-// After every step, the test reads timelines, profiles, posts, likes and lists page by page. The
+// After every step, the test reads timelines, profiles, public posts, posts, likes and lists page by page. The
 // following holds at any moment:
 //
 //   - no read shows a post that the model hides, or a suspended or deleted user;

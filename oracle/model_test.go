@@ -219,6 +219,15 @@ func (m *model) profile(viewer, author int) []int {
 	return m.which(func(p int) bool { return m.posts[p].author == author && m.onProfile(viewer, p) })
 }
 
+// publicTo returns the posts that the list of the newest public posts shows.
+func (m *model) publicTo(viewer int) []int {
+	return m.which(func(p int) bool {
+		n := m.posts[p]
+		wanted := n.author == viewer || !m.mutes[[2]int{viewer, n.author}] && !m.words[[2]int{viewer, n.word}]
+		return n.plain() && n.visibility == schema.Public && !n.hidden && m.sees(viewer, p) && wanted
+	})
+}
+
 // oldestFirst returns the matching posts that the viewer sees, oldest first.
 func (m *model) oldestFirst(viewer int, match func(n note) bool) []int {
 	list := m.which(func(p int) bool { return match(m.posts[p]) && m.sees(viewer, p) })

@@ -104,7 +104,7 @@ func newProcess(ctx context.Context, c Config, role Role, b *backend.Backend, m 
 			p.base = append(p.base, p.Issuers.Run)
 			p.health.checks = append(p.health.checks, check{name: "issuers", ask: p.Issuers.Ready, means: "tokens of issuers may be refused"})
 		}
-		p.base = append(p.base, p.Counts.Run)
+		p.base = append(p.base, p.Counts.Run, p.Users.Run)
 		if err := p.serveAPI(ctx, mux); err != nil {
 			return nil, err
 		}
@@ -136,7 +136,7 @@ func newProcess(ctx context.Context, c Config, role Role, b *backend.Backend, m 
 func (p *process) serveAPI(ctx context.Context, mux *http.ServeMux) error {
 	c := p.config
 	engine, err := graph.New(graph.Backend{
-		Accounts: p.Accounts, Bulk: p.Bulk, Counts: p.Counts, Directory: p.Directory, Feed: p.Feed, Conversations: p.Conversations, Home: p.Home, Keys: p.Keys, Login: p.Login,
+		Accounts: p.Accounts, Bulk: p.Bulk, Counts: p.Counts, Users: p.Users, Directory: p.Directory, Feed: p.Feed, Conversations: p.Conversations, Home: p.Home, Keys: p.Keys, Login: p.Login,
 		Moderation: p.Moderation, Sessions: p.Sessions, Streams: p.Streams, Avatars: c.AvatarHosts, MaxText: c.MaxText,
 	}, graph.Config{
 		Introspection: !c.Production, Suggestions: !c.Production, Limits: c.requestLimits(), Logger: p.log,
@@ -162,7 +162,7 @@ func (p *process) serveAPI(ctx context.Context, mux *http.ServeMux) error {
 	}
 	mux.Handle("/graphql", compressed(p.api))
 	mux.Handle("GET "+login.ExportPath, p.serveExport(p.Login, p.Accounts))
-	mux.Handle("/", web.Handler(web.Options{NoApp: c.App == "off", GraphiQL: c.graphiql(), ImageHosts: c.AvatarHosts})) // its files are compressed already
+	mux.Handle("/", web.Handler(web.Options{NoApp: c.App == "off", GraphiQL: c.graphiql(), ImageHosts: c.AvatarHosts, Preview: p.preview})) // its files are compressed already
 	if !c.Production {
 		mux.Handle("GET /schema.graphql", compressed(http.HandlerFunc(serveSchema)))
 	}

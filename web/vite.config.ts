@@ -14,7 +14,7 @@ export default defineConfig(({ mode }) => ({
     alias: { '@tideline/client': new URL('../clients/typescript/src/index.ts', import.meta.url).pathname },
     dedupe: ['graphql-ws'],
   },
-  plugins: [mode === 'app' && trusted(), gzip()],
+  plugins: [mode === 'app' && [trusted(), fixed()], gzip()],
   build: {
     outDir: `../dist/${mode}`,
     emptyOutDir: true,
@@ -53,6 +53,19 @@ function trusted(): Plugin {
         [...new Uint8Array(await crypto.subtle.digest('SHA-256', new TextEncoder().encode(text)))].map((byte) => byte.toString(16).padStart(2, '0')).join('')
       const byHash = (await Promise.all(texts.map(async (text) => [await hash(text), text]))).sort()
       this.emitFile({ type: 'asset', fileName: 'documents.json', source: JSON.stringify(Object.fromEntries(byHash), null, 2) })
+    },
+  }
+}
+
+// Adds the files that browsers and other programs expect at a fixed address. The pictures are drawn from icon.svg.
+function fixed(): Plugin {
+  return {
+    name: 'fixed',
+    async generateBundle() {
+      const folder = new URL('app/files/', import.meta.url).pathname
+      for (const fileName of (await this.fs.readdir(folder)).sort()) {
+        this.emitFile({ type: 'asset', fileName, source: await this.fs.readFile(folder + fileName) })
+      }
     },
   }
 }

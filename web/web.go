@@ -41,7 +41,7 @@ var dist embed.FS
 
 // A policy lists everything that a page may do. Anything else is forbidden.
 const (
-	appPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src %s; connect-src 'self'; " +
+	appPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src %s; connect-src 'self'; manifest-src 'self'; " +
 		"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 	// GraphiQL's editor runs workers, inserts style elements, and brings fonts and images inside its style sheet.
@@ -52,31 +52,45 @@ const (
 
 // contentTypes maps each file extension in dist to a content type. The table of the operating system is not reliable.
 var contentTypes = map[string]string{
-	".css":  "text/css; charset=utf-8",
-	".html": "text/html; charset=utf-8",
-	".js":   "text/javascript; charset=utf-8",
-	".json": "application/json",
-	".md":   "text/plain; charset=utf-8",
-	".svg":  "image/svg+xml",
-	".ttf":  "font/ttf",
+	".css":         "text/css; charset=utf-8",
+	".html":        "text/html; charset=utf-8",
+	".ico":         "image/x-icon",
+	".js":          "text/javascript; charset=utf-8",
+	".json":        "application/json",
+	".md":          "text/plain; charset=utf-8",
+	".png":         "image/png",
+	".svg":         "image/svg+xml",
+	".ttf":         "font/ttf",
+	".txt":         "text/plain; charset=utf-8",
+	".webmanifest": "application/manifest+json",
 }
 
 // Documents returns every GraphQL document that the app sends. The keys are the SHA-256 hashes of the documents, in
 // lower-case hexadecimal. Handler serves the same map at /documents.json.
 var Documents = sync.OnceValue(func() (documents map[string]string) {
-	f, err := dist.Open("dist/app/documents.json.gz")
+	text, err := unpacked("app/documents.json")
 	if err == nil {
-		defer f.Close()
-		var text *gzip.Reader
-		if text, err = gzip.NewReader(f); err == nil {
-			err = json.NewDecoder(text).Decode(&documents)
-		}
+		err = json.Unmarshal(text, &documents)
 	}
 	if err != nil {
 		panic(fmt.Errorf("the app's documents were not built: %w", err))
 	}
 	return documents
 })
+
+// unpacked returns the content of a file of dist.
+func unpacked(file string) ([]byte, error) {
+	f, err := dist.Open("dist/" + file + ".gz")
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := gzip.NewReader(f)
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(text)
+}
 
 // Options says which pages to serve.
 type Options struct {
@@ -88,26 +102,38 @@ type Options struct {
 	// ImageHosts are the hosts from which the app may show pictures, in the syntax of a
 	// Content-Security-Policy. Defaults to none.
 	ImageHosts []string
+	// Preview describes the post or profile at the address of a request, /post/ID or /@handle, as a visitor who is
+	// not signed in sees it at this moment. found is false if there is none that the visitor may see. An error means
+	// that it could not be read. Defaults to no descriptions.
+	Preview func(r *http.Request) (p Preview, found bool, err error)
 }
 
 // Handler serves the app and, if Options says so, GraphiQL. Mount it at the root, beside /graphql.
 //
-// Clients may cache assets for a year and must revalidate pages each time. The answer is 404 for an address that is
-// neither a page nor a file, and 405 for a method other than GET and HEAD.
+// Clients may cache assets for a year and icons for a day, and must revalidate everything else each time. The answer is
+// 405 for a method other than GET and HEAD. It is 404 for an address that is neither a page nor a file, with the app as its
+// body, which says so. A post or profile that Options.Preview does not find has the same answer: the handler does not know
+// who asks, and the app shows it to those who may see it.
 func Handler(o Options) http.Handler {
 	return reading(policyFor(o.ImageHosts), func(w http.ResponseWriter, r *http.Request) {
 		file, ok := locate(r.URL.Path)
-		if strings.HasPrefix(file, "graphiql/") {
-			ok = ok && o.GraphiQL
+		switch {
+		case strings.HasPrefix(file, "graphiql/"):
 			w.Header().Set("Content-Security-Policy", graphiqlPolicy)
-		} else {
-			ok = ok && !o.NoApp
-		}
-		if !ok {
+			if ok && o.GraphiQL {
+				serve(w, r, file)
+			} else {
+				http.NotFound(w, r)
+			}
+		case o.NoApp:
 			http.NotFound(w, r)
-			return
+		case isPage(r.URL.Path):
+			o.servePage(w, r)
+		case ok && file != page && exists(file):
+			serve(w, r, file)
+		default:
+			writePage(w, r, http.StatusNotFound, "")
 		}
-		serve(w, r, file)
 	})
 }
 
@@ -152,7 +178,7 @@ func reading(policy string, next http.HandlerFunc) http.Handler {
 func locate(address string) (file string, ok bool) {
 	switch {
 	case isPage(address):
-		file = "app/index.html"
+		file = page
 	case address == "/graphiql" || address == "/graphiql/":
 		file = "graphiql/index.html"
 	case strings.HasPrefix(address, "/graphiql/"):
@@ -164,9 +190,14 @@ func locate(address string) (file string, ok bool) {
 }
 
 // pages matches the addresses at which the app draws a view.
-var pages = regexp.MustCompile(`^/(people|search|login|settings(/(profile|account|sessions|words|muted|blocked|requests|likes))?|@[^/]+(/followers|/following)?|post/[^/]+(/reposts|/quotes)?|tag/[^/]+)?$`)
+var pages = regexp.MustCompile(`^/(people|public|search|login|settings(/(profile|account|sessions|words|muted|blocked|requests|likes))?|@[^/]+(/followers|/following)?|post/[^/]+(/reposts|/quotes)?|tag/[^/]+)?$`)
 
 func isPage(address string) bool { return pages.MatchString(address) }
+
+func exists(file string) bool {
+	_, err := fs.Stat(dist, "dist/"+file+".gz")
+	return err == nil
+}
 
 // serve answers with a file of dist. Only the compressed form, which nearly every client gets, has an ETag and supports
 // range requests.
@@ -182,8 +213,11 @@ func serve(w http.ResponseWriter, r *http.Request, file string) {
 	h.Set("Content-Type", contentTypes[path.Ext(file)])
 	h.Set("Vary", "Accept-Encoding")
 	h.Set("Cache-Control", "no-cache")
-	if path.Base(path.Dir(file)) == "assets" {
+	switch ext := path.Ext(file); {
+	case path.Base(path.Dir(file)) == "assets":
 		h.Set("Cache-Control", "public, max-age=31536000, immutable")
+	case ext == ".png" || ext == ".ico":
+		h.Set("Cache-Control", "public, max-age=86400")
 	}
 
 	if packed, ok := f.(io.ReadSeeker); ok && acceptsGzip(r.Header.Values("Accept-Encoding")) {

@@ -563,6 +563,14 @@ var (
 					Where: "quote_of IS NOT NULL",
 				},
 			},
+			{
+				Name:    "post_newest_public",
+				Unique:  false,
+				Columns: []*schema.Column{PostsColumns[0]},
+				Annotation: &entsql.IndexAnnotation{
+					Where: "visibility = 'PUBLIC' AND parent_id IS NULL AND repost_of IS NULL",
+				},
+			},
 		},
 	}
 	// PostDataColumns holds the columns for the "post_data" table.

@@ -55,8 +55,13 @@ func (Post) Indexes() []ent.Index {
 		index.Fields("repost_of", "id").Annotations(entsql.IndexWhere("repost_of IS NOT NULL")),
 		index.Fields("author_id", "repost_of").Unique().Annotations(entsql.IndexWhere("repost_of IS NOT NULL")),
 		index.Fields("quote_of", "id").Annotations(entsql.IndexWhere("quote_of IS NOT NULL")),
+		index.Fields("id").StorageKey("post_newest_public").Annotations(entsql.IndexWhere(NewestPublic)),
 	}
 }
+
+// NewestPublic is the SQL condition for the posts of the list of the newest public posts: neither
+// replies nor reposts. An index uses it, so a change needs a migration.
+const NewestPublic = "visibility = 'PUBLIC' AND parent_id IS NULL AND repost_of IS NULL"
 
 // PostVersion is a post as it was before it was edited.
 type PostVersion struct{ ent.Schema }

@@ -61,6 +61,8 @@ const (
 	Quotes
 	// ConversationEvents is the list of changes of a conversation. Its owner is the viewer.
 	ConversationEvents
+	// Public is the list of the newest public posts.
+	Public
 )
 
 const (

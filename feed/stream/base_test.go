@@ -2,6 +2,7 @@ package stream_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -54,6 +55,82 @@ func TestDependentPostsLeaveLiveTimelines(t *testing.T) {
 		w.Drain()
 		for _, l := range []listener{asks, old, back} {
 			require.ElementsMatch(w, []int64{root, p.ID, repost.ID}, []int64{l.removed(), l.removed(), l.removed()})
+		}
+	})
+}
+
+// A root is shown for a moment and hidden again, before any client is told of either. A client that read a
+// page in that moment has the reply, which its client state does not name, and is told that it is gone.
+func TestReplyThatWasShownForAMoment(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *world) {
+		ann, bob := w.pair() // ann follows bob
+		cat := w.User("cat")
+		w.Follow(bob, cat)
+		require.NoError(w, w.Stores.DB.User.UpdateOneID(ann.ID).SetHomeReplies(schema.AllReplies).Exec(w.Ctx))
+		root := w.Post(cat, schema.Public)
+		p, err := w.Feed.CreatePost(w.Ctx, bob, feed.Draft{Text: "reply", ReplyTo: root})
+		require.NoError(w, err)
+		seen := func(to schema.Visibility) {
+			_, err := w.Feed.SetVisibility(w.Ctx, cat, root, to)
+			require.NoError(w, err)
+		}
+		w.Drain()
+		seen(schema.Private)
+		w.Drain()
+		stays, leaves := w.listen(ann, nil), w.listen(ann, nil)
+		for _, l := range []listener{stays, leaves} {
+			require.Equal(w, p.ID, l.removed()) // it may have been on a page that was read before
+		}
+		first := w.Post(bob, schema.Public)
+		w.Drain()
+		require.Equal(w, first, stays.added())
+		after := leaves.position()
+		leaves.close()
+
+		seen(schema.Public)
+		require.Contains(w, w.Timeline(ann, 10), p.ID)
+		seen(schema.Private)
+		w.Drain()
+		require.Equal(w, p.ID, stays.removed())
+		require.Equal(w, p.ID, w.listen(ann, after).removed())
+	})
+}
+
+// An old reply that comes back with its root is told to clients that do not ask for edits, too.
+func TestOldReplyComesBack(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *world) {
+		ann, bob := w.pair() // ann follows bob
+		cat := w.User("cat")
+		root, reply := w.PostAged(cat, 2*time.Hour), w.PostAged(bob, time.Hour)+1
+		require.NoError(w, w.Stores.DB.Post.Create().SetID(reply).SetAuthorID(bob.ID).SetText("reply").SetVisibility(schema.Public).
+			SetParentID(root).SetRootID(root).SetParentAuthorID(cat.ID).Exec(w.Ctx))
+		w.Follow(ann, cat) // otherwise ann does not want replies to cat
+		w.Drain()
+		stays, leaves := w.listen(ann, nil), w.listen(ann, nil)
+		_, err := w.Feed.SetVisibility(w.Ctx, cat, root, schema.Private)
+		require.NoError(w, err)
+		w.Drain()
+		for _, l := range []listener{stays, leaves} {
+			require.ElementsMatch(w, []int64{root, reply}, []int64{l.removed(), l.removed()})
+		}
+		first := w.Post(bob, schema.Public)
+		w.Drain()
+		require.Equal(w, first, stays.added())
+		after := leaves.position()
+		leaves.close()
+		_, err = w.Feed.SetVisibility(w.Ctx, cat, root, schema.Public)
+		require.NoError(w, err)
+		w.Drain()
+		for _, l := range []listener{stays, w.listen(ann, after)} {
+			got := map[int64]bool{}
+			for len(got) < 2 {
+				if ev, ok := l.next().(*stream.PostAdded); ok { // a removal may come again
+					got[ev.Edge.Node.ID] = true
+				}
+			}
+			require.Equal(w, map[int64]bool{root: true, reply: true}, got)
 		}
 	})
 }

@@ -3,7 +3,6 @@ package stream
 import (
 	"cmp"
 	"context"
-	"slices"
 
 	"tideline/ent"
 	"tideline/feed/ids"
@@ -12,28 +11,42 @@ import (
 	"tideline/timeline"
 )
 
-// edited handles a change of a post that the client may have. Edits are for clients that asked for
-// them: they get PostUpdated, or PostRemoved if the viewer mutes a word of the new text. All clients
-// get PostRemoved for a reply or a repost that is hidden because its root or original is.
-func (s *Stream) edited(ctx context.Context, ev live.Event) error {
-	if ev.Reason == live.Edited && !s.updates {
-		return nil
+// edited handles an Added event with a reason: a change of a post that the client may have. Edits are for
+// clients that asked for them: they get PostUpdated, or PostRemoved if the viewer mutes a word of the new
+// text. All clients get PostRemoved for a reply or a repost that is hidden because its root or original
+// is, even if the client state does not name the post or its removal was sent before: the client may have
+// read it on a page while it was shown for a moment. arrives reports whether the post must be handled as one that has just arrived.
+func (s *Stream) edited(ctx context.Context, ev live.Event) (arrives bool, err error) {
+	edit := ev.Reason == live.Edited
+	if edit && !s.client.MayHave(ev.Post) {
+		return true, nil
+	}
+	if edit && !s.updates {
+		return false, nil
+	}
+	if !edit {
+		s.forgetGone(ev.Post)
 	}
 	post, e, err := s.judge(ctx, ev)
 	switch {
 	case err != nil:
-		return err
+		return false, err
 	case post == nil: // other recipients of the event may still see the post
 		s.remove(ev.Post, ev.Author == s.viewer.ID, nil)
+	case !s.client.MayHave(ev.Post):
+		return true, nil
 	case s.updates:
 		s.update(post, e)
+	case !s.client.Has(ev.Post): // the client may have been told that it is gone
+		s.remove(ev.Post, false, nil)
+		s.add(post, nil)
 	}
-	return nil
+	return false, nil
 }
 
 // update sends PostUpdated. e is the event that several users share, or nil.
 func (s *Stream) update(p *ent.Post, e *sharedEvent) {
-	s.gone = slices.DeleteFunc(s.gone, func(gone int64) bool { return gone == p.ID })
+	s.forgetGone(p.ID)
 	s.send(&PostUpdated{Edge: s.client.Entry(s.viewer, p), Results: e.forUpdates(), shared: e})
 }
 
@@ -56,7 +69,6 @@ func (s *Stream) editedItems(ctx context.Context, now timeline.Position) (items 
 	if err != nil || len(list) > maxEdits {
 		return nil, false, err
 	}
-	list = slices.DeleteFunc(list, func(id int64) bool { return !s.client.MayHave(id) })
 	posts, err := s.visible(ctx, list)
 	if err != nil {
 		return nil, false, err
@@ -68,10 +80,20 @@ func (s *Stream) editedItems(ctx context.Context, now timeline.Position) (items 
 		return nil, false, err
 	}
 	for i, id := range list {
-		// A client that did not ask for edits is told only that a root or original is hidden.
-		told := s.updates || posts[i] == nil && kept[i] != nil && visibility.DependsOnOthers(kept[i])
-		if told && (posts[i] != nil || kept[i] != nil) {
-			items = append(items, backlogItem{id: id, edited: posts[i] != nil, gone: posts[i] == nil, post: posts[i], position: now})
+		depends := kept[i] != nil && visibility.DependsOnOthers(kept[i])
+		shown, mayHave := posts[i] != nil, s.client.MayHave(id)
+		if !shown && depends {
+			s.forgetGone(id)
+		}
+		if !shown && (depends || kept[i] != nil && s.updates && mayHave) {
+			items = append(items, backlogItem{id: id, gone: true, position: now})
+		}
+		switch {
+		case !shown || !mayHave: // if it is shown, the client misses it
+		case s.updates:
+			items = append(items, backlogItem{id: id, edited: true, post: posts[i], position: now})
+		case depends && !s.client.Has(id): // as in edited
+			items = append(items, backlogItem{id: id, gone: true, position: now}, backlogItem{id: id, post: posts[i], position: now})
 		}
 	}
 	return items, true, nil

@@ -149,8 +149,10 @@ func (s *Stream) handle(ctx context.Context, ev live.Event) error {
 				return err
 			}
 		}
-		if ev.Reason != "" && s.client.MayHave(ev.Post) {
-			return s.edited(ctx, ev)
+		if ev.Reason != "" {
+			if arrives, err := s.edited(ctx, ev); !arrives {
+				return err
+			}
 		}
 		if s.client.Knows(ev.Post) {
 			return nil
@@ -234,8 +236,13 @@ func (s *Stream) add(p *ent.Post, e *sharedEvent) {
 // took records that the client receives the post.
 func (s *Stream) took(id int64) {
 	s.client.Take(id)
-	s.gone = slices.DeleteFunc(s.gone, func(gone int64) bool { return gone == id })
+	s.forgetGone(id)
 	s.newest = max(s.newest, id)
+}
+
+// forgetGone makes remove send the removal of the post even if it was sent before.
+func (s *Stream) forgetGone(id int64) {
+	s.gone = slices.DeleteFunc(s.gone, func(gone int64) bool { return gone == id })
 }
 
 // remove sends PostRemoved, unless it was sent before. deleted says that the post was the viewer's

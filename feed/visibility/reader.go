@@ -24,19 +24,22 @@ type Reader struct {
 	version    atomic.Int64
 	statements [combinations]string // byKey's queries for a viewer
 	anonymous  [combinations]string // byKey's queries for an anonymous viewer, without likes
+	bases      [combinations]string // addBases' queries for a viewer
 	ends       ends
 	relations  string // the query of relationsAmong for one viewer
+	userStates string // the query of UserStates
 }
 
 // New returns a Reader of the database; dialect is dialect.SQLite or dialect.Postgres.
 func New(db *ent.Client, dialect string) *Reader {
 	r := &Reader{
 		Followers: Followers{db, dialect}, Unchecked: Unchecked{db, dialect},
-		db: db, dialect: dialect, ends: endsOf(dialect), relations: relationsAmong(dialect, "= $1", edges),
+		db: db, dialect: dialect, ends: endsOf(dialect), relations: relationsAmong(dialect, "= $1", edges), userStates: userStates(dialect),
 	}
 	for with := range r.statements {
 		with := Fields(with)
 		r.statements[with] = statement(dialect, flagsFor("$1", "p", with&Likes != 0), wordsOf("$1"), with)
+		r.bases[with] = statement(dialect, flagsFor("$1", "p", with&Likes != 0), wishesOf(dialect), with)
 		r.anonymous[with] = statement(dialect, "$1 * 0 + "+authorHidden("p"), "''", with)
 	}
 	return r

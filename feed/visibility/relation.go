@@ -95,14 +95,14 @@ func lookUps(list []edge, viewer, author string, only func(edge) string) string 
 // flagsFor returns the SQL expression of the flags of a viewer and a post. post is an alias of the
 // table of posts, and viewer is the parameter. It looks up only what the rule needs. An edge that
 // matters only for some visibilities is looked up for their posts. A viewer who mutes nobody, or has
-// no block with anybody, needs no look-up a post; the database checks that once per statement.
+// no block with anybody, needs no look-up a post; the database checks that once per statement. The
+// flags that only replies and reposts have are added by addBases.
 //
 // Cost: four look-ups a statement. One index look-up a post, and one more with likes; one more a
 // post for each of mutes, blocks and being blocked that the viewer has any of, and one while
-// anybody is hidden. For replies also the cost of wantsReply, and
-// for posts with a root that of mutesRoot.
+// anybody is hidden.
 func flagsFor(viewer, post string, likes bool) string {
-	flags := relationTo(viewer, post) + " + " + wantsReply(viewer, post) + " + " + mutesRoot(viewer, post, true)
+	flags := relationTo(viewer, post)
 	if likes {
 		likesOf := edge{flag: liked, table: like.Table, viewer: like.FieldUserID, other: like.FieldPostID}
 		flags += fmt.Sprintf(" + %d + %s", likesKnown, likesOf.look(viewer, post+".id"))
@@ -110,7 +110,7 @@ func flagsFor(viewer, post string, likes bool) string {
 	return flags
 }
 
-// relationTo is flagsFor without likes and wantsReply, which inboxes do not need.
+// relationTo is flagsFor without likes, which inboxes do not need.
 func relationTo(viewer, post string) string {
 	return authorHidden(post) + " + " + lookUps(ofRule(), viewer, post+"."+fieldAuthor, func(e edge) string {
 		if e.hides != 0 {

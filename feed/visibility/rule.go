@@ -77,7 +77,8 @@ const (
 	OfAuthor
 	// Home: in the home timeline or its live events.
 	Home
-	// Tagged: in the list of a tag, which also has posts by people that the viewer does not follow.
+	// Tagged: in the list of a tag or of the newest public posts, which also have posts by people
+	// that the viewer does not follow.
 	Tagged
 	// Inbox: nobody is shown the post here. It is stored where home timelines are read. The rule is
 	// the same as for Home, but ignores muted words and conversations, roots, originals and

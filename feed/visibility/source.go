@@ -3,6 +3,7 @@ package visibility
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"entgo.io/ent/dialect/sql"
 
@@ -116,6 +117,24 @@ func (r *Reader) Tagged(tag string) (from Source, stopped *int64) {
 		b.Last, b.More = last, more
 		return b, err
 	})
+}
+
+// Listed returns the source of the posts with the ids, which must be in descending order.
+//
+// Cost: as Posts.
+func (r *Reader) Listed(ids []int64) Source {
+	return func(ctx context.Context, viewer int64, in timeline.Range) (Batch, error) {
+		near := slices.DeleteFunc(slices.Clone(ids), func(id int64) bool { return id <= in.After || id >= in.Upper() })
+		if in.Ascending {
+			slices.Reverse(near)
+		}
+		if len(near) == 0 {
+			return Batch{}, nil
+		}
+		b, _, err := r.ByIDs(ctx, viewer, near[:min(len(near), in.Limit)], Likes)
+		b.More = len(near) > in.Limit
+		return b, err
+	}
 }
 
 // Link is a column of posts that names another post.

@@ -1,6 +1,7 @@
 package visibility_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -249,7 +250,10 @@ func (s surfaces) home() map[string]map[int64][]int64 {
 // direct returns what each way to read posts by id, or by author, shows.
 func (s surfaces) direct() map[string]map[int64][]int64 {
 	return map[string]map[int64][]int64{
-		"a post by key":    s.byKey(visibility.Direct),
+		"a post by key": s.byKey(visibility.Direct),
+		"a list of ids": s.fill(visibility.Direct, func(int64) visibility.Source {
+			return s.r.Listed(slices.SortedFunc(slices.Values(s.posts), func(a, b int64) int { return cmp.Compare(b, a) }))
+		}),
 		"a profile":        s.fill(visibility.Direct, func(int64) visibility.Source { return s.r.By(visibility.Direct, s.author) }),
 		"an event of like": s.verdicts(s.r.JudgeDirect),
 	}

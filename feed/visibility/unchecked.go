@@ -144,6 +144,15 @@ func (r Unchecked) ChangedSince(ctx context.Context, viewer int64, since time.Ti
 	return list, rows.Wrap("find changed posts", err)
 }
 
+// NewestPublic returns the ids of the newest public posts, newest first, at most limit, without
+// replies and reposts.
+//
+// Cost: one query by index range.
+func (r Unchecked) NewestPublic(ctx context.Context, limit int) ([]int64, error) {
+	list, err := rows.IDs(ctx, r.db, "SELECT id FROM posts WHERE "+schema.NewestPublic+" ORDER BY id DESC LIMIT $1", limit)
+	return list, rows.Wrap("read newest posts", err)
+}
+
 // PostCounts are the public numbers of a post.
 type PostCounts struct{ Likes, Replies, Reposts, Quotes int }
 

@@ -177,6 +177,7 @@ type QueryResolver interface {
 	SuggestedUsers(ctx context.Context, first *int) ([]*ent.User, error)
 	Post(ctx context.Context, id string) (*ent.Post, error)
 	TaggedPosts(ctx context.Context, tag string, first *int, after *string) (*paging.Connection[ent.Post], error)
+	PublicPosts(ctx context.Context, first *int, after *string) (*paging.Connection[ent.Post], error)
 	Timeline(ctx context.Context, first *int, after *string, last *int, before *string, order *home.Order, ranking *string) (*paging.Connection[ent.Post], error)
 	APIKeys(ctx context.Context, first *int, after *string) (*paging.Connection[apikey.Key], error)
 	AuditLog(ctx context.Context, first *int, after *string) (*paging.Connection[ent.AuditEntry], error)
@@ -203,6 +204,7 @@ type ReportedPostResolver interface {
 type SubscriptionResolver interface {
 	TimelineEvents(ctx context.Context, after *string, heartbeat *int, updates *bool) (<-chan stream.Event, error)
 	PostCounts(ctx context.Context, ids []string) (<-chan []*ent.Post, error)
+	UserStates(ctx context.Context, ids []string) (<-chan []*ent.User, error)
 	ConversationEvents(ctx context.Context, postID string, after *string) (<-chan stream.ConversationEvent, error)
 }
 type TimelineConnectionResolver interface {
@@ -665,6 +667,8 @@ type Query {
   post(id: ID!): Post
   "Posts with the tag that the viewer may see, newest first. Leaves out posts by users that the viewer mutes, and posts with words that the viewer mutes. The tag may have its # or not; case and the width of letters make no difference. A page may be short or empty although pageInfo.hasNextPage is true: continue after its endCursor."
   taggedPosts(tag: String!, first: Int, after: Cursor): PostConnection!
+  "The newest posts that anybody may see, newest first, without replies and reposts; at most 500. Leaves out posts by users that the viewer mutes, and posts with words that the viewer mutes. A viewer who is not signed in may get a list from up to 5 seconds ago, without the posts that were hidden or narrowed since."
+  publicPosts(first: Int, after: Cursor): PostConnection!
   "The viewer's home timeline: own posts, and posts by the users that the viewer follows. first and after page towards older posts, last and before towards newer ones. A page has 1 to limits.pageSize entries; default 20. ranking names one of limits.rankings, for the order RANKED; a cursor of one ranking is refused with another."
   timeline(first: Int, after: Cursor, last: Int, before: Cursor, order: TimelineOrder = LATEST, ranking: String): TimelineConnection!
   "API keys, newest first. Requires a key with the scope KEYS."
@@ -1148,6 +1152,8 @@ type Subscription {
   timelineEvents(after: Cursor, heartbeat: Int, updates: Boolean): TimelineEvent!
   "Live counts of the posts that the client shows, at most ` + "`" + `limits.pageSize` + "`" + `. Sends first all of them that the viewer may see; then, at most every two seconds, the ones whose likeCount, replyCount, repostCount or quoteCount changed. Leaves out posts that are deleted or hidden."
   postCounts(ids: [ID!]!): [Post!]!
+  "Live state of the users that the client shows, at most ` + "`" + `limits.pageSize` + "`" + `. Sends first all of them; then, at most every two seconds, the ones whose profile, counts or relationship with the viewer changed, whichever device changed it. The viewer's own entry also comes when the viewer's follow requests, blocks or mutes changed. Leaves out users who do not exist."
+  userStates(ids: [ID!]!): [User!]!
   "Live changes of a conversation: of its replies, however deep, and of its root. postId is any post of the conversation. With ` + "`" + `after` + "`" + ` (the position of a page of its replies, or of the last event), the stream first sends what the client missed, and then continues live. If it cannot guarantee that nothing is missing, it sends ConversationInvalidated. The same post may be added twice. NOT_FOUND if the viewer may not see the post or the root."
   conversationEvents(postId: ID!, after: Cursor): ConversationEvent!
 }
@@ -3017,6 +3023,28 @@ func (ec *executionContext) field_Query_post_args(ctx context.Context, rawArgs m
 	return args, nil
 }
 
+func (ec *executionContext) field_Query_publicPosts_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "first",
+		func(ctx context.Context, v any) (*int, error) {
+			return ec.unmarshalOInt2ᚖint(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["first"] = arg0
+	arg1, err := graphql.ProcessArgField(ctx, rawArgs, "after",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOCursor2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["after"] = arg1
+	return args, nil
+}
+
 func (ec *executionContext) field_Query_reports_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
 	var err error
 	args := map[string]any{}
@@ -3288,6 +3316,20 @@ func (ec *executionContext) field_Subscription_timelineEvents_args(ctx context.C
 		return nil, err
 	}
 	args["updates"] = arg2
+	return args, nil
+}
+
+func (ec *executionContext) field_Subscription_userStates_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "ids",
+		func(ctx context.Context, v any) ([]string, error) {
+			return ec.unmarshalNID2ᚕstringᚄ(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["ids"] = arg0
 	return args, nil
 }
 
@@ -9921,6 +9963,50 @@ func (ec *executionContext) fieldContext_Query_taggedPosts(ctx context.Context, 
 	return fc, nil
 }
 
+func (ec *executionContext) _Query_publicPosts(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Query_publicPosts(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Query().PublicPosts(ctx, fc.Args["first"].(*int), fc.Args["after"].(*string))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *paging.Connection[ent.Post]) graphql.Marshaler {
+			return ec.marshalNPostConnection2ᚖtidelineᚋfeedᚋpagingᚐConnection(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Query_publicPosts(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Query",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_PostConnection(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Query_publicPosts_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _Query_timeline(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -11868,6 +11954,50 @@ func (ec *executionContext) fieldContext_Subscription_postCounts(ctx context.Con
 	}()
 	ctx = graphql.WithFieldContext(ctx, fc)
 	if fc.Args, err = ec.field_Subscription_postCounts_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Subscription_userStates(ctx context.Context, field graphql.CollectedField) (ret func(ctx context.Context) graphql.Marshaler) {
+	return graphql.ResolveFieldStream(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Subscription_userStates(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Subscription().UserStates(ctx, fc.Args["ids"].([]string))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []*ent.User) graphql.Marshaler {
+			return ec.marshalNUser2ᚕᚖtidelineᚋentᚐUserᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Subscription_userStates(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Subscription",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_User(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Subscription_userStates_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
 		ec.Error(ctx, err)
 		return fc, err
 	}
@@ -19815,6 +19945,28 @@ func (ec *executionContext) _Query(ctx context.Context, sel ast.SelectionSet) gr
 			}
 
 			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return rrm(innerCtx) })
+		case "publicPosts":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Query_publicPosts(ctx, field)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			rrm := func(ctx context.Context) graphql.Marshaler {
+				return ec.OperationContext.RootResolverMiddleware(ctx,
+					func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return rrm(innerCtx) })
 		case "timeline":
 			field := field
 
@@ -21036,6 +21188,8 @@ func (ec *executionContext) _Subscription(ctx context.Context, sel ast.Selection
 		return ec._Subscription_timelineEvents(ctx, fields[0])
 	case "postCounts":
 		return ec._Subscription_postCounts(ctx, fields[0])
+	case "userStates":
+		return ec._Subscription_userStates(ctx, fields[0])
 	case "conversationEvents":
 		return ec._Subscription_conversationEvents(ctx, fields[0])
 	default:

@@ -25,6 +25,7 @@ import (
 	"tideline/feed/moderation"
 	"tideline/feed/session"
 	"tideline/feed/stream"
+	"tideline/feed/userstate"
 	"tideline/feed/visibility"
 	"tideline/feed/webhook"
 	"tideline/internal/batch"
@@ -55,7 +56,7 @@ type Config struct {
 	SessionTTL, DeletionGrace time.Duration
 
 	LargeAudience, MaxText int             // fields of feed.Config
-	CountsEvery            time.Duration   // Every of counts.Config
+	CountsEvery            time.Duration   // Every of counts.Config and userstate.Config
 	Outbox                 *webhook.Outbox // records events for other servers
 	Reach                  webhook.Reach   // of webhook.Config
 
@@ -92,6 +93,7 @@ type Backend struct {
 	Conversations *conversation.Conversations
 	Bulk          *bulk.Bulk
 	Counts        *counts.Counts
+	Users         *userstate.Users
 	Streams       *stream.Streams
 	Moderation    *moderation.Moderation
 	Outbox        *webhook.Outbox // nil if no events are recorded
@@ -172,6 +174,11 @@ func New(s *storage.Stores, c Config) (b *Backend, err error) {
 	}
 	if b.Counts, err = counts.New(counts.Config{
 		Visibility: b.Visibility, Sessions: b.Sessions, Every: c.CountsEvery, Logger: c.Logger, Now: c.Now,
+	}); err != nil {
+		return nil, err
+	}
+	if b.Users, err = userstate.New(userstate.Config{
+		Visibility: b.Visibility, Directory: b.Directory, Sessions: b.Sessions, Every: c.CountsEvery, Logger: c.Logger, Now: c.Now,
 	}); err != nil {
 		return nil, err
 	}

@@ -50,7 +50,8 @@ func (p proxies) trust(addr netip.Addr) bool {
 }
 
 // ResolveAddress sets the RemoteAddr of each request to the client's own address, behind any number of
-// trusted proxies. It ignores the headers of an untrusted peer.
+// trusted proxies, and the scheme of its URL to https if the last of them was reached by TLS. It ignores the
+// headers of an untrusted peer.
 func (l *Limits) ResolveAddress(next http.Handler) http.Handler {
 	p := l.proxies
 	if len(p.networks) == 0 {
@@ -59,6 +60,9 @@ func (l *Limits) ResolveAddress(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if from, err := netip.ParseAddrPort(r.RemoteAddr); err == nil && p.trust(from.Addr()) {
 			r.RemoteAddr = netip.AddrPortFrom(p.client(from.Addr(), r.Header), 0).String()
+			if strings.EqualFold(p.scheme(r.Header), "https") {
+				r.URL.Scheme = "https"
+			}
 		}
 		next.ServeHTTP(w, r)
 	})
@@ -81,7 +85,7 @@ func (p proxies) client(peer netip.Addr, h http.Header) netip.Addr {
 // hop parses one element of the header. ok is false if it has no address.
 func (p proxies) hop(text string) (addr netip.Addr, ok bool) {
 	if p.header == headerForwarded {
-		text = forwardedFor(text)
+		text = forwarded(text, "for")
 	}
 	if from, err := netip.ParseAddrPort(text); err == nil {
 		return from.Addr(), true
@@ -90,11 +94,20 @@ func (p proxies) hop(text string) (addr netip.Addr, ok bool) {
 	return addr, err == nil
 }
 
-// forwardedFor returns the value of "for" in an element of a Forwarded header.
-func forwardedFor(element string) string {
+// scheme returns the scheme with which the nearest proxy was reached.
+func (p proxies) scheme(h http.Header) string {
+	if p.header == headerForwarded {
+		elements := strings.Split(strings.Join(h.Values(p.header), ","), ",")
+		return forwarded(elements[len(elements)-1], "proto")
+	}
+	return h.Get("X-Forwarded-Proto")
+}
+
+// forwarded returns the value of a parameter in an element of a Forwarded header.
+func forwarded(element, parameter string) string {
 	for _, pair := range strings.Split(element, ";") {
 		name, value, _ := strings.Cut(strings.TrimSpace(pair), "=")
-		if strings.EqualFold(name, "for") {
+		if strings.EqualFold(name, parameter) {
 			return strings.Trim(value, `"`)
 		}
 	}

@@ -75,4 +75,20 @@ func TestProxies(t *testing.T) {
 			require.Equal(t, want, AddressOf(r.RemoteAddr), value)
 		})).ServeHTTP(httptest.NewRecorder(), r)
 	}
+	for _, tc := range []struct{ from, header, name, value, want string }{
+		{"10.1.2.3:1", "", "X-Forwarded-Proto", "https", "https"},
+		{"10.1.2.3:1", "", "X-Forwarded-Proto", "http", ""},
+		{"10.1.2.3:1", "", "Forwarded", "proto=https", ""},
+		{"203.0.113.9:1", "", "X-Forwarded-Proto", "https", ""},
+		{"10.1.2.3:1", headerForwarded, "Forwarded", "for=8.8.8.8;proto=http, for=198.51.100.1;proto=HTTPS", "https"},
+		{"10.1.2.3:1", headerForwarded, "Forwarded", "proto=https, for=198.51.100.1", ""},
+		{"10.1.2.3:1", headerForwarded, "X-Forwarded-Proto", "https", ""},
+	} {
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		r.RemoteAddr = tc.from
+		r.Header.Set(tc.name, tc.value)
+		behind(tc.header).ResolveAddress(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			require.Equal(t, tc.want, r.URL.Scheme, "%+v", tc)
+		})).ServeHTTP(httptest.NewRecorder(), r)
+	}
 }

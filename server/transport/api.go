@@ -89,8 +89,17 @@ func clientOf(v session.Viewer, address string) limit.Client {
 // prepare checks a request of the viewer until it is ready to execute. Its errors are request
 // errors: nothing was executed.
 func (a *api) prepare(ctx context.Context, v session.Viewer, address string, r exec.Request) (*exec.Operation, gqlerror.List) {
-	limits, client := a.config.Limits, clientOf(v, address)
 	r, register, errs := a.documents.resolve(r)
+	operation, errs := a.admit(ctx, v, address, r, errs)
+	if operation != nil {
+		a.documents.register(register)
+	}
+	return operation, errs
+}
+
+// admit is prepare for a request whose document was found. errs are the errors of the search for it.
+func (a *api) admit(ctx context.Context, v session.Viewer, address string, r exec.Request, errs gqlerror.List) (*exec.Operation, gqlerror.List) {
+	limits, client := a.config.Limits, clientOf(v, address)
 	var operation *exec.Operation
 	if len(errs) == 0 {
 		operation, errs = a.config.Engine.Prepare(ctx, r)
@@ -113,7 +122,6 @@ func (a *api) prepare(ctx context.Context, v session.Viewer, address string, r e
 		a.config.ObserveRequest(string(operation.Kind()), codeRateLimited, 0)
 		return nil, refused(refusal)
 	}
-	a.documents.register(register)
 	return operation, nil
 }
 

@@ -213,6 +213,18 @@ func New(ctx context.Context, c Config) (*Handler, error) {
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.http.ServeHTTP(w, r) }
 
+// Query executes a query that the server itself asks for a client who is not signed in. It counts against the
+// limits of the client's address and has the time of any other request of that client. The document need not be
+// a trusted one.
+func (h *Handler) Query(ctx context.Context, remoteAddr string, request exec.Request) exec.Response {
+	begun, address := time.Now(), limit.AddressOf(remoteAddr)
+	operation, errs := h.api.admit(ctx, session.Viewer{}, address, request, nil)
+	if len(errs) > 0 {
+		return exec.Response{Errors: errs}
+	}
+	return h.api.execute(ctx, begun, session.Viewer{}, address, operation)
+}
+
 // Sockets returns the number of open sockets.
 func (h *Handler) Sockets() int { return h.sockets.count() }
 

@@ -6,7 +6,7 @@ import type { Session } from './documents'
 import { Home, LiveSign, placeBefore } from './home'
 import { Dialog, Empty, Icon, Notices } from './parts'
 import { Others, People, useRequests } from './people'
-import { PostList, Profile, TagPage } from './profile'
+import { PostList, Profile, PublicPage, TagPage } from './profile'
 import { preferences, t } from './preferences'
 import { leaveLogin, useRoute, type Route } from './route'
 import { ended, session as sessions } from './session'
@@ -41,12 +41,15 @@ export function App() {
   )
 }
 
+/** The title that the server wrote for the address that was loaded, if it shows a post or a profile. */
+const served = document.title.endsWith(' · Tideline') ? { address: location.pathname, title: document.title.replace(/ · Tideline$/, '') } : null
+
 function Visitor() {
   const route = useRoute()
-  const open = ['profile', 'post', 'tag', 'lost'].includes(route.name)
+  const open = ['profile', 'post', 'tag', 'public', 'lost'].includes(route.name)
   const why = useStore(ended)
   const joins = route.name !== 'login' && !why
-  useTitle(open ? '' : route.name === 'login' ? t.logIn : t.tagline)
+  useTitle(served?.address === location.pathname ? served.title : open || route.name === 'login' ? titleOf(route) : t.tagline)
   return (
     <div class="frame visitor">
       <header class="bar">
@@ -155,6 +158,8 @@ function View({ route }: { route: Route }) {
       return route.list ? <PostList id={route.id} list={route.list} key={route.list} /> : <Thread id={route.id} key={route.id} />
     case 'tag':
       return <TagPage tag={route.tag} />
+    case 'public':
+      return <PublicPage />
     case 'people':
       return <People query="" />
     case 'search':
@@ -164,8 +169,8 @@ function View({ route }: { route: Route }) {
     default:
       return (
         <Empty title={t.lost} whole>
-          <a class="button" href="/">
-            {t.toHome}
+          <a class="button" href={sessions.state ? '/' : '/public'}>
+            {sessions.state ? t.toHome : t.readPublic}
           </a>
         </Empty>
       )
@@ -191,6 +196,8 @@ function titleOf(route: Route): string {
       return `#${route.tag}`
     case 'search':
       return route.query ? t.searchFor(route.query) : t.search
+    case 'public':
+      return t.publicPosts
     case 'lost':
       return ''
     case 'login':

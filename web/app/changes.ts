@@ -13,8 +13,10 @@ export type Change =
   | { what: 'repost'; postId: string }
   /** The follow requests to the viewer may have changed. */
   | { what: 'requests' }
-  /** The viewer's relation to a person changed. */
-  | { what: 'relation'; person: Person }
+  /** The viewer's lists of follow requests, blocks and mutes may have changed on another device. */
+  | { what: 'lists' }
+  /** The viewer's relation to a person changed. shown: only what is shown of the person did, such as a count. */
+  | { what: 'relation'; person: Person; shown?: boolean }
   /** The server answers again, after a request that it did not answer. */
   | { what: 'back' }
   /** More changed than the server sends one by one. */

@@ -49,7 +49,7 @@ export class Talk {
     const stops = [
       this.#kit.subscribe(() => this.store.set(this.#kit.getSnapshot())),
       watchChanges((change) => {
-        if (change.what === 'relation') void this.#kit.refresh(true)
+        if (change.what === 'relation' && !change.shown) void this.#kit.refresh(true)
         else if (change.what === 'much') void this.#kit.refresh()
         else if (change.what === 'post') this.#kit.change(change.post)
         else if (change.what === 'gone') this.#kit.remove(change.postId)

@@ -646,6 +646,17 @@ export const PostCounts = graphql(`
   }
 `)
 
+export const UserStates = graphql(
+  `
+    subscription UserStates($ids: [ID!]!) {
+      userStates(ids: $ids) {
+        ...Person
+      }
+    }
+  `,
+  [person],
+)
+
 export const Receipts = graphql(
   `
     query Receipts($ids: [ID!]!) {
@@ -752,6 +763,23 @@ export const Tagged = graphql(
   `
     query Tagged($tag: String!, $after: Cursor) {
       taggedPosts(tag: $tag, first: 20, after: $after) {
+        nodes {
+          ...Post
+        }
+        pageInfo {
+          hasNextPage
+          endCursor
+        }
+      }
+    }
+  `,
+  [PostFields],
+)
+
+export const Public = graphql(
+  `
+    query Public($after: Cursor) {
+      publicPosts(first: 20, after: $after) {
         nodes {
           ...Post
         }

@@ -11,6 +11,7 @@ import { Avatar, Empty, Failure, More, notify, Skeleton } from './parts'
 import { useRelation, withPerson } from './people'
 import { Folk, Posts } from './profile'
 import { t } from './preferences'
+import { usePerson } from './watch'
 
 const kinds = {
   blocked: { query: BlockedQuery, undo: 'unblock', redo: 'block', holds: (person: Person) => person.relationship?.blocking },
@@ -21,7 +22,15 @@ const kinds = {
 export function Kept({ what }: { what: keyof typeof kinds }) {
   const { query } = kinds[what]
   const list = usePages<Person>(async (after) => (await request(query, { after })).viewer?.list ?? null, [what])
-  useChanges((change) => change.what === 'relation' && list.change((people) => withPerson(people, change.person)))
+  // Another device may have added people.
+  const add = async () => {
+    const found = await request(query, { after: null }).catch(() => null)
+    list.change((people) => [...(found?.viewer?.list?.nodes.filter(({ id }) => people.every((known) => known.id !== id)) ?? []), ...people])
+  }
+  useChanges((change) => {
+    if (change.what === 'relation') list.change((people) => withPerson(people, change.person))
+    else if (change.what === 'lists') void add()
+  })
   return (
     <>
       {list.items.length > 0 && (
@@ -40,6 +49,7 @@ export function Kept({ what }: { what: keyof typeof kinds }) {
 }
 
 function KeptRow({ person, what }: { person: Person; what: keyof typeof kinds }) {
+  usePerson(person)
   const { change, busy } = useRelation(person)
   const { holds, undo, redo } = kinds[what]
   const next = holds(person) ? undo : redo

@@ -66,18 +66,20 @@ export function usePages<T extends { id: string }>(fetch: (after: string | null)
     }
   }, keys)
 
-  useRenewal(live, async () => {
+  const renew = async () => {
     const mine = generation.current
     // If it fails, the next renewal may succeed.
     const page = state.loaded && !state.busy ? await fetch(null).catch(() => null) : null
     if (page && mine === generation.current) setState((old) => (old.busy ? old : withNew(old, page)))
-  })
+  }
+  useRenewal(live, renew)
 
   return {
     ...state,
     more: () => void (state.next && !state.busy && load(state.next)),
     retry: () => void load(state.loaded ? state.next : null),
     reload: () => void load(null),
+    renew,
     change: (edit: (items: T[]) => T[]) => setState((old) => ({ ...old, items: edit(old.items), waiting: { ...old.waiting, items: edit(old.waiting.items) } })),
     show: () => setState(({ waiting, ...old }) => ({ ...old, ...(waiting.next === undefined ? { items: [...waiting.items, ...old.items] } : waiting), waiting: { items: [] } })),
   }

@@ -13,6 +13,7 @@ import { go, replace } from './route'
 import { session } from './session'
 import { Store, useStore } from './store'
 import { tagFor } from './tag'
+import { usePerson } from './watch'
 
 /** The people with the changed person replaced. */
 export function withPerson<P extends Person>(people: P[], person: Person): P[] {
@@ -117,6 +118,7 @@ export function RelationMenu({ person }: { person: Person }) {
 type ListProps = { label: string; brief?: boolean; /** Each row has the menu of a person. */ menus?: boolean }
 
 function PersonRow({ person, brief, menus }: { person: Person } & Omit<ListProps, 'label'>) {
+  usePerson(person)
   const { relationship } = person
   return (
     <li class="person">
@@ -198,7 +200,7 @@ export function useRequests(viewer: string | undefined): number {
       )
     void load()
     const timer = setInterval(load, requestsEvery)
-    const stop = watchChanges((change) => change.what === 'requests' && void load())
+    const stop = watchChanges((change) => (change.what === 'requests' || change.what === 'lists') && void load())
     document.addEventListener('visibilitychange', load)
     return () => {
       current = false
@@ -313,6 +315,9 @@ export function People({ query }: { query: string }) {
     <>
       <div class="head">
         <h1>{t.people}</h1>
+        <a class="link" href="/public">
+          {t.publicPosts}
+        </a>
       </div>
       <search class="search">
         <form onSubmit={submit}>

@@ -7,7 +7,7 @@ import { request } from './api'
 import { AudienceChoice, VisibilityChoice } from './audience'
 import { tell } from './changes'
 import { Compose, composing } from './compose'
-import { changing, useCounts } from './counts'
+import { changing, useCounts } from './watch'
 import {
   DeletePost, LikePost, MuteConversation, Repost as RepostPost, SetAudience, SetVisibility, UndoRepost, UnlikePost, UnmuteConversation, UpdatePost, Versions,
   WithdrawQuote,

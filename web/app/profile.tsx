@@ -1,10 +1,10 @@
-// The pages of a person and of a tag.
+// The pages of a person, of a tag and of the newest public posts.
 import { collapse } from '@tideline/client'
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
 
 import { request } from './api'
 import { changed, useChanges } from './changes'
-import { Followers, Following, Profile as ProfileQuery, Quotes, Reposts, Tagged, type Person, type Post } from './documents'
+import { Followers, Following, Profile as ProfileQuery, Public, Quotes, Reposts, Tagged, type Person, type Post } from './documents'
 import { usePages, type Page } from './pages'
 import { Avatar, Empty, Failure, Icon, More, Skeleton } from './parts'
 import { FollowButton, PersonList, RelationMenu, withPerson } from './people'
@@ -13,6 +13,7 @@ import { preferences, t } from './preferences'
 import { back, type Tab } from './route'
 import { session } from './session'
 import { useStore } from './store'
+import { usePerson } from './watch'
 import { Words } from './words'
 
 export function Profile({ handle, tab }: { handle: string; tab: Tab }) {
@@ -55,6 +56,8 @@ export function Profile({ handle, tab }: { handle: string; tab: Tab }) {
             if (!replyTo && !repostOf) setPerson((known) => known && { ...known, postCount: known.postCount + 1 })
           }}
           none={person?.relationship?.blocking ? '' : t.noPosts}
+          live
+          by={person?.id}
         />
       ) : (
         <Folk
@@ -66,6 +69,7 @@ export function Profile({ handle, tab }: { handle: string; tab: Tab }) {
           keys={[handle, viewer]}
           label={tab === 'followers' ? t.followers : t.following}
           none={tab === 'followers' ? t.noFollowers : t.noFollowing}
+          of={person?.id}
           onRemoved={own && tab === 'followers' ? () => setPerson((known) => known && { ...known, followerCount: known.followerCount - 1 }) : undefined}
         />
       )}
@@ -84,6 +88,7 @@ function Blank({ handle }: { handle: string }) {
 }
 
 function Header({ person, tab }: { person: Person; tab: Tab }) {
+  usePerson(person)
   const { language } = useStore(preferences)
   const { handle, relationship } = person
   const own = useStore(session)?.user.id === person.id
@@ -156,13 +161,19 @@ type PostsProps = {
   onTaken?: (post: Post) => void
   /** Announces new posts by others, which no event reports. */
   live?: boolean
+  /** The id of the author, if there is one. A change of the author's count of posts announces them at once. */
+  by?: string
 }
 
-export function Posts({ fetch, keys, none, takes, onTaken, live }: PostsProps) {
+export function Posts({ fetch, keys, none, takes, onTaken, live, by }: PostsProps) {
   const list = usePages<Post>(fetch, keys, live)
   const section = useRef<HTMLElement>(null)
   useChanges((change) => {
     // A changed relation changes which posts are visible. A deleted post changes the count in the header.
+    if (change.what === 'relation' && change.shown) {
+      if (change.person.id === by) void list.renew()
+      return
+    }
     if (change.what === 'relation' || change.what === 'much' || (change.what === 'gone' && change.deleted)) list.reload()
     else if (change.what === 'posted') {
       const takesIt = takes(change.post)
@@ -213,15 +224,19 @@ type FolkProps = {
   none: string
   /** The people follow the viewer, who can remove them. Called after one was removed. */
   onRemoved?: () => void
+  /** The id of the person whose followers or followees these are. */
+  of?: string
 }
 
-export function Folk({ fetch, keys, label, none, onRemoved }: FolkProps) {
+export function Folk({ fetch, keys, label, none, onRemoved, of }: FolkProps) {
   const list = usePages(fetch, keys)
   useChanges((change) => {
     if (change.what !== 'relation') return
     const before = list.items.find(({ id }) => id === change.person.id)
     if (before?.relationship?.followedBy && !change.person.relationship?.followedBy) onRemoved?.()
     list.change((people) => withPerson(people, change.person))
+    // The counts of that person changed. A longer list would lose the reader's place.
+    if (change.shown && change.person.id === of && !list.next) list.reload()
   })
   return (
     <>
@@ -241,6 +256,22 @@ export function TagPage({ tag }: { tag: string }) {
     <>
       <Head title={`#${tag}`} />
       <Posts fetch={async (after) => (await request(Tagged, { tag, after })).taggedPosts} keys={[tag, viewer]} takes={(post) => (/[#＃]/.test(post.text) ? 'perhaps' : false)} none={t.nothingTagged(tag)} live />
+    </>
+  )
+}
+
+/** The newest public posts, without replies and reposts. */
+export function PublicPage() {
+  const viewer = useStore(session)?.token
+  return (
+    <>
+      <Head title={t.publicPosts} />
+      <Posts
+        fetch={async (after) => (await request(Public, { after })).publicPosts}
+        keys={[viewer]}
+        takes={(post) => post.visibility === 'PUBLIC' && !post.replyTo && !post.repostOf}
+        none={t.noPublicPosts}
+      />
     </>
   )
 }

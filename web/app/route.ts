@@ -10,7 +10,7 @@ export const sections = ['profile', 'account', 'sessions', 'words', 'muted', 'bl
 export type Section = (typeof sections)[number]
 
 export type Route =
-  | { name: 'home' | 'people' | 'login' | 'lost' }
+  | { name: 'home' | 'people' | 'public' | 'login' | 'lost' }
   /** Without a section: the list of the sections. */
   | { name: 'settings'; section?: Section }
   | { name: 'profile'; handle: string; tab: Tab }
@@ -21,7 +21,7 @@ export type Route =
 // The server must answer these addresses with the app: isPage in web.go lists them.
 function parse(address: string): Route {
   if (address === '/') return { name: 'home' }
-  if (address === '/people' || address === '/login') return { name: address.slice(1) as 'people' | 'login' }
+  if (['/people', '/public', '/login'].includes(address)) return { name: address.slice(1) as 'people' | 'public' | 'login' }
   if (address === '/settings') return { name: 'settings' }
   const search = address.match(/^\/search(?:\?(.*))?$/)
   if (search) return { name: 'search', query: new URLSearchParams(search[1]).get('q')?.trim() ?? '' }
@@ -58,6 +58,8 @@ function arrive(top: number) {
   const from = place.state.address
   const address = addressOf(location)
   if (from === '/') homeTop = scrollY
+  // The server wrote it for the address that was loaded. Browsers share the canonical address.
+  if (address !== from) document.querySelector('link[rel=canonical]')?.remove()
   place.set({ route: parse(address), address, top: address === '/' && from !== '/' ? homeTop : top })
 }
 

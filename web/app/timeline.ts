@@ -86,7 +86,7 @@ export class Timeline {
       () => removeEventListener('pagehide', keep),
       this.#kit.subscribe(() => this.#update()),
       watchChanges((change) => {
-        if (change.what === 'relation') void this.#kit.refresh(true)
+        if (change.what === 'relation' && !change.shown) void this.#kit.refresh(true)
         else if (change.what === 'post') this.#kit.change({ ...change.post, repostOf: null })
         else if (change.what === 'gone') this.#kit.remove(change.postId)
         else if (change.what === 'repost') this.#reposted.add(change.postId)

@@ -50,6 +50,11 @@ export function Welcome({ joins }: { joins: boolean }) {
           <li>{t.pitchPlace}</li>
           <li>{t.pitchAudience}</li>
         </ul>
+        <p>
+          <a class="link" href="/public">
+            {t.readPublic}
+          </a>
+        </p>
       </div>
       <div class="panel stack">
         <h1 id="welcome">{joining ? t.signUp : t.logIn}</h1>

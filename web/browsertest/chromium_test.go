@@ -88,6 +88,7 @@ type page struct {
 	mu         sync.Mutex
 	complaints []string // exceptions, errors and warnings on the console
 	failures   []string // failed requests, as the console reports them
+	documents  []string // the addresses that were loaded: not everybody may see what is there, so their status may be 404
 	strangers  []string // addresses on other hosts
 	untrusted  []string // documents that the app sent and web.Documents lacks
 	explorer   bool     // the page showed GraphiQL, which sends any document
@@ -135,6 +136,7 @@ func (p *page) hear(event any) {
 		}
 	case *log.EventEntryAdded:
 		switch entry := e.Entry; {
+		case entry.Source == log.EntrySourceNetwork && strings.Contains(entry.Text, "404") && slices.Contains(p.documents, entry.URL):
 		case entry.Source == log.EntrySourceNetwork:
 			p.failures = append(p.failures, entry.Text+" "+entry.URL)
 		case entry.Level == log.EntryLevelError || entry.Level == log.EntryLevelWarning:
@@ -142,6 +144,9 @@ func (p *page) hear(event any) {
 		}
 	case *network.EventRequestWillBeSent:
 		p.ask(e.Request.URL)
+		if e.Type == network.ResourceTypeDocument {
+			p.documents = append(p.documents, e.Request.URL)
+		}
 		p.explorer = p.explorer || strings.Contains(e.DocumentURL, "/graphiql")
 		if body := e.Request.PostDataEntries; len(body) == 1 && strings.HasSuffix(e.Request.URL, "/graphql") {
 			var request struct{ Query string }

@@ -183,6 +183,8 @@ var views = []view{
 	{"own", goTo("/@ada", func(in tongue) string { return in.own })},
 	{"tag", goTo("/tag/潮", func(in tongue) string { return in.tag })},
 	{"no tag", goTo("/tag/nothing", func(in tongue) string { return "#nothing" })},
+	{"public", goTo("/public", func(in tongue) string { return in.tag })},
+	{"lost", goTo("/no/such/page", func(in tongue) string { return "" })},
 	{"own followers", goTo("/@ada/followers", func(in tongue) string { return in.name["marina"] })},
 	{"remove", func(p *page, in tongue) {
 		p.clickOn(`document.querySelector('main .people summary')`)
@@ -231,6 +233,10 @@ var views = []view{
 	}},
 	{"visitor", func(p *page, in tongue) {
 		p.visit("http://" + p.site + "/@marina")
+		p.sees(in.post["marina"][1])
+	}},
+	{"visitor public", func(p *page, in tongue) {
+		p.visit("http://" + p.site + "/public")
 		p.sees(in.post["marina"][1])
 	}},
 }

@@ -94,6 +94,9 @@ export const en = {
   pitchLive: 'Posts arrive the moment they are written.',
   pitchPlace: 'Nothing moves while you read.',
   pitchAudience: 'You decide who sees each post.',
+  readPublic: 'Read what people say',
+  publicPosts: 'Public posts',
+  noPublicPosts: 'Nobody has written a public post yet.',
 
   order: 'Order',
   latest: 'Latest',

@@ -95,6 +95,9 @@ export const zh: Texts = {
   pitchLive: '帖子写下的一刻即送达。',
   pitchPlace: '阅读时，页面纹丝不动。',
   pitchAudience: '每条帖子给谁看，由您决定。',
+  readPublic: '看看大家在说什么',
+  publicPosts: '公开帖子',
+  noPublicPosts: '还没有公开的帖子。',
 
   order: '排序',
   latest: '最新',

@@ -1,0 +1,7 @@
+-- +goose Up
+-- create index "post_newest_public" to table: "posts"
+CREATE INDEX `post_newest_public` ON `posts` (`id`) WHERE visibility = 'PUBLIC' AND parent_id IS NULL AND repost_of IS NULL;
+
+-- +goose Down
+-- reverse: create index "post_newest_public" to table: "posts"
+DROP INDEX `post_newest_public`;
