@@ -271,6 +271,7 @@ export function PublicPage() {
         keys={[viewer]}
         takes={(post) => post.visibility === 'PUBLIC' && !post.replyTo && !post.repostOf}
         none={t.noPublicPosts}
+        live
       />
     </>
   )

@@ -416,3 +416,33 @@ func TestSessionEndsOnEveryPage(t *testing.T) {
 		a.forgive() // the ended session gets 401
 	}
 }
+
+// A session that ends while the connection for counts fails raises no error either.
+func TestSessionEndsWhileTheConnectionFails(t *testing.T) {
+	storagetest.Long(t)
+	t.Parallel()
+	s := serve(t)
+	ada := s.signUp("ada")
+	ada.post("here")
+	a := ada.browse(begins(`{
+		const Real = WebSocket
+		window.opened = window.tried = window.failed = 0
+		window.WebSocket = function (...address) {
+			if (!window.down) return window.opened++, new Real(...address)
+			window.tried++
+			const never = { readyState: 0, send() {}, close() {} }
+			setTimeout(() => (never.onclose?.({ code: 1006, reason: '' }), window.failed++), 4000)
+			return never
+		}
+		Object.assign(window.WebSocket, { CONNECTING: 0, OPEN: 1, CLOSING: 2, CLOSED: 3 })
+	}`))
+	a.shows("here")
+	a.see(`window.opened === 2`) // of the timeline and of the counts
+	a.value(`window.down = true`)
+	s.stop()
+	a.see(`window.tried === 2`)
+	a.value(`localStorage.removeItem('tideline:session'), dispatchEvent(new StorageEvent('storage', { key: 'tideline:session' }))`)
+	a.sees("Your session has ended.")
+	a.see(`window.failed === 2`)
+	a.forgive()
+}
