@@ -41,12 +41,12 @@ func (o Options) servePage(w http.ResponseWriter, r *http.Request) {
 		serve(w, r, page)
 		return
 	case described.MatchString(r.URL.Path):
-		found, err := false, error(nil)
-		if preview, found, err = o.Preview(r); err != nil {
+		p, found, err := o.Preview(r)
+		if err != nil {
 			serve(w, r, page) // the app says what is wrong
 			return
 		}
-		if !found {
+		if preview = p; !found {
 			writePage(w, r, http.StatusNotFound, "")
 			return
 		}

@@ -58,7 +58,7 @@ func TestTagsOfAPreview(t *testing.T) {
 	assert.Empty(t, head.Body.Bytes())
 	assert.Equal(t, w.Header(), head.Header())
 
-	r := httptest.NewRequest("GET", "https://[2001:db8::1]/post/1", nil)
+	r := httptest.NewRequest(http.MethodGet, "https://[2001:db8::1]/post/1", nil)
 	secure := httptest.NewRecorder()
 	h.ServeHTTP(secure, r)
 	assert.Contains(t, secure.Body.String(), `href="https://[2001:db8::1]/post/1"`)
