@@ -16,7 +16,7 @@ type walk struct {
 
 // postsBackdated handles posts that were written with a time in the distant past. It makes the
 // outboxes of the authors Missing, and the inboxes of the authors and of their followers, so that
-// the next reads take them from SQL. It tells only those who watch a conversation that has gained old
+// the next reads take them from SQL. It tells only the watchers of a conversation that has gained old
 // replies. The job is never given up because Redis or
 // SQL cannot be reached.
 func (w *Workers) postsBackdated(ctx context.Context, j *queue.Job) error {

@@ -16,7 +16,7 @@ const basePage = 100
 type baseWalk struct {
 	Base  int64 `json:"base"`  // the post whose replies and reposts are handled
 	After int64 `json:"after"` // those up to this id are done
-	// Told: those who watch a conversation were told of the author's posts up to this id. AllTold: of
+	// Told: the watchers of a conversation were told of the author's posts up to this id. AllTold: of
 	// all.
 	Told    int64 `json:"told,omitempty"`
 	AllTold bool  `json:"allTold,omitempty"`
@@ -42,7 +42,7 @@ func (w *Workers) authorStale(ctx context.Context, j *queue.Job) error {
 // baseChanged tells the clients that may show a reply or a repost that the post which it depends on
 // was shown, hidden or deleted. Reads need no job: they obey the rule at once. Each reply and repost
 // gets a fan-out of its own, like one for an edit. A repost whose original is gone is deleted. If the
-// payload has no post, all posts of the author are meant, and those who watch a conversation with any of
+// payload has no post, all posts of the author are meant, and the watchers of a conversation with any of
 // them are told first. After an edit, replies are left out.
 func (w *Workers) baseChanged(ctx context.Context, j *queue.Job) error {
 	var args job.Post

@@ -29,7 +29,7 @@ import (
 // An attempt has one or more rounds. A round
 //
 //  1. reads the author and the post (begin),
-//  2. updates the author's own feeds and devices, and tells those who watch the
+//  2. updates the author's own feeds and devices, and tells the watchers of the
 //     conversation of the post (toAuthor),
 //  3. scans the followers page by page (toFollowers): it pushes the post to those
 //     who gain it (deliverPage), takes it from those who lose it (withdrawPage),
@@ -80,7 +80,7 @@ type progress struct {
 	outstanding
 	// Unwatched says that the author's fences were not watched for the whole time.
 	Unwatched bool `json:"Unwatched,omitempty"`
-	// ToldConversation says that those who watch the conversation of the post were told.
+	// ToldConversation says that the watchers of the conversation of the post were told.
 	ToldConversation bool `json:"ToldConversation,omitempty"`
 }
 
@@ -204,7 +204,7 @@ func (f *fanOut) begin(ctx context.Context) error {
 	return f.job.Checkpoint(ctx, f.progress)
 }
 
-// toAuthor updates the author's own feeds and devices, and tells those who watch the conversation. At the beginning of a follower scan it also
+// toAuthor updates the author's own feeds and devices, and tells the watchers of the conversation. At the beginning of a follower scan it also
 // starts to watch the author's fences. All of this runs concurrently, because the followers wait
 // for it.
 func (f *fanOut) toAuthor(ctx context.Context) error {

@@ -10,10 +10,10 @@ import (
 	"tideline/timeline"
 )
 
-// This file tells those who watch a conversation. Each change is first recorded, for clients that are
+// This file tells the watchers of a conversation. Each change is first recorded, for clients that are
 // away, and then published. If nobody watches, neither happens.
 
-// tellConversation tells those who watch the conversation of the fan-out's post, once for all attempts
+// tellConversation tells the watchers of the conversation of the fan-out's post, once for all attempts
 // that know of each other. A client may be told again.
 func (f *fanOut) tellConversation(ctx context.Context) error {
 	if f.args.Root == 0 || f.progress.ToldConversation {
@@ -32,7 +32,7 @@ func (f *fanOut) tellConversation(ctx context.Context) error {
 	return f.reached(err) // the next attempt tells
 }
 
-// conversationsChanged tells those who watch the conversations of some posts that the posts changed.
+// conversationsChanged tells the watchers of the conversations of some posts that the posts changed.
 func (w *Workers) conversationsChanged(ctx context.Context, changes ...visibility.Changed) error {
 	list := make([]timeline.TopicChange, len(changes))
 	for i, c := range changes {
@@ -50,7 +50,7 @@ func (w *Workers) conversationsChanged(ctx context.Context, changes ...visibilit
 	return nil
 }
 
-// conversationsUnknown tells those who watch the conversations to read them again.
+// conversationsUnknown tells the watchers of the conversations to read them again.
 func (w *Workers) conversationsUnknown(ctx context.Context, roots ...int64) error {
 	list := make([]timeline.TopicChange, len(roots))
 	for i, root := range roots {
@@ -95,7 +95,7 @@ func (w *Workers) relationsUnknown(ctx context.Context, users ...int64) error {
 	return err
 }
 
-// tellOfAuthor tells those who watch a conversation in which an author takes part, after the author was
+// tellOfAuthor tells the watchers of a conversation in which an author takes part, after the author was
 // hidden or shown: one page of the author's posts. It returns the id up to which the posts are done, or 0
 // if all are.
 func (w *Workers) tellOfAuthor(ctx context.Context, author, after int64) (last int64, err error) {

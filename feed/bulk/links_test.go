@@ -150,7 +150,7 @@ func TestPostsWithMentions(t *testing.T) {
 	})
 }
 
-// Those who watch a conversation are sent a reply that is written now, and read again after replies with
+// The watchers of a conversation are sent a reply that is written now, and read again after replies with
 // old times.
 func TestRepliesReachThoseWhoWatch(t *testing.T) {
 	t.Parallel()

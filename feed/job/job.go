@@ -100,13 +100,13 @@ type Post struct {
 	// Base, together with Edited: not the content changed, but the root of a reply or the original of
 	// a repost was shown, hidden or deleted.
 	Base bool `json:"base,omitempty"`
-	// Root and ParentAuthor are those of visibility.Changed, for a change that those who watch the
+	// Root and ParentAuthor are those of visibility.Changed, for a change that the watchers of the
 	// conversation are told of. Otherwise Root is 0.
 	Root         int64 `json:"root,omitempty"`
 	ParentAuthor int64 `json:"parentAuthor,omitempty"`
 }
 
-// ToldToConversation returns the job with the fields for those who watch the conversation of the post.
+// ToldToConversation returns the job with the fields for the watchers of the conversation of the post.
 // A repost is in no conversation.
 func (j Post) ToldToConversation(p *ent.Post) Post {
 	if p.RepostOf == 0 {
@@ -115,7 +115,7 @@ func (j Post) ToldToConversation(p *ent.Post) Post {
 	return j
 }
 
-// InConversation returns the change of the post as those who watch the conversation are told of it.
+// InConversation returns the change of the post as the watchers of the conversation are told of it.
 // told is false if they must read the conversation again instead: the root was shown, hidden or
 // deleted, and with it all replies.
 func (j Post) InConversation() (c visibility.Changed, told bool) {

@@ -146,7 +146,7 @@ func (s *Streams) rootOf(ctx context.Context, v session.Viewer, post int64) (int
 	return cmp.Or(found[0].RootID, post), nil
 }
 
-// enter adds the viewer to those who watch the conversation in this process. leave reverts it.
+// enter adds the viewer to the watchers of the conversation in this process. leave reverts it.
 func (s *Streams) enter(root, viewer int64) (leave func()) {
 	s.watching.Lock()
 	defer s.watching.Unlock()

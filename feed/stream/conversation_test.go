@@ -177,7 +177,7 @@ func (w *world) notFound(v session.Viewer, post int64, after *string) {
 	require.Equal(w, refusal.NoSuchPost, refusal.ReasonOf(err), "%v", err)
 }
 
-// Everything that happens to the posts of a conversation is sent to those who watch it, whichever of
+// Everything that happens to the posts of a conversation is sent to its watchers, whichever of
 // its posts they named, and to those who resume.
 func TestConversationEvents(t *testing.T) {
 	t.Parallel()
@@ -270,7 +270,7 @@ func TestConversationEventsAreForThoseWhoSeeThePost(t *testing.T) {
 	})
 }
 
-// A root that is narrowed, hidden or deleted takes its conversation with it. Those who watched are told
+// A root that is narrowed, hidden or deleted takes its conversation with it. Its watchers are told
 // to read again, find nothing, and are told again when it returns.
 func TestConversationLivesWithItsRoot(t *testing.T) {
 	t.Parallel()

@@ -87,7 +87,7 @@ type Watch struct {
 	// Guarded by of.mu.
 	begun  bool                           // the first event was confirmed
 	states map[int64]visibility.UserState // at the last read
-	sent   map[int64]visibility.UserState // those of the users that the client has
+	sent   map[int64]visibility.UserState // the states that the client has
 	ended  bool
 	err    error
 }

@@ -68,7 +68,7 @@ func (s watcher) quiet(why string) {
 	require.False(s.w, ok, "%s: %v", why, event)
 }
 
-// What changes about a user comes once, and to those who watch the user; the viewer's relation comes
+// What changes about a user comes once, and to the watchers of the user; the viewer's relation comes
 // to the viewer alone.
 func TestChangesComeOnce(t *testing.T) {
 	feedtest.EachIdle(t, func(w *feedtest.World) {

@@ -105,7 +105,7 @@ func hiddenBase(on Surface, r Relation, answersViewer bool) string {
 	return hiddenByVisibility(r, v, answersViewer)
 }
 
-// addBases reads the bases of those of the posts that are replies or reposts. It adds what the rule needs
+// addBases reads the bases of the posts that are replies or reposts. It adds what the rule needs
 // of them to the posts, which were read for the viewer, and what the viewer wishes of replies and
 // conversations. It sets their Original and OriginalText.
 //
@@ -260,7 +260,7 @@ func codeOf(v schema.Visibility) Relation {
 }
 
 // dependsOn returns the SQL expression of the flags of a reply or a repost that concern other posts, for
-// statements whose rows are the viewers: the flags that addBases adds, and those of wantsReply and
+// statements whose rows are the viewers: the flags that addBases adds, and the flags of wantsReply and
 // mutesRoot. It is 0 for any other post.
 //
 // Cost: none for a post that is neither. For each base, one look-up by key and the look-ups of its
@@ -283,7 +283,7 @@ func mutesRoot(viewer, post string) string {
 }
 
 // wantsReply returns the SQL expression of the flags that say whether the viewer wants a reply in the home
-// timeline: FollowsParent, and those of the viewer's HomeReplies. It is 0 for a post that is not a reply.
+// timeline: FollowsParent, and the flags of the viewer's HomeReplies. It is 0 for a post that is not a reply.
 //
 // Cost: none for such a post; otherwise two look-ups.
 func wantsReply(viewer, post string) string {

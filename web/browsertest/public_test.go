@@ -62,7 +62,6 @@ func TestPublicPosts(t *testing.T) {
 	a.click("Public posts")
 	a.see(`document.querySelector('main .failure') !== null`)
 	a.offline(false)
-	a.click("Try again")
 	a.see(`document.querySelectorAll('article').length >= 20`)
 	a.see(`document.querySelector('article .text').textContent === 'post 24'`)
 	a.see(`(document.querySelector('.more')?.click(), document.querySelectorAll('article').length === 25 && document.querySelector('.more') === null)`)
