@@ -166,8 +166,7 @@ func (f *Feed) TaggedPosts(ctx context.Context, v session.Viewer, text string, p
 }
 
 const (
-	// newestFor is how long visitors who are not signed in are shown the same list of the newest
-	// public posts. A post that was written since is missing from it; each post in it is read anew.
+	// newestFor is how long anonymous viewers are shown the same list of the newest public posts. A post that was written since is missing from it; each post in it is read anew.
 	newestFor = 5 * time.Second
 	// newestTimeout bounds the query for the list.
 	newestTimeout = 2 * time.Second
@@ -185,8 +184,8 @@ type newestList struct {
 //
 // Cost: two queries, one for the ids of the list by index range and one for the posts of the page by
 // primary key. A run of posts that the viewer may not see adds the second one again for twice as
-// many posts, up to all of the list. Visitors who are not signed in share the first query for
-// newestFor, because any number of them may come at once: a page then takes 0.9 ms instead of 1.9 on
+// many posts, up to all of the list. Anonymous viewers share the first query for newestFor,
+// because any number of them may come at once: a page then takes 0.9 ms instead of 1.9 on
 // PostgreSQL, and 0.7 instead of 2.0 on SQLite (BenchmarkPublicPosts).
 func (f *Feed) PublicPosts(ctx context.Context, v session.Viewer, p paging.Page) (*paging.Connection[ent.Post], error) {
 	w, err := paging.Open(p, paging.Public, 0, f.cfg.MaxPage)

@@ -88,7 +88,7 @@ func writePage(w http.ResponseWriter, r *http.Request, status int, tags string) 
 	}
 }
 
-// tags returns the preview as HTML. origin is that of the server; without it there are no addresses.
+// tags returns the preview as HTML. origin is the server's origin; if it is empty, the HTML has no addresses.
 func (p Preview) tags(origin string) string {
 	title := p.Title
 	if title != product.Title {

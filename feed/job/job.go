@@ -100,8 +100,8 @@ type Post struct {
 	// Base, together with Edited: not the content changed, but the root of a reply or the original of
 	// a repost was shown, hidden or deleted.
 	Base bool `json:"base,omitempty"`
-	// Root and ParentAuthor are those of visibility.Changed, for a change that the watchers of the
-	// conversation are told of. Otherwise Root is 0.
+	// Root and ParentAuthor are the fields of visibility.Changed. They are set for a change that is told
+	// to the watchers of the conversation. Otherwise Root is 0.
 	Root         int64 `json:"root,omitempty"`
 	ParentAuthor int64 `json:"parentAuthor,omitempty"`
 }

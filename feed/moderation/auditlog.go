@@ -100,8 +100,8 @@ func (m *Moderation) AuditLog(ctx context.Context, who Actor, p paging.Page) (*p
 // reported user. A handle is "" if there is none, or no longer.
 type Handles struct{ Actor, Subject string }
 
-// Handles returns the handles for entries, in their order, also of users whom nobody sees. The caller got the
-// entries from this package, which returns them only to admins.
+// Handles returns the handles for entries, in their order. They include the handles of hidden users. The
+// caller must be an admin: only admins get entries from this package.
 //
 // Cost: at most three queries.
 func (m *Moderation) Handles(ctx context.Context, entries []*ent.AuditEntry) ([]Handles, error) {

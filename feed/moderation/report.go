@@ -177,8 +177,8 @@ func (m *Moderation) Reports(ctx context.Context, who Actor, of report.Status, p
 	}), nil
 }
 
-// Report returns a report. Errors: Unauthenticated; NotFound, also for a report about the actor; Forbidden,
-// for an actor who is not a moderator.
+// Report returns a report. Errors: Unauthenticated; NotFound, also for a report about the actor;
+// Forbidden if the actor is not a moderator.
 //
 // Cost: two look-ups.
 func (m *Moderation) Report(ctx context.Context, who Actor, id int64) (*ent.Report, error) {

@@ -15,7 +15,8 @@ import (
 // clients that asked for them: they get PostUpdated, or PostRemoved if the viewer mutes a word of the new
 // text. All clients get PostRemoved for a reply or a repost that is hidden because its root or original
 // is, even if the client state does not name the post or its removal was sent before: the client may have
-// read it on a page while it was shown for a moment. arrives reports whether the post must be handled as one that has just arrived.
+// read it on a page while it was shown for a moment. arrives reports whether the post must be handled as
+// one that has just arrived.
 func (s *Stream) edited(ctx context.Context, ev live.Event) (arrives bool, err error) {
 	edit := ev.Reason == live.Edited
 	if edit && !s.client.MayHave(ev.Post) {

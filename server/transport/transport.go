@@ -213,9 +213,8 @@ func New(ctx context.Context, c Config) (*Handler, error) {
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.http.ServeHTTP(w, r) }
 
-// Query executes a query that the server itself asks for a client who is not signed in. It counts against the
-// limits of the client's address and has the time of any other request of that client. The document need not be
-// a trusted one.
+// Query executes a query of the server itself for an anonymous client. The query counts against the limits of
+// the client's address, and has the same time limit as other requests. Its document need not be trusted.
 func (h *Handler) Query(ctx context.Context, remoteAddr string, request exec.Request) exec.Response {
 	begun, address := time.Now(), limit.AddressOf(remoteAddr)
 	operation, errs := h.api.admit(ctx, session.Viewer{}, address, request, nil)
