@@ -51,8 +51,8 @@ export type Conversation<P extends Post = DefaultPost> = Omit<Live, 'status'> & 
 }
 
 /**
- * The conversation at a post: the posts that lead to it, the post, and its direct replies. A list of direct replies is what a
- * page about one post shows at any depth. It has three orders, and its price does not depend on the size of the whole
+ * The conversation at a post: the posts that lead to it, the post, and its direct replies. At any depth, a page about one post
+ * shows only its direct replies. Their list has three orders, and its cost does not depend on the size of the whole
  * conversation.
  */
 export class ConversationStore<P extends Post = DefaultPost> extends LiveStore<Reply<P>, Conversation<P>, ConversationEvent<P>> {
@@ -90,7 +90,7 @@ export class ConversationStore<P extends Post = DefaultPost> extends LiveStore<R
           post = await read()
         }
         if (!post) return { edges: [], next: null, position: '', unreadCount: 0 }
-        // The ancestors may cost as much as several pages, so they have a request of their own, and only a reply has any.
+        // The ancestors may cost as much as several pages. They are requested separately, and only for a reply.
         const ancestors = post.root ? ((await request(documents.ancestors, { id })).post?.ancestors ?? []) : []
         return pageOf({ ...post, ancestors }, order)
       },
@@ -141,7 +141,7 @@ function stepOf<P extends Post>(event: ConversationEvent<P>, { order, around }: 
       const { post } = event
       // The post itself was hidden, and is shown again.
       if (post.id === id && !around.some((known) => known.id === id)) return { type: 'event', event: { __typename: 'TimelineInvalidated', position } }
-      // A reply to another post of the conversation is not in the list. It may be an ancestor that changed.
+      // A reply to another post of the conversation is not in the list. The event may be about an ancestor, or the post itself.
       if (post.replyTo?.id !== id) return { type: 'passed', position, node: post }
       const edge = edgeOf(post, order)
       return { type: 'event', event: { __typename: event.__typename === 'ConversationPostAdded' ? 'TimelinePostAdded' : 'TimelinePostUpdated', position, edge } }

@@ -15,7 +15,10 @@ export type LiveOptions = {
   fields?: string
   /** The definitions of the fragments that `fields` uses. */
   fragments?: string
-  /** Whether entries that arrive by event and would move others wait for {@link LiveStore.show}, so that the list stays still. */
+  /**
+   * Whether new entries wait for {@link LiveStore.show}, so that the list stays still. A post created with this store does not
+   * wait, nor does a reply below all others in OLDEST or NEWEST. In RANKED and TOP new entries always wait.
+   */
   hold?: boolean
   /** The number of entries per page. Defaults to 20, which every server allows. */
   pageSize?: number
@@ -23,7 +26,8 @@ export type LiveOptions = {
   readSize?: () => number
   /**
    * The maximum number of entries to read again, from the first one on, when events may have been missed. Defaults to 200.
-   * With hold, the entries of a timeline that are shown are always read again.
+   * With hold, in LATEST, the entries shown are read again even beyond it, except by refresh(true). Also the maximum number of
+   * entries stored, where it defaults to 100.
    */
   most?: number
   /** Whether to read everything shown again after a lost connection, for changes without an event, such as like counts. */
@@ -41,9 +45,10 @@ export type LiveOptions = {
 /** The settings of a new post. input has further fields of CreatePostInput. */
 export type Draft = { visibility?: string; key?: string; input?: Record<string, unknown> }
 
+/** stopped: the session has ended. {@link LiveStore.stop} does not set it. */
 export type Status = 'connecting' | 'live' | 'catchingUp' | 'reconnecting' | 'offline' | 'stopped'
 
-/** What the snapshot of every list has beside the list. */
+/** The fields that every snapshot has besides the entries. */
 export type Live = {
   status: Status
   /** Whether a read is in progress. */
@@ -52,7 +57,7 @@ export type Live = {
   error: Error | undefined
 }
 
-/** The part of a list that one page has. */
+/** Which page to read: the first entries after a cursor, or the last ones before it. */
 export type Place = { first: number; after?: string | null } | { last: number; before: string }
 
 /** What a list is: how it is read, and what its events mean. S is its snapshot, E its event. */
@@ -64,7 +69,7 @@ export type List<P extends Post, S, E> = {
   page: (request: Request, place: Place, held: Held<P>) => Promise<Page<P>>
   /** Whether a page can be read backwards. */
   backwards: boolean
-  /** The subscription, without its position. updates: for a server that knows edits of timeline entries. */
+  /** Returns the subscription document. updates: whether it asks for edits, which old servers do not know. */
   events: (updates: boolean) => string
   variables: () => Record<string, unknown>
   /** The interval of the server's heartbeats, in seconds; 0 if it sends none. */
@@ -73,7 +78,7 @@ export type List<P extends Post, S, E> = {
   field: string
   /** Returns how the event changes the list. */
   step: (event: E, held: Held<P>) => Step<P>
-  /** Whether the list has been read, and does not exist. Then no subscription begins, and one that is open goes on. */
+  /** Whether the list was read and does not exist. No subscription is then opened; an open one continues. */
   missing: (held: Held<P>) => boolean
   onEvent: ((event: E) => void) | undefined
   /** The mutation that creates a post, and the entries in its answer: of this list, and of the viewer's timeline. */
@@ -88,17 +93,19 @@ const forbidden = 4403
 const restart = 1012
 /** The time allowed for the answer to a ping, in milliseconds. */
 const pongWait = 5_000
+/** The time from a change of the state until it is stored, with all changes since, in milliseconds. */
 const saveAfter = 500
-/** The number of consecutive invalidations that cause a read without delay. */
-const patient = 3
-/** The time without an invalidation after which counting starts from zero, in milliseconds. */
+/** How many invalidations in a row are each followed by a read without delay. The reads after further ones are delayed. */
+const undelayedReads = 3
+/** An invalidation this many milliseconds after the last read of the first pages counts as the first again. */
 const calm = 30_000
 
-const spread = (n: number) => Math.min(500 * 2 ** n, 15_000) * (0.5 + Math.random())
+const defaultBackoff = (n: number) => Math.min(500 * 2 ** n, 15_000) * (0.5 + Math.random())
 
 /** Returns a new idempotency key. Unlike crypto.randomUUID, it works on pages without TLS. */
 const newKey = () => [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, '0')).join('')
 
+/** The state of the connection. stopped: the session has ended; stop() does not set it. */
 type Link = 'connecting' | 'open' | 'lost' | 'offline' | 'stopped'
 
 /**
@@ -113,7 +120,9 @@ export abstract class LiveStore<P extends Post, S, E extends { position: string 
   readonly #watchers = new Set<() => void>()
   #held: Held<P>
   #link: Link = 'connecting'
+  // The error of the last read, and which read failed last.
   #error: Error | undefined
+  #failed: 'top' | 'older' | undefined
   #snapshot: S | undefined
 
   #running = false
@@ -125,25 +134,29 @@ export abstract class LiveStore<P extends Post, S, E extends { position: string 
   #refused: string | undefined
   #reads = 0
   #work: Promise<void> | undefined
+  // Whether the first pages are to be read although the list is not stale, and whether the next page is.
   #top = false
   #older = false
+  // Whether the next read of the first pages shows new entries instead of letting them wait.
   #showAll = false
+  // The number of entries that the first read of a list asks for.
   #first: number
   readonly #pauses = new Set<() => void>()
   #saving: ReturnType<typeof setTimeout> | undefined
   #silence: ReturnType<typeof setTimeout> | undefined
-  // The number of subscriptions that ended without an event, and whether #ended is asking the server why.
+  // How often a subscription has ended since the last event, and whether #subscriptionEnded is asking the server why.
   #failures = 0
   #asking = false
   // The reconnect delay that the server named when it closed the socket, in milliseconds.
   #delay: number | undefined
-  // The number of consecutive invalidations, each before #soon: `calm` milliseconds after the timeline was read.
+  // How many times in a row the list became stale within `calm` ms of the last read of its first pages, not counting the
+  // first. #soon is the end of that time.
   #repeats = 0
   #soon = 0
-  // Whether the next read was already delayed by #rest; reset when that read succeeds.
+  // Whether #rest has already decided about the next read of the first pages; reset when that read succeeds.
   #rested = false
   // Whether the server is too old to send edits.
-  #untold = false
+  #withoutEdits = false
   #stops: (() => void)[] = []
 
   protected constructor(options: LiveOptions, list: List<P, S, E>) {
@@ -185,10 +198,10 @@ export abstract class LiveStore<P extends Post, S, E extends { position: string 
   protected readonly ask: Request = (query, variables) => this.#request(query, variables)
 
   /** Applies steps to the state, and reads again if it is stale then. */
-  protected step(...steps: Step<P>[]) {
+  protected apply(...steps: Step<P>[]) {
     this.#held = steps.reduce<Held<P>>(step, this.#held)
     this.#changed()
-    this.#keep()
+    this.#saveSoon()
     if (this.#running && this.#held.stale) void this.#go()
   }
 
@@ -251,18 +264,18 @@ export abstract class LiveStore<P extends Post, S, E extends { position: string 
   /** Waits for the delay of the nth retry, or until #wake. */
   #pause(n: number, delay?: number): Promise<void> {
     return new Promise((done) => {
-      const over = () => {
+      const wake = () => {
         clearTimeout(timer)
-        this.#pauses.delete(over)
+        this.#pauses.delete(wake)
         done()
       }
-      const timer = setTimeout(over, delay ?? (this.#options.backoff ?? spread)(n))
-      this.#pauses.add(over)
+      const timer = setTimeout(wake, delay ?? (this.#options.backoff ?? defaultBackoff)(n))
+      this.#pauses.add(wake)
     })
   }
 
   #wake() {
-    this.#pauses.forEach((over) => over())
+    this.#pauses.forEach((wake) => wake())
   }
 
   // ---- Reading
@@ -300,7 +313,7 @@ export abstract class LiveStore<P extends Post, S, E extends { position: string 
         if (this.#held.loaded) this.#follow()
         continue
       }
-      // Only reads that the store needs are retried; the user repeats the others.
+      // Retry only while the list is stale. Other failed reads are left to the user.
       this.#older = this.#top = false
       this.#changed()
       if (!this.#held.stale) break
@@ -314,22 +327,23 @@ export abstract class LiveStore<P extends Post, S, E extends { position: string 
     if (this.#rested || !this.#held.loaded || !this.#held.stale || this.#top) return false
     this.#repeats = Date.now() < this.#soon ? this.#repeats + 1 : 0
     this.#rested = true
-    if (this.#repeats < patient) return false
-    await this.#pause(this.#repeats - patient)
+    if (this.#repeats < undelayedReads) return false
+    await this.#pause(this.#repeats - undelayedReads)
     return true
   }
 
   async #read(what: 'top' | 'older', show: boolean): Promise<boolean> {
     const id = ++this.#reads
-    this.step({ type: 'read', id, what, show })
+    this.apply({ type: 'read', id, what, show })
     try {
       const page = what === 'top' ? await this.#pages(show) : await this.#page({ first: this.#options.pageSize ?? 20, after: this.#held.next })
       this.#error = undefined
-      this.step({ type: 'page', id, page })
+      this.apply({ type: 'page', id, page })
       return true
     } catch (error) {
       this.#error = error as Error
-      this.step({ type: 'failed', id })
+      this.#failed = what
+      this.apply({ type: 'failed', id })
       this.#authenticated(error)
       return false
     }
@@ -352,16 +366,14 @@ export abstract class LiveStore<P extends Post, S, E extends { position: string 
       if (edges.length >= Math.max(most, wanted) && !(hold && !show && loaded && last(edges) <= top)) return false
       return edges.length < wanted || (oldest !== undefined && last(edges) > oldest)
     })
-    const held = { ...page, ...down }
-    if (!hold || show || oldest === undefined || !down.next || top >= last(down.edges) || !this.#list.backwards) return held
-    // There are so many new entries that the read ended above the entries shown. Read those separately, from the first one
-    // below the end of the read.
+    const result = { ...page, ...down }
+    if (!hold || show || oldest === undefined || !down.next || top >= last(down.edges) || !this.#list.backwards) return result
+    // The read stopped before it reached the entries on screen. Read them separately, from the first one that it did not reach.
     const shown = entries.find(({ score }) => score < last(down.edges))!
-    const rest = await this.#page({ first: readSize, after: shown.cursor })
-    // A page after a cursor lacks the entry of the cursor itself, so read that one backwards.
-    const first = await this.#page({ last: 1, before: (rest.edges[0] ?? shown).cursor })
-    const edges = [...first.edges.filter(({ node }) => node.id === shown.node.id), ...rest.edges]
-    return { ...held, apart: await this.#down(readSize, { ...rest, edges }, (all) => last(all) > oldest) }
+    // A page after a cursor lacks the entry of the cursor, so the page begins after the entry above.
+    const above = await this.#page({ last: 1, before: shown.cursor })
+    const rest = await this.#page({ first: readSize, after: above.edges[0]?.cursor ?? null })
+    return { ...result, apart: await this.#down(readSize, rest, (all) => last(all) > oldest) }
   }
 
   /** Reads on from the page for as long as `wants` says so. */
@@ -376,10 +388,10 @@ export abstract class LiveStore<P extends Post, S, E extends { position: string 
   }
 
   #authenticated(error: unknown) {
-    if ((error as Partial<Refusal> | undefined)?.code === 'UNAUTHENTICATED') this.#over()
+    if ((error as Partial<Refusal> | undefined)?.code === 'UNAUTHENTICATED') this.#endSession()
   }
 
-  #over() {
+  #endSession() {
     if (this.#link === 'stopped') return
     this.#to('stopped')
     this.#unfollow()
@@ -394,7 +406,7 @@ export abstract class LiveStore<P extends Post, S, E extends { position: string 
     await this.#go()
   }
 
-  /** Reads the entries shown again; with show, new entries are shown as well instead of waiting. */
+  /** Reads the entries shown again, and newer ones. If show is true, the newer ones are shown at once instead of waiting. */
   refresh = async (show = false): Promise<void> => {
     this.#top = true
     this.#showAll ||= show
@@ -405,20 +417,20 @@ export abstract class LiveStore<P extends Post, S, E extends { position: string 
   }
 
   /** Repeats the read that failed. */
-  retry = (): Promise<void> => (this.#error && this.#held.loaded && this.#held.next && !this.#held.stale ? this.more() : this.refresh())
+  retry = (): Promise<void> => (this.#error && this.#failed === 'older' && this.#held.next && !this.#held.stale ? this.more() : this.refresh())
 
   protected async reorder(order: Order | ReplyOrder): Promise<void> {
     if (order === this.#held.order) return
     this.#error = undefined
-    this.step({ type: 'order', order })
+    this.apply({ type: 'order', order })
     this.#wake()
     await this.#go()
   }
 
-  /** Shows the waiting entries. */
+  /** Shows the waiting entries. In RANKED and TOP it empties the list and reads it again. */
   show = async (): Promise<void> => {
-    if (!ranked(this.#held)) return this.step({ type: 'show' })
-    this.step({ type: 'order', order: this.#held.order })
+    if (!ranked(this.#held)) return this.apply({ type: 'show' })
+    this.apply({ type: 'order', order: this.#held.order })
     await this.#go()
   }
 
@@ -431,12 +443,12 @@ export abstract class LiveStore<P extends Post, S, E extends { position: string 
     let pong: ReturnType<typeof setTimeout> | undefined
     const client: Client = createClient({
       url: url.replace(/^http/, 'ws'),
-      webSocketImpl: closed(webSocketImpl as typeof WebSocket),
+      webSocketImpl: silentAfterClose(webSocketImpl as typeof WebSocket),
       connectionParams: async () => {
         const refused = this.#refused
         const token = await this.#tokens.get(refused)
         if (token === null) {
-          this.#over()
+          this.#endSession()
           throw new Error('The session is over.')
         }
         this.#token = token
@@ -455,8 +467,8 @@ export abstract class LiveStore<P extends Post, S, E extends { position: string 
           again = true
           this.#to('open')
           if (this.#top) void this.#go()
-          this.#repeat()
-          this.#listen()
+          this.#resendUnanswered()
+          this.#restartSilenceTimer()
         },
         closed: (event) => {
           clearTimeout(pong)
@@ -466,10 +478,10 @@ export abstract class LiveStore<P extends Post, S, E extends { position: string 
           this.#delay = code === restart ? reconnectDelay(String(reason)) : undefined
           if (this.#client !== client) return
           this.#to(this.#offline() ? 'offline' : 'lost')
-          if (!this.#untold) return
+          if (!this.#withoutEdits) return
           // The next server may be newer and send edits. Read again, because earlier edits were missed.
-          this.#untold = false
-          this.step({ type: 'event', event: { __typename: 'TimelineInvalidated', position: this.#held.position ?? '' } })
+          this.#withoutEdits = false
+          this.apply({ type: 'event', event: { __typename: 'TimelineInvalidated', position: this.#held.position ?? '' } })
         },
         ping: (received) => {
           if (!received) pong = setTimeout(() => client.terminate(), pongWait)
@@ -481,7 +493,7 @@ export abstract class LiveStore<P extends Post, S, E extends { position: string 
     })
     this.#client = client
     const position = () => this.#held.position
-    const query = () => this.#list.events(!this.#untold)
+    const query = () => this.#list.events(!this.#withoutEdits)
     this.#unsubscribe = client.subscribe<Record<string, E>>(
       {
         // Getters, because graphql-ws reads both again each time it subscribes, also after a lost connection.
@@ -498,15 +510,15 @@ export abstract class LiveStore<P extends Post, S, E extends { position: string 
       {
         next: ({ data, errors }) => {
           if (this.#client !== client) return
-          if (!data) return void this.#ended(client, errors)
+          if (!data) return void this.#subscriptionEnded(client, errors)
           this.#failures = 0
-          this.#listen()
+          this.#restartSilenceTimer()
           const event = data[this.#list.field]!
           this.#list.onEvent?.(event)
-          this.step(this.#list.step(event, this.#held))
+          this.apply(this.#list.step(event, this.#held))
         },
-        error: (cause) => void this.#ended(client, cause),
-        complete: () => void this.#ended(client, undefined),
+        error: (cause) => void this.#subscriptionEnded(client, cause),
+        complete: () => void this.#subscriptionEnded(client, undefined),
       },
     )
   }
@@ -514,37 +526,37 @@ export abstract class LiveStore<P extends Post, S, E extends { position: string 
   #unfollow() {
     const client = this.#client
     this.#client = undefined
-    // First, because the client would subscribe on a connection that opens now and is being closed.
+    // Unsubscribe before dispose; otherwise the client may subscribe on a connection that opens while it is being closed.
     this.#unsubscribe()
     // dispose fails if the connection has already failed.
     if (client) Promise.resolve(client.dispose()).catch(() => null)
   }
 
   /** Restarts the timer that closes the connection after two missed heartbeats. */
-  #listen() {
+  #restartSilenceTimer() {
     const { heartbeat } = this.#list
     clearTimeout(this.#silence)
     if (heartbeat) this.#silence = setTimeout(() => this.#client?.terminate(), heartbeat * 2000 + pongWait)
   }
 
   /** Handles the end of a subscription, or an event with errors instead of data: subscribes again if that is possible. */
-  async #ended(client: Client, cause: unknown) {
+  async #subscriptionEnded(client: Client, cause: unknown) {
     if (this.#client !== client) return
     this.#unfollow()
     if (!this.#running || this.#link === 'stopped') return
     this.#to(this.#offline() ? 'offline' : 'lost')
     const codes = Array.isArray(cause) ? cause.map((e) => e.extensions?.code) : []
-    if (!this.#untold && codes.includes('GRAPHQL_VALIDATION_FAILED')) {
-      this.#untold = true
+    if (!this.#withoutEdits && codes.includes('GRAPHQL_VALIDATION_FAILED')) {
+      this.#withoutEdits = true
       return this.#held.stale ? this.#go() : this.#follow()
     }
     this.#asking = true
     this.#failures++
-    // The position belongs to another database, or the server cannot send the events after it.
-    if (codes.includes('BAD_USER_INPUT') || codes.includes('NOT_FOUND') || this.#failures > 3) this.step({ type: 'restart' })
+    // The position is unusable, the post cannot be seen, or the subscription ended four times without an event.
+    if (codes.includes('BAD_USER_INPUT') || codes.includes('NOT_FOUND') || this.#failures > 3) this.apply({ type: 'restart' })
     try {
       const { viewer } = await this.#request(viewerDocument, {})
-      if (!viewer && (this.#token === undefined || (await this.#tokens.get(this.#token)) === null)) this.#over()
+      if (!viewer && (this.#token === undefined || (await this.#tokens.get(this.#token)) === null)) this.#endSession()
     } catch (error) {
       this.#authenticated(error)
     }
@@ -559,7 +571,7 @@ export abstract class LiveStore<P extends Post, S, E extends { position: string 
   /** Creates a post, shown as pending at once. Resolves to null on failure; the post then stays with its error. */
   protected write(text: string, options: Draft): Promise<Edge<P> | null> {
     const { visibility, key = newKey(), input } = options
-    this.step({ type: 'compose', post: { key, text, createdAt: new Date().toISOString(), ...(visibility && { visibility }), ...(input && { input }) } })
+    this.apply({ type: 'compose', post: { key, text, createdAt: new Date().toISOString(), ...(visibility && { visibility }), ...(input && { input }) } })
     return this.#send(key)
   }
 
@@ -568,41 +580,41 @@ export abstract class LiveStore<P extends Post, S, E extends { position: string 
     const post = this.#held.pending.find((p) => p.key === key)
     if (!post) return Promise.resolve(null)
     const { error: _, ...again } = post
-    this.step({ type: 'compose', post: again })
+    this.apply({ type: 'compose', post: again })
     return this.#send(key)
   }
 
   /** Drops a failed post. */
-  discard = (key: string): void => this.step({ type: 'discard', key })
+  discard = (key: string): void => this.apply({ type: 'discard', key })
 
   async #send(key: string): Promise<Edge<P> | null> {
     const { text, visibility, input } = this.#held.pending.find((p) => p.key === key) as Pending
     try {
       const { createPost } = await this.#request(this.#list.create, { input: { ...input, text, visibility, idempotencyKey: key } })
       const { entry, home } = this.#list.created(createPost, this.#held)
-      this.step({ type: 'posted', key, edge: entry })
+      this.apply({ type: 'posted', key, edge: entry })
       return home
     } catch (error) {
       const { code, message } = error as Refusal
-      this.step({ type: 'refused', key, error: { code: code ?? '', message } })
+      this.apply({ type: 'refused', key, error: { code: code ?? '', message } })
       return null
     }
   }
 
   /** Sends the posts again that got no answer. Called when the connection is open. */
-  #repeat() {
+  #resendUnanswered() {
     for (const { key, error } of this.#held.pending) if (error?.code === '') void this.resend(key)
   }
 
   /** Replaces a post that another part of the program has changed. */
-  change = (node: P): void => this.step({ type: 'changed', node })
+  change = (node: P): void => this.apply({ type: 'changed', node })
 
   /** Removes a post that another part of the program has deleted or hidden. */
-  remove = (postId: string): void => this.step({ type: 'gone', postId })
+  remove = (postId: string): void => this.apply({ type: 'gone', postId })
 
   // ---- Keeping
 
-  #keep() {
+  #saveSoon() {
     if (this.#list.storage && this.#running) this.#saving ??= setTimeout(() => this.#flush(), saveAfter)
   }
 
@@ -610,7 +622,8 @@ export abstract class LiveStore<P extends Post, S, E extends { position: string 
     if (this.#saving === undefined) return
     clearTimeout(this.#saving)
     this.#saving = undefined
-    const held = this.#untold ? { ...this.#held, stale: true } : this.#held
+    // Without edits the entries may be outdated, so store none.
+    const held = this.#withoutEdits ? { ...this.#held, stale: true } : this.#held
     this.#list.storage?.save(save(held, this.#options.most)).catch(() => null)
   }
 }
@@ -619,7 +632,7 @@ export abstract class LiveStore<P extends Post, S, E extends { position: string 
  * Returns a WebSocket class that delivers no message after close(). Some implementations deliver messages in flight, and
  * graphql-ws would take them for answers to the operation with the same id on its next connection.
  */
-function closed(impl: typeof WebSocket): typeof WebSocket {
+function silentAfterClose(impl: typeof WebSocket): typeof WebSocket {
   return class extends impl {
     override close(code?: number, reason?: string) {
       this.onmessage = null

@@ -48,7 +48,7 @@ export class TimelineStore<P extends Post = DefaultPost> extends LiveStore<P, Sn
   post = (text: string, options: Draft = {}): Promise<Edge<P> | null> => this.write(text, options)
 
   /** Shows at once, instead of letting it wait, what another part of the program has posted, such as the reply of a conversation. */
-  created = (edge: Edge<P>): void => this.step({ type: 'posted', key: '', edge })
+  created = (edge: Edge<P>): void => this.apply({ type: 'posted', key: '', edge })
 
   setOrder = (order: Order): Promise<void> => this.reorder(order)
 
@@ -56,7 +56,7 @@ export class TimelineStore<P extends Post = DefaultPost> extends LiveStore<P, Sn
   markRead = async (upTo: Edge<P> | undefined = this.held.entries[0]): Promise<boolean> => {
     if (!upTo || this.held.order !== 'LATEST') return false
     const answer = await this.ask(this.#read, { input: { upTo: upTo.cursor } }).catch(() => null)
-    if (answer) this.step({ type: 'unread', count: answer.markTimelineRead.unreadCount })
+    if (answer) this.apply({ type: 'unread', count: answer.markTimelineRead.unreadCount })
     return answer !== null
   }
 }

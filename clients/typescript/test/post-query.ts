@@ -1,4 +1,5 @@
-// The artifact that relay-compiler writes for this query:
+// The artifact of relay-compiler for the query below, in a function that gives it a type. If the query changes, compile it,
+// for example in examples/caches, which has the compiler, and copy the artifact here.
 //
 //   query PostQuery($id: ID!) { node(id: $id) { id ... on Post { text author { id handle } } } }
 import type { ConcreteRequest } from 'relay-runtime'

@@ -5,7 +5,7 @@ import relay from 'relay-runtime'
 
 import { mirrorToRelay } from '../src/relay.js'
 import { PostQuery } from './post-query.js'
-import { edge, everything, timelineOf } from './timeline.js'
+import { edge, everyChange, timelineOf } from './timeline.js'
 
 const { createOperationDescriptor, Environment, Network, Observable, RecordSource, Store } = relay
 
@@ -23,7 +23,7 @@ test("posts are written into Relay's store, changed there, kept while the timeli
     const records = store.getSource()
     return records.getRecordIDs().filter((id) => records.get(id)?.__typename === 'Post').sort().join(' ')
   }
-  await everything(timeline, ids, (id) => read(id).node?.text, assert.equal)
+  await everyChange(timeline, ids, (id) => read(id).node?.text, assert.equal)
   assert.equal(read('p1').node?.author.handle, 'ada')
   assert.ok(!read('p4').node)
 

@@ -222,6 +222,38 @@ test('the entries shown stay when more is missed than is read again, if they are
   assert.deepEqual([entries.length, entries[0]!.score, entries.at(-1)!.score], [220, 311, 92])
 })
 
+test('the only entry shown stays when more is missed than is read again, also at the end of the timeline', async () => {
+  const { server, store } = await world({ hold: true, pageSize: 20 }, false)
+  server.timeline = [edge(1)]
+  await store.start()
+  const one = await server.subscription(1)
+  server.timeline = Array.from({ length: 251 }, (_, i) => edge(251 - i))
+  server.position = 'later'
+  server.tell(one, { __typename: 'TimelineInvalidated', position: 'x' })
+  const held = await until(store, (s) => s.position === 'later' && !s.busy)
+  assert.deepEqual([ids(held), held.waiting.length], ['p1', 200])
+})
+
+test('a retry repeats the read that failed', async () => {
+  const { server, store } = await world({}, false)
+  const fail = () => server.answers.set('Timeline', () => ({ errors: [{ message: 'no', extensions: { code: 'INTERNAL' } }] }))
+  server.timeline = [edge(5), edge(4), edge(3), edge(2), edge(1)]
+  await store.start()
+  fail()
+  await store.more()
+  assert.deepEqual([store.getSnapshot().error?.message, ids(store.getSnapshot())], ['no', 'p5 p4'])
+  server.answers.clear()
+  await store.retry()
+  assert.deepEqual([store.getSnapshot().error, ids(store.getSnapshot())], [undefined, 'p5 p4 p3 p2'])
+  server.timeline.unshift(edge(6))
+  fail()
+  await store.refresh()
+  assert.deepEqual([store.getSnapshot().error?.message, ids(store.getSnapshot())], ['no', 'p5 p4 p3 p2'])
+  server.answers.clear()
+  await store.retry()
+  assert.ok(ids(store.getSnapshot()).startsWith('p6 p5 p4 p3'), ids(store.getSnapshot()))
+})
+
 test('an own post is shown at once, once, and when it fails it stays', async () => {
   const { server, store } = await world()
   const keys: string[] = []

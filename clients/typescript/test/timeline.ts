@@ -23,7 +23,7 @@ export function timelineOf(edges: Edge<Shown>[]) {
  * Takes posts through every kind of change. After each it compares the ids of the posts in the cache, or the text of one
  * post, with the expected ones.
  */
-export async function everything(
+export async function everyChange(
   { store, server }: ReturnType<typeof timelineOf>, ids: () => string, textOf: (id: string) => string | undefined, equal: (a: unknown, b: unknown) => void,
 ) {
   await store.start()

@@ -5,7 +5,7 @@ import { Client, fetchExchange, subscriptionExchange } from '@urql/core'
 import { cacheExchange } from '@urql/exchange-graphcache'
 
 import { mirrorToUrql } from '../src/urql.js'
-import { edge, everything, timelineOf, type Shown } from './timeline.js'
+import { edge, everyChange, timelineOf, type Shown } from './timeline.js'
 
 const PostQuery = 'query ($id: ID!) { node(id: $id) { __typename id ... on Post { text author { id handle } } } }'
 type Answer = { node: Shown | null }
@@ -43,7 +43,7 @@ test('posts are written into Graphcache, changed there, and invalidated when the
 
   const all = ['p1', 'p1.5', 'p2', 'p3', 'p4', 'p5', 'p6']
   const ids = () => all.filter(read).join(' ')
-  await everything(timeline, ids, (id) => read(id)?.text, assert.equal)
+  await everyChange(timeline, ids, (id) => read(id)?.text, assert.equal)
   assert.equal(read('p1')?.author.handle, 'ada')
 
   // A post that another query no longer contains stays while the timeline has it.
