@@ -88,11 +88,10 @@ func (r *Reader) JudgeChange(ctx context.Context, c Changed, users []int64) (Cha
 // changeFor adds to the verdict what holds for the users.
 func (r *Reader) changeFor(ctx context.Context, c Changed, v *ChangeVerdict, users []int64) error {
 	before := c.before()
-	// The row of the post may be gone. This one has all that the flags depend on. For its visibility,
-	// every edge of the rule is looked up.
-	row := fmt.Sprintf("(SELECT CAST($1 AS bigint) AS author_id, NULLIF(CAST($2 AS bigint), 0) AS root_id, NULLIF(CAST($3 AS bigint), 0) AS parent_id,"+
-		" NULLIF(CAST($4 AS bigint), 0) AS parent_author_id, CAST(NULL AS bigint) AS repost_of, '%s' AS visibility) p", schema.Mutuals)
-	found, err := r.db.QueryContext(ctx, "SELECT u.value, "+flagsForMany("u.value", "p")+" FROM "+row+" CROSS JOIN "+rows.Each(r.dialect, "$5"),
+	// The row of the post may be gone. This one has all that the flags depend on.
+	const row = "(SELECT CAST($1 AS bigint) AS author_id, NULLIF(CAST($2 AS bigint), 0) AS root_id, NULLIF(CAST($3 AS bigint), 0) AS parent_id," +
+		" NULLIF(CAST($4 AS bigint), 0) AS parent_author_id, CAST(NULL AS bigint) AS repost_of) p"
+	found, err := r.db.QueryContext(ctx, "SELECT u.value, "+flagsForChange("u.value", "p")+" FROM "+row+" CROSS JOIN "+rows.Each(r.dialect, "$5"),
 		before.AuthorID, before.RootID, before.ParentID, before.ParentAuthorID, rows.List(r.dialect, users))
 	if err != nil {
 		return fmt.Errorf("read relations: %w", err)

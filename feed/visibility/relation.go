@@ -124,8 +124,16 @@ func relationTo(viewer, post string) string {
 // the viewers. It does not check edges with anyOf: PostgreSQL may build a hash of the whole table for
 // each.
 func flagsForMany(viewer, post string) string {
-	return authorHidden(post) + " + " + lookUps(ofRule(), viewer, post+"."+fieldAuthor, func(e edge) string { return e.forPost(post) }) +
-		" + " + dependsOn(viewer, post)
+	return flagsWhere(viewer, post, func(e edge) string { return e.forPost(post) })
+}
+
+// flagsForChange is flagsForMany with all edges of the rule, for a post whose visibility changes.
+func flagsForChange(viewer, post string) string {
+	return flagsWhere(viewer, post, func(edge) string { return "" })
+}
+
+func flagsWhere(viewer, post string, only func(edge) string) string {
+	return authorHidden(post) + " + " + lookUps(ofRule(), viewer, post+"."+fieldAuthor, only) + " + " + dependsOn(viewer, post)
 }
 
 // forPost returns the SQL condition that the post has a visibility for which the edge matters, or

@@ -101,6 +101,8 @@ type edge struct {
 	// endsFollow: while there is a row, neither user follows the other. So the edge is not looked
 	// up for a viewer who follows the author.
 	endsFollow bool
+	// secret: the viewer must not learn of the row, also not from an event.
+	secret bool
 }
 
 // edges are the relations between a viewer and another user. whyHidden names the first that hides a
@@ -112,7 +114,7 @@ var edges = []edge{
 	},
 	{
 		flag: BlockedBy, table: block.Table, viewer: block.FieldBlockedID, other: block.FieldBlockerID,
-		hides: everywhere, why: "the author blocks the viewer", endsFollow: true,
+		hides: everywhere, why: "the author blocks the viewer", endsFollow: true, secret: true,
 	},
 	{
 		flag: Following, table: follow.Table, viewer: follow.FieldFollowerID, other: follow.FieldFolloweeID,

@@ -56,6 +56,7 @@ func TestANewRelationIsRespectedEverywhere(t *testing.T) { //nolint:paralleltest
 			for name, shown := range s.direct() {
 				require.Equal(w, direct, shown, name)
 			}
+			require.Equal(w, direct, s.changes(), "a change in a conversation")
 		}
 
 		check(map[int64][]int64{fan.ID: {public}, friend.ID: {public}, avoiding.ID: {public}},
@@ -95,6 +96,19 @@ func TestANewRelationIsRespectedEverywhere(t *testing.T) { //nolint:paralleltest
 				require.Equal(w, sees, verdict.Sees(viewer))
 			}
 		}
+		// A secret relation changes nothing of the user that the viewer is shown; another one does.
+		state := func() visibility.UserState {
+			of := visibility.ViewerUser{Viewer: friend.ID, User: author.ID}
+			states, err := r.UserStates(w.Ctx, []visibility.ViewerUser{of})
+			require.NoError(w, err)
+			return states[of]
+		}
+		before := state()
+		sql("DELETE FROM close_friends WHERE friend_id = $1", friend.ID)
+		require.Equal(w, before, state())
+		sql("INSERT INTO avoided VALUES ($1, $2)", friend.ID, author.ID)
+		require.NotEqual(w, before, state())
+		sql("DELETE FROM avoided WHERE viewer_id = $1", friend.ID)
 		objections, err := r.Followers.Objections(w.Ctx, author.ID)
 		require.NoError(w, err)
 		require.Equal(w, []int64{avoiding.ID}, slices.Collect(maps.Keys(objections)))
@@ -257,6 +271,22 @@ func (s surfaces) direct() map[string]map[int64][]int64 {
 		"a profile":        s.fill(visibility.Direct, func(int64) visibility.Source { return s.r.By(visibility.Direct, s.author) }),
 		"an event of like": s.verdicts(s.r.JudgeDirect),
 	}
+}
+
+// changes returns what an event of a conversation shows of posts that are the first of theirs.
+func (s surfaces) changes() map[int64][]int64 {
+	return s.byPost(func(id int64) map[int64]bool {
+		post, err := s.r.Unchecked.Post(s.Ctx, id)
+		require.NoError(s, err)
+		verdict, err := s.r.JudgeChange(s.Ctx, visibility.Changed{Post: id, Author: s.author, Root: id, From: post.Visibility}, s.viewers)
+		require.NoError(s, err)
+		sees := map[int64]bool{}
+		for _, viewer := range s.viewers {
+			require.Equal(s, verdict.Sees(viewer), verdict.Saw(viewer))
+			sees[viewer] = verdict.Sees(viewer)
+		}
+		return sees
+	})
 }
 
 func (s surfaces) verdicts(judge func(ctx context.Context, post int64, users []int64) (visibility.Verdict, error)) map[int64][]int64 {

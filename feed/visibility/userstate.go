@@ -46,8 +46,7 @@ func userStates(of string) string {
 		columns = append(columns, "coalesce(CAST(u."+column+" AS TEXT), '')")
 	}
 	columns = append(columns, "CAST("+rows.Followers.Of(of, "u")+" AS TEXT)", "CAST("+rows.Following.Of(of, "u")+" AS TEXT)")
-	// That somebody blocks the viewer is told to nobody.
-	told := slices.DeleteFunc(slices.Clone(edges), func(e edge) bool { return e.flag == BlockedBy })
+	told := slices.DeleteFunc(slices.Clone(edges), func(e edge) bool { return e.secret })
 	columns = append(columns, "CAST("+lookUps(told, "v.viewer", "v.other", func(edge) string { return "" })+" AS TEXT)")
 	var lists []string
 	for _, list := range [][2]string{
