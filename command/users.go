@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"tideline/ent/user"
+	"tideline/feed/account"
 	"tideline/feed/moderation"
 	"tideline/server"
 	"tideline/server/backend"
@@ -112,9 +113,10 @@ func (r usersRole) Run(ctx context.Context, c server.Config, console server.Cons
 }
 
 type usersSuspend struct {
-	User   string `arg:"" help:"Handle, id or number of the user."`
-	Reason string `env:"-" help:"Why, in words for the user, who reads them at a log-in."`
-	Note   string `env:"-" help:"For the audit log."`
+	User   string        `arg:"" help:"Handle, id or number of the user."`
+	Reason string        `env:"-" help:"Why, in words for the user, who reads them at a log-in."`
+	For    time.Duration `env:"-" placeholder:"168h" help:"End the suspension by itself after this time. By default only unsuspend ends it."`
+	Note   string        `env:"-" help:"For the audit log."`
 }
 
 func (s usersSuspend) Run(ctx context.Context, c server.Config, console server.Console) error {
@@ -123,10 +125,20 @@ func (s usersSuspend) Run(ctx context.Context, c server.Config, console server.C
 		if err != nil {
 			return err
 		}
-		if _, err := b.Moderation.Suspend(ctx, moderation.Console, who.ID, s.Note, s.Reason); err != nil {
+		told, end := account.Suspension{Reason: s.Reason}, ""
+		if s.For != 0 {
+			until := time.Now().Add(s.For)
+			told.Until, end = &until, " until "+until.UTC().Format(time.RFC3339)
+		}
+		changed, err := b.Moderation.Suspend(ctx, moderation.Console, who.ID, s.Note, told)
+		if err != nil {
 			return err
 		}
-		fmt.Fprintf(console.Out, "@%s is suspended.\n", who.Handle)
+		if !changed {
+			fmt.Fprintf(console.Out, "@%s was suspended already; unsuspend first, to change that.\n", who.Handle)
+			return nil
+		}
+		fmt.Fprintf(console.Out, "@%s is suspended%s.\n", who.Handle, end)
 		return nil
 	})
 }

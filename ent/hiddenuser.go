@@ -17,15 +17,17 @@ type HiddenUser struct {
 	config `json:"-"`
 	// ID of the ent.
 	ID int64 `json:"id,omitempty"`
-	// LEAVING: can be restored; SUSPENDED: until a moderator ends it; DELETING: is being deleted; GONE: the row is gone and remains are being deleted
+	// LEAVING: can be restored; SUSPENDED: until a moderator or time ends it; DELETING: is being deleted; GONE: the row is gone and remains are being deleted
 	State hiddenuser.State `json:"state,omitempty"`
 	// when the state ends by itself; for SUSPENDED, when a scheduled deletion ends that continues afterwards, or the year 9999
 	DueAt time.Time `json:"due_at,omitempty"`
 	// the key of an issuer's user, as Session.token_hash, once the deletion has begun: tokens from before its end create no new user
 	Identity []byte `json:"identity,omitempty"`
 	// why a moderator suspended the user, in words for the user
-	Reason       string `json:"reason,omitempty"`
-	selectValues sql.SelectValues
+	Reason string `json:"reason,omitempty"`
+	// when the suspension ends by itself; null if only a moderator ends it
+	SuspendedUntil *time.Time `json:"suspended_until,omitempty"`
+	selectValues   sql.SelectValues
 }
 
 // scanValues returns the types for scanning values from sql.Rows.
@@ -39,7 +41,7 @@ func (*HiddenUser) scanValues(columns []string) ([]any, error) {
 			values[i] = new(sql.NullInt64)
 		case hiddenuser.FieldState, hiddenuser.FieldReason:
 			values[i] = new(sql.NullString)
-		case hiddenuser.FieldDueAt:
+		case hiddenuser.FieldDueAt, hiddenuser.FieldSuspendedUntil:
 			values[i] = new(sql.NullTime)
 		default:
 			values[i] = new(sql.UnknownType)
@@ -85,6 +87,13 @@ func (_m *HiddenUser) assignValues(columns []string, values []any) error {
 				return fmt.Errorf("unexpected type %T for field reason", values[i])
 			} else if value.Valid {
 				_m.Reason = value.String
+			}
+		case hiddenuser.FieldSuspendedUntil:
+			if value, ok := values[i].(*sql.NullTime); !ok {
+				return fmt.Errorf("unexpected type %T for field suspended_until", values[i])
+			} else if value.Valid {
+				_m.SuspendedUntil = new(time.Time)
+				*_m.SuspendedUntil = value.Time
 			}
 		default:
 			_m.selectValues.Set(columns[i], values[i])
@@ -133,6 +142,11 @@ func (_m *HiddenUser) String() string {
 	builder.WriteString(", ")
 	builder.WriteString("reason=")
 	builder.WriteString(_m.Reason)
+	builder.WriteString(", ")
+	if v := _m.SuspendedUntil; v != nil {
+		builder.WriteString("suspended_until=")
+		builder.WriteString(v.Format(time.ANSIC))
+	}
 	builder.WriteByte(')')
 	return builder.String()
 }

@@ -54,6 +54,20 @@ func (_c *HiddenUserCreate) SetNillableReason(v *string) *HiddenUserCreate {
 	return _c
 }
 
+// SetSuspendedUntil sets the "suspended_until" field.
+func (_c *HiddenUserCreate) SetSuspendedUntil(v time.Time) *HiddenUserCreate {
+	_c.mutation.SetSuspendedUntil(v)
+	return _c
+}
+
+// SetNillableSuspendedUntil sets the "suspended_until" field if the given value is not nil.
+func (_c *HiddenUserCreate) SetNillableSuspendedUntil(v *time.Time) *HiddenUserCreate {
+	if v != nil {
+		_c.SetSuspendedUntil(*v)
+	}
+	return _c
+}
+
 // SetID sets the "id" field.
 func (_c *HiddenUserCreate) SetID(v int64) *HiddenUserCreate {
 	_c.mutation.SetID(v)
@@ -171,6 +185,10 @@ func (_c *HiddenUserCreate) createSpec() (*HiddenUser, *sqlgraph.CreateSpec) {
 		_spec.SetField(hiddenuser.FieldReason, field.TypeString, value)
 		_node.Reason = value
 	}
+	if value, ok := _c.mutation.SuspendedUntil(); ok {
+		_spec.SetField(hiddenuser.FieldSuspendedUntil, field.TypeTime, value)
+		_node.SuspendedUntil = &value
+	}
 	return _node, _spec
 }
 
@@ -274,6 +292,24 @@ func (u *HiddenUserUpsert) SetReason(v string) *HiddenUserUpsert {
 // UpdateReason sets the "reason" field to the value that was provided on create.
 func (u *HiddenUserUpsert) UpdateReason() *HiddenUserUpsert {
 	u.SetExcluded(hiddenuser.FieldReason)
+	return u
+}
+
+// SetSuspendedUntil sets the "suspended_until" field.
+func (u *HiddenUserUpsert) SetSuspendedUntil(v time.Time) *HiddenUserUpsert {
+	u.Set(hiddenuser.FieldSuspendedUntil, v)
+	return u
+}
+
+// UpdateSuspendedUntil sets the "suspended_until" field to the value that was provided on create.
+func (u *HiddenUserUpsert) UpdateSuspendedUntil() *HiddenUserUpsert {
+	u.SetExcluded(hiddenuser.FieldSuspendedUntil)
+	return u
+}
+
+// ClearSuspendedUntil clears the value of the "suspended_until" field.
+func (u *HiddenUserUpsert) ClearSuspendedUntil() *HiddenUserUpsert {
+	u.SetNull(hiddenuser.FieldSuspendedUntil)
 	return u
 }
 
@@ -385,6 +421,27 @@ func (u *HiddenUserUpsertOne) SetReason(v string) *HiddenUserUpsertOne {
 func (u *HiddenUserUpsertOne) UpdateReason() *HiddenUserUpsertOne {
 	return u.Update(func(s *HiddenUserUpsert) {
 		s.UpdateReason()
+	})
+}
+
+// SetSuspendedUntil sets the "suspended_until" field.
+func (u *HiddenUserUpsertOne) SetSuspendedUntil(v time.Time) *HiddenUserUpsertOne {
+	return u.Update(func(s *HiddenUserUpsert) {
+		s.SetSuspendedUntil(v)
+	})
+}
+
+// UpdateSuspendedUntil sets the "suspended_until" field to the value that was provided on create.
+func (u *HiddenUserUpsertOne) UpdateSuspendedUntil() *HiddenUserUpsertOne {
+	return u.Update(func(s *HiddenUserUpsert) {
+		s.UpdateSuspendedUntil()
+	})
+}
+
+// ClearSuspendedUntil clears the value of the "suspended_until" field.
+func (u *HiddenUserUpsertOne) ClearSuspendedUntil() *HiddenUserUpsertOne {
+	return u.Update(func(s *HiddenUserUpsert) {
+		s.ClearSuspendedUntil()
 	})
 }
 
@@ -662,6 +719,27 @@ func (u *HiddenUserUpsertBulk) SetReason(v string) *HiddenUserUpsertBulk {
 func (u *HiddenUserUpsertBulk) UpdateReason() *HiddenUserUpsertBulk {
 	return u.Update(func(s *HiddenUserUpsert) {
 		s.UpdateReason()
+	})
+}
+
+// SetSuspendedUntil sets the "suspended_until" field.
+func (u *HiddenUserUpsertBulk) SetSuspendedUntil(v time.Time) *HiddenUserUpsertBulk {
+	return u.Update(func(s *HiddenUserUpsert) {
+		s.SetSuspendedUntil(v)
+	})
+}
+
+// UpdateSuspendedUntil sets the "suspended_until" field to the value that was provided on create.
+func (u *HiddenUserUpsertBulk) UpdateSuspendedUntil() *HiddenUserUpsertBulk {
+	return u.Update(func(s *HiddenUserUpsert) {
+		s.UpdateSuspendedUntil()
+	})
+}
+
+// ClearSuspendedUntil clears the value of the "suspended_until" field.
+func (u *HiddenUserUpsertBulk) ClearSuspendedUntil() *HiddenUserUpsertBulk {
+	return u.Update(func(s *HiddenUserUpsert) {
+		s.ClearSuspendedUntil()
 	})
 }
 

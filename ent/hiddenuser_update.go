@@ -83,6 +83,26 @@ func (_u *HiddenUserUpdate) SetNillableReason(v *string) *HiddenUserUpdate {
 	return _u
 }
 
+// SetSuspendedUntil sets the "suspended_until" field.
+func (_u *HiddenUserUpdate) SetSuspendedUntil(v time.Time) *HiddenUserUpdate {
+	_u.mutation.SetSuspendedUntil(v)
+	return _u
+}
+
+// SetNillableSuspendedUntil sets the "suspended_until" field if the given value is not nil.
+func (_u *HiddenUserUpdate) SetNillableSuspendedUntil(v *time.Time) *HiddenUserUpdate {
+	if v != nil {
+		_u.SetSuspendedUntil(*v)
+	}
+	return _u
+}
+
+// ClearSuspendedUntil clears the value of the "suspended_until" field.
+func (_u *HiddenUserUpdate) ClearSuspendedUntil() *HiddenUserUpdate {
+	_u.mutation.ClearSuspendedUntil()
+	return _u
+}
+
 // Mutation returns the HiddenUserMutation object of the builder.
 func (_u *HiddenUserUpdate) Mutation() *HiddenUserMutation {
 	return _u.mutation
@@ -163,6 +183,12 @@ func (_u *HiddenUserUpdate) sqlSave(ctx context.Context) (_node int, err error) 
 	if value, ok := _u.mutation.Reason(); ok {
 		_spec.SetField(hiddenuser.FieldReason, field.TypeString, value)
 	}
+	if value, ok := _u.mutation.SuspendedUntil(); ok {
+		_spec.SetField(hiddenuser.FieldSuspendedUntil, field.TypeTime, value)
+	}
+	if _u.mutation.SuspendedUntilCleared() {
+		_spec.ClearField(hiddenuser.FieldSuspendedUntil, field.TypeTime)
+	}
 	_spec.AddModifiers(_u.modifiers...)
 	if _node, err = sqlgraph.UpdateNodes(ctx, _u.driver, _spec); err != nil {
 		if _, ok := err.(*sqlgraph.NotFoundError); ok {
@@ -236,6 +262,26 @@ func (_u *HiddenUserUpdateOne) SetNillableReason(v *string) *HiddenUserUpdateOne
 	if v != nil {
 		_u.SetReason(*v)
 	}
+	return _u
+}
+
+// SetSuspendedUntil sets the "suspended_until" field.
+func (_u *HiddenUserUpdateOne) SetSuspendedUntil(v time.Time) *HiddenUserUpdateOne {
+	_u.mutation.SetSuspendedUntil(v)
+	return _u
+}
+
+// SetNillableSuspendedUntil sets the "suspended_until" field if the given value is not nil.
+func (_u *HiddenUserUpdateOne) SetNillableSuspendedUntil(v *time.Time) *HiddenUserUpdateOne {
+	if v != nil {
+		_u.SetSuspendedUntil(*v)
+	}
+	return _u
+}
+
+// ClearSuspendedUntil clears the value of the "suspended_until" field.
+func (_u *HiddenUserUpdateOne) ClearSuspendedUntil() *HiddenUserUpdateOne {
+	_u.mutation.ClearSuspendedUntil()
 	return _u
 }
 
@@ -348,6 +394,12 @@ func (_u *HiddenUserUpdateOne) sqlSave(ctx context.Context) (_node *HiddenUser, 
 	}
 	if value, ok := _u.mutation.Reason(); ok {
 		_spec.SetField(hiddenuser.FieldReason, field.TypeString, value)
+	}
+	if value, ok := _u.mutation.SuspendedUntil(); ok {
+		_spec.SetField(hiddenuser.FieldSuspendedUntil, field.TypeTime, value)
+	}
+	if _u.mutation.SuspendedUntilCleared() {
+		_spec.ClearField(hiddenuser.FieldSuspendedUntil, field.TypeTime)
 	}
 	_spec.AddModifiers(_u.modifiers...)
 	_node = &HiddenUser{config: _u.config}

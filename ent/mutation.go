@@ -4530,17 +4530,18 @@ func (m *FollowRequestMutation) ResetEdge(name string) error {
 // HiddenUserMutation represents an operation that mutates the HiddenUser nodes in the graph.
 type HiddenUserMutation struct {
 	config
-	op            Op
-	typ           string
-	id            *int64
-	state         *hiddenuser.State
-	due_at        *time.Time
-	identity      *[]byte
-	reason        *string
-	clearedFields map[string]struct{}
-	done          bool
-	oldValue      func(context.Context) (*HiddenUser, error)
-	predicates    []predicate.HiddenUser
+	op              Op
+	typ             string
+	id              *int64
+	state           *hiddenuser.State
+	due_at          *time.Time
+	identity        *[]byte
+	reason          *string
+	suspended_until *time.Time
+	clearedFields   map[string]struct{}
+	done            bool
+	oldValue        func(context.Context) (*HiddenUser, error)
+	predicates      []predicate.HiddenUser
 }
 
 var _ ent.Mutation = (*HiddenUserMutation)(nil)
@@ -4804,6 +4805,55 @@ func (m *HiddenUserMutation) ResetReason() {
 	m.reason = nil
 }
 
+// SetSuspendedUntil sets the "suspended_until" field.
+func (m *HiddenUserMutation) SetSuspendedUntil(t time.Time) {
+	m.suspended_until = &t
+}
+
+// SuspendedUntil returns the value of the "suspended_until" field in the mutation.
+func (m *HiddenUserMutation) SuspendedUntil() (r time.Time, exists bool) {
+	v := m.suspended_until
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldSuspendedUntil returns the old "suspended_until" field's value of the HiddenUser entity.
+// If the HiddenUser object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *HiddenUserMutation) OldSuspendedUntil(ctx context.Context) (v *time.Time, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldSuspendedUntil is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldSuspendedUntil requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldSuspendedUntil: %w", err)
+	}
+	return oldValue.SuspendedUntil, nil
+}
+
+// ClearSuspendedUntil clears the value of the "suspended_until" field.
+func (m *HiddenUserMutation) ClearSuspendedUntil() {
+	m.suspended_until = nil
+	m.clearedFields[hiddenuser.FieldSuspendedUntil] = struct{}{}
+}
+
+// SuspendedUntilCleared returns if the "suspended_until" field was cleared in this mutation.
+func (m *HiddenUserMutation) SuspendedUntilCleared() bool {
+	_, ok := m.clearedFields[hiddenuser.FieldSuspendedUntil]
+	return ok
+}
+
+// ResetSuspendedUntil resets all changes to the "suspended_until" field.
+func (m *HiddenUserMutation) ResetSuspendedUntil() {
+	m.suspended_until = nil
+	delete(m.clearedFields, hiddenuser.FieldSuspendedUntil)
+}
+
 // Where appends a list predicates to the HiddenUserMutation builder.
 func (m *HiddenUserMutation) Where(ps ...predicate.HiddenUser) {
 	m.predicates = append(m.predicates, ps...)
@@ -4838,7 +4888,7 @@ func (m *HiddenUserMutation) Type() string {
 // order to get all numeric fields that were incremented/decremented, call
 // AddedFields().
 func (m *HiddenUserMutation) Fields() []string {
-	fields := make([]string, 0, 4)
+	fields := make([]string, 0, 5)
 	if m.state != nil {
 		fields = append(fields, hiddenuser.FieldState)
 	}
@@ -4850,6 +4900,9 @@ func (m *HiddenUserMutation) Fields() []string {
 	}
 	if m.reason != nil {
 		fields = append(fields, hiddenuser.FieldReason)
+	}
+	if m.suspended_until != nil {
+		fields = append(fields, hiddenuser.FieldSuspendedUntil)
 	}
 	return fields
 }
@@ -4867,6 +4920,8 @@ func (m *HiddenUserMutation) Field(name string) (ent.Value, bool) {
 		return m.Identity()
 	case hiddenuser.FieldReason:
 		return m.Reason()
+	case hiddenuser.FieldSuspendedUntil:
+		return m.SuspendedUntil()
 	}
 	return nil, false
 }
@@ -4884,6 +4939,8 @@ func (m *HiddenUserMutation) OldField(ctx context.Context, name string) (ent.Val
 		return m.OldIdentity(ctx)
 	case hiddenuser.FieldReason:
 		return m.OldReason(ctx)
+	case hiddenuser.FieldSuspendedUntil:
+		return m.OldSuspendedUntil(ctx)
 	}
 	return nil, fmt.Errorf("unknown HiddenUser field %s", name)
 }
@@ -4921,6 +4978,13 @@ func (m *HiddenUserMutation) SetField(name string, value ent.Value) error {
 		}
 		m.SetReason(v)
 		return nil
+	case hiddenuser.FieldSuspendedUntil:
+		v, ok := value.(time.Time)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetSuspendedUntil(v)
+		return nil
 	}
 	return fmt.Errorf("unknown HiddenUser field %s", name)
 }
@@ -4954,6 +5018,9 @@ func (m *HiddenUserMutation) ClearedFields() []string {
 	if m.FieldCleared(hiddenuser.FieldIdentity) {
 		fields = append(fields, hiddenuser.FieldIdentity)
 	}
+	if m.FieldCleared(hiddenuser.FieldSuspendedUntil) {
+		fields = append(fields, hiddenuser.FieldSuspendedUntil)
+	}
 	return fields
 }
 
@@ -4970,6 +5037,9 @@ func (m *HiddenUserMutation) ClearField(name string) error {
 	switch name {
 	case hiddenuser.FieldIdentity:
 		m.ClearIdentity()
+		return nil
+	case hiddenuser.FieldSuspendedUntil:
+		m.ClearSuspendedUntil()
 		return nil
 	}
 	return fmt.Errorf("unknown HiddenUser nullable field %s", name)
@@ -4990,6 +5060,9 @@ func (m *HiddenUserMutation) ResetField(name string) error {
 		return nil
 	case hiddenuser.FieldReason:
 		m.ResetReason()
+		return nil
+	case hiddenuser.FieldSuspendedUntil:
+		m.ResetSuspendedUntil()
 		return nil
 	}
 	return fmt.Errorf("unknown HiddenUser field %s", name)

@@ -7,6 +7,7 @@ import (
 
 	"tideline/ent"
 	"tideline/ent/schema"
+	"tideline/feed/account"
 	"tideline/feed/feedtest"
 	"tideline/feed/paging"
 	"tideline/feed/session"
@@ -70,7 +71,7 @@ func TestARepostOfASuspendedAuthorsPostIsNotShown(t *testing.T) {
 			author session.Viewer
 			left   []int64
 		}{{author, []int64{}}, {replier, []int64{ofPost}}} {
-			_, err := w.Accounts.Suspend(w.Ctx, suspended.author.ID, "", none)
+			_, err := w.Accounts.Suspend(w.Ctx, suspended.author.ID, account.Suspension{}, none)
 			require.NoError(w, err)
 			home, profile, direct := w.shows(reader, reposter, all...)
 			require.Equal(w, [][]int64{suspended.left, suspended.left, suspended.left}, [][]int64{home, profile, direct})

@@ -8,6 +8,7 @@ import (
 	"tideline/ent"
 	"tideline/ent/schema"
 	"tideline/feed"
+	"tideline/feed/account"
 	"tideline/feed/bulk"
 	"tideline/feed/feedtest"
 )
@@ -51,7 +52,7 @@ func TestEveryChangeThatHidesRaisesTheVersion(t *testing.T) {
 				_, err := w.Bulk.Blocks(w.Ctx, "app", []bulk.Block{{Blocker: "1", Blocked: "2"}})
 				return err
 			}},
-			{"suspend", func() error { _, err := w.Accounts.Suspend(w.Ctx, ann.ID, "", none); return err }},
+			{"suspend", func() error { _, err := w.Accounts.Suspend(w.Ctx, ann.ID, account.Suspension{}, none); return err }},
 			{"suspend by a file", func() error {
 				_, err := w.Bulk.Users(w.Ctx, "app", []bulk.User{{ExternalID: "1", Suspended: true}})
 				return err

@@ -114,7 +114,7 @@ func TestOwnLists(t *testing.T) {
 
 			_, err = of.undo(ann, want[1])
 			require.NoError(w, err, name)
-			_, err = w.Moderation.Suspend(w.Ctx, moderation.Console, want[3], "", "")
+			_, err = w.Moderation.Suspend(w.Ctx, moderation.Console, want[3], "", account.Suspension{})
 			require.NoError(w, err, name)
 			require.Equal(w, []int64{want[0], want[2], want[4], want[5], want[6]}, read(), name)
 			_, err = w.Moderation.Unsuspend(w.Ctx, moderation.Console, want[3], "")
@@ -200,7 +200,7 @@ func TestLikedPosts(t *testing.T) {
 		require.NoError(w, err)
 		_, err = w.Feed.Block(w.Ctx, cat, ann.ID)
 		require.NoError(w, err)
-		_, err = w.Moderation.Suspend(w.Ctx, moderation.Console, dan.ID, "", "")
+		_, err = w.Moderation.Suspend(w.Ctx, moderation.Console, dan.ID, "", account.Suspension{})
 		require.NoError(w, err)
 		require.Equal(w, []int64{own}, read(false))
 		_, err = w.Feed.Unblock(w.Ctx, cat, ann.ID)

@@ -10,6 +10,7 @@ import (
 	"tideline/ent"
 	"tideline/ent/schema"
 	"tideline/feed"
+	"tideline/feed/account"
 	"tideline/feed/feedtest"
 	"tideline/feed/moderation"
 	"tideline/feed/paging"
@@ -94,7 +95,7 @@ func TestPublicPosts(t *testing.T) {
 		do(w.Feed.HidePost(w.Ctx, loud, true, func(*ent.Tx) error { return nil }))
 		see(visitor, quote, root)
 		see(cat, quote)
-		do(w.Moderation.Suspend(w.Ctx, moderation.Console, bob.ID, "", ""))
+		do(w.Moderation.Suspend(w.Ctx, moderation.Console, bob.ID, "", account.Suspension{}))
 		see(visitor, root)
 		do(w.Login.DeleteAccount(w.Ctx, ann, "correct horse"))
 		see(visitor)

@@ -256,7 +256,7 @@ func TestAccessIsTakenFromHiddenUsers(t *testing.T) {
 		none := func(*ent.Tx, *ent.User) error { return nil }
 		hide := map[string]func(id int64) (show func()){
 			"suspended": func(id int64) func() {
-				_, err := w.Accounts.Suspend(w.Ctx, id, "", none)
+				_, err := w.Accounts.Suspend(w.Ctx, id, account.Suspension{}, none)
 				require.NoError(w, err)
 				return func() {
 					_, err := w.Accounts.Unsuspend(w.Ctx, id, none)

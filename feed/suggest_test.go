@@ -61,7 +61,7 @@ func TestSuggestions(t *testing.T) {
 		do(w.Accounts.UpdateProfile(w.Ctx, u["asked"], account.Profile{ApprovesFollowers: &yes}))
 		do(w.Feed.Follow(w.Ctx, viewer, u["asked"].ID))
 		for _, handle := range []string{"suspended", "gone"} {
-			do(w.Moderation.Suspend(w.Ctx, moderation.Console, u[handle].ID, "", ""))
+			do(w.Moderation.Suspend(w.Ctx, moderation.Console, u[handle].ID, "", account.Suspension{}))
 		}
 
 		_, _, err := w.Accounts.Delete(w.Ctx, u["leaving"].ID, feedtest.Grace)

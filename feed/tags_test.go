@@ -11,6 +11,7 @@ import (
 	"tideline/ent/post"
 	"tideline/ent/schema"
 	"tideline/feed"
+	"tideline/feed/account"
 	"tideline/feed/feedtest"
 	"tideline/feed/moderation"
 	"tideline/feed/paging"
@@ -89,7 +90,7 @@ func TestTaggedPosts(t *testing.T) {
 		do(w.Feed.SetVisibility(w.Ctx, bob, public, schema.Public))
 		do(w.Feed.HidePost(w.Ctx, loud, true, func(*ent.Tx) error { return nil }))
 		see(session.Viewer{}, public)
-		do(w.Moderation.Suspend(w.Ctx, moderation.Console, bob.ID, "", ""))
+		do(w.Moderation.Suspend(w.Ctx, moderation.Console, bob.ID, "", account.Suspension{}))
 		see(session.Viewer{})
 		see(cat, loud)
 	})

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tideline/feed/account"
 	"tideline/feed/moderation"
 	"tideline/feed/session"
 )
@@ -150,7 +151,7 @@ func TestRelationshipIsANodeOfItsViewer(t *testing.T) {
 			require.Nil(c.t, c.get("node", node, map[string]any{"id": globalID(none)}), none)
 		}
 		c.refused("BAD_USER_INPUT", `mutation($u: ID!) { follow(input: {userId: $u}) { user { id } } }`, map[string]any{"u": id})
-		_, err := c.Moderation.Suspend(c.ctx, moderation.Console, bob.ID, "", "")
+		_, err := c.Moderation.Suspend(c.ctx, moderation.Console, bob.ID, "", account.Suspension{})
 		require.NoError(c.t, err)
 		require.Nil(c.t, c.get("node", node, map[string]any{"id": id}), "nobody sees bob")
 		require.NotNil(c.t, c.get("node", `query($id: ID!) { node(id: $id) { id } }`, map[string]any{"id": catID}))

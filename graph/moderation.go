@@ -7,6 +7,7 @@ import (
 	"tideline/ent"
 	entreport "tideline/ent/report"
 	entuser "tideline/ent/user"
+	"tideline/feed/account"
 	"tideline/feed/moderation"
 	"tideline/feed/paging"
 	"tideline/graph/model"
@@ -63,7 +64,7 @@ func (r moderationMutation) SetRole(ctx context.Context, in model.SetRoleInput) 
 
 func (r moderationMutation) SuspendUser(ctx context.Context, in model.ModerateUserInput) (*model.ModerateUserPayload, error) {
 	return judge(ctx, in, func(ctx context.Context, who moderation.Actor, id int64, note string) (bool, error) {
-		return r.Moderation.Suspend(ctx, who, id, note, orZero(in.Reason))
+		return r.Moderation.Suspend(ctx, who, id, note, account.Suspension{Reason: orZero(in.Reason), Until: in.Until})
 	})
 }
 

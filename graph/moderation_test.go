@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tideline/ent/user"
+	"tideline/feed/account"
 	"tideline/feed/apikey"
 	"tideline/feed/moderation"
 	"tideline/feed/session"
@@ -23,7 +24,7 @@ func TestModerationOverTheAPI(t *testing.T) {
 	_, boss := c.signUp("boss")
 	on := map[string]any{"user": badID, "post": post}
 	const (
-		suspend   = `mutation($user: ID!) { suspendUser(input: {userId: $user, note: "spam", reason: "You advertise."}) { userId changed } }`
+		suspend   = `mutation($user: ID!) { suspendUser(input: {userId: $user, note: "spam", reason: "You advertise.", until: "2999-01-02T03:04:05Z"}) { userId changed } }`
 		unsuspend = `mutation($user: ID!) { unsuspendUser(input: {userId: $user}) { changed } }`
 		hide      = `mutation($post: ID!) { hidePost(input: {postId: $post}) { postId changed } }`
 		unhide    = `mutation($post: ID!) { unhidePost(input: {postId: $post}) { changed } }`
@@ -59,9 +60,9 @@ func TestModerationOverTheAPI(t *testing.T) {
 
 	list := c.get("auditLog.nodes", log, nil).([]any)
 	require.Len(t, list, 2)
-	require.Subset(t, list[0], map[string]any{"action": "SUSPEND_USER", "subjectId": badID, "note": "spam\nTold the user: You advertise."})
+	require.Subset(t, list[0], map[string]any{"action": "SUSPEND_USER", "subjectId": badID, "note": "spam\nUntil: 2999-01-02T03:04:05Z\nTold the user: You advertise."})
 	answer := c.do(`mutation { logIn(input: {handle: "bad", password: "correct horse"}) { token } }`, nil)
-	require.Subset(t, answer.Errors[0].Extensions, map[string]any{"code": "FORBIDDEN", "reason": "SUSPENDED", "explanation": "You advertise."})
+	require.Subset(t, answer.Errors[0].Extensions, map[string]any{"code": "FORBIDDEN", "reason": "SUSPENDED", "explanation": "You advertise.", "until": "2999-01-02T03:04:05Z"})
 	require.Subset(t, list[1], map[string]any{"action": "SET_ROLE", "subjectId": badID, "actorHandle": "boss", "subjectHandle": "bad"})
 	require.Equal(t, true, c.get("unsuspendUser.changed", unsuspend, on))
 	require.Equal(t, true, c.get("auditLog.pageInfo.hasNextPage", log, nil))
@@ -163,7 +164,7 @@ func TestReportsOverTheAPI(t *testing.T) {
 	require.Equal(t, "bad", c.get("claimReport.report.reported.handle", claim, on))
 	_, err = c.Moderation.HidePost(c.ctx, moderation.Console, postID, "")
 	require.NoError(t, err)
-	_, err = c.Moderation.Suspend(c.ctx, moderation.Console, bad.ID, "", "You advertise.")
+	_, err = c.Moderation.Suspend(c.ctx, moderation.Console, bad.ID, "", account.Suspension{Reason: "You advertise."})
 	require.NoError(t, err)
 	require.Equal(t, map[string]any{
 		"text": "buy this", "post": map[string]any{"text": "buy this", "hiddenByModerators": true},
@@ -179,7 +180,7 @@ func TestReportsOverTheAPI(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, c.Feed.DeletePost(c.ctx, bad, postID))
 	require.Nil(t, c.get("report.post", one, on))
-	_, err = c.Moderation.Suspend(c.ctx, moderation.Console, bad.ID, "", "")
+	_, err = c.Moderation.Suspend(c.ctx, moderation.Console, bad.ID, "", account.Suspension{})
 	require.NoError(t, err)
 	require.EqualValues(t, 1, c.get("decideReport.decided", decide, on))
 	c.refused("CONFLICT", decide, on)
@@ -214,7 +215,7 @@ func TestAReportShowsTheConversationOverTheAPI(t *testing.T) {
 	c.get("setPostVisibility.post.id", `mutation($id: ID!) { setPostVisibility(input: {postId: $id, visibility: PRIVATE}) { post { id } } }`, map[string]any{"id": root})
 	c.viewer = bad
 	c.get("updatePost.post.id", `mutation($id: ID!) { updatePost(input: {postId: $id, text: "hello"}) { post { id } } }`, map[string]any{"id": about})
-	_, err := c.Moderation.Suspend(c.ctx, moderation.Console, good.ID, "", "")
+	_, err := c.Moderation.Suspend(c.ctx, moderation.Console, good.ID, "", account.Suspension{})
 	require.NoError(t, err)
 	_, mod := c.signUp("mod")
 	_, err = c.Moderation.SetRole(c.ctx, moderation.Console, mod.ID, user.RoleMODERATOR, "")
@@ -241,7 +242,7 @@ func TestHiddenUserIsBlockedOverTheAPI(t *testing.T) {
 	c.get("follow.user.handle", `mutation($user: ID!) { follow(input: {userId: $user}) { user { handle } } }`, on)
 	c.viewer = bad
 	c.get("follow.user.handle", `mutation($user: ID!) { follow(input: {userId: $user}) { user { handle } } }`, map[string]any{"user": c.get("user.id", `{ user(handle: "good") { id } }`, nil)})
-	_, err := c.Moderation.Suspend(c.ctx, moderation.Console, bad.ID, "", "")
+	_, err := c.Moderation.Suspend(c.ctx, moderation.Console, bad.ID, "", account.Suspension{})
 	require.NoError(t, err)
 	c.viewer = good
 	const all = `user { id handle name bio avatarUrl links data followerCount followingCount postCount approvesFollowers

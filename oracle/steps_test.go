@@ -211,7 +211,7 @@ func (r *run) suspend(u int, hide bool) error {
 	r.ends(u)
 	accounts, allow := r.front().Accounts, func(*ent.Tx, *ent.User) error { return nil }
 	if hide {
-		_, err := accounts.Suspend(r.ctx, r.users[u].id, "", allow)
+		_, err := accounts.Suspend(r.ctx, r.users[u].id, account.Suspension{}, allow)
 		return err
 	}
 	_, err := accounts.Unsuspend(r.ctx, r.users[u].id, allow)

@@ -16,6 +16,7 @@ import (
 	"tideline/ent"
 	"tideline/ent/schema"
 	"tideline/feed"
+	"tideline/feed/account"
 	"tideline/feed/feedtest"
 	"tideline/feed/moderation"
 	"tideline/feed/session"
@@ -171,7 +172,7 @@ func TestPreviewObeysTheRuleAtThatMoment(t *testing.T) {
 		none()
 		do(s.Feed.HidePost(s.Ctx, id, false, func(*ent.Tx) error { return nil }))
 		all()
-		do(s.Moderation.Suspend(s.Ctx, moderation.Console, ann.ID, "", ""))
+		do(s.Moderation.Suspend(s.Ctx, moderation.Console, ann.ID, "", account.Suspension{}))
 		none("/@ann")
 		do(s.Moderation.Unsuspend(s.Ctx, moderation.Console, ann.ID, ""))
 		all()

@@ -9,24 +9,25 @@ import (
 	"tideline/ent/job"
 	"tideline/ent/schema"
 	"tideline/feed"
+	"tideline/feed/account"
 	"tideline/feed/feedtest"
 	feedjob "tideline/feed/job"
 )
 
 // After a suspension and its end, the replies to the author's posts are marked as changed, so that
 // clients look at them again. Nothing is enqueued for that if the author has no posts.
-func TestTheRepliesOfASuspendedAuthorAreToldOf(t *testing.T) {
+func TestRepliesToASuspendedAuthorAreMarkedAsChanged(t *testing.T) {
 	t.Parallel()
 	feedtest.EachIdle(t, func(w *feedtest.World) {
 		ann, bob, cat, dan := w.User("ann"), w.User("bob"), w.User("cat"), w.User("dan")
-		none := func(*ent.Tx, *ent.User) error { return nil }
+		allow := func(*ent.Tx, *ent.User) error { return nil }
 		answered, lonely := w.Post(ann, schema.Public), w.Post(cat, schema.Public)
 		reply, err := w.Feed.CreatePost(w.Ctx, bob, feed.Draft{Text: "reply", ReplyTo: answered})
 		require.NoError(w, err)
 		w.Stores.DB.Job.Delete().ExecX(w.Ctx)
-		_, err = w.Accounts.Suspend(w.Ctx, cat.ID, "", none)
+		_, err = w.Accounts.Suspend(w.Ctx, cat.ID, account.Suspension{}, allow)
 		require.NoError(w, err)
-		_, err = w.Accounts.Suspend(w.Ctx, ann.ID, "", none)
+		_, err = w.Accounts.Suspend(w.Ctx, ann.ID, account.Suspension{}, allow)
 		require.NoError(w, err)
 		kinds, err := w.Stores.DB.Job.Query().Order(job.ByID()).Select(job.FieldKind).Strings(w.Ctx)
 		require.NoError(w, err)
@@ -40,12 +41,12 @@ func TestTheRepliesOfASuspendedAuthorAreToldOf(t *testing.T) {
 		w.Work()
 		w.Drain()
 		changed := func(id int64) int64 { return w.Stores.DB.Post.GetX(w.Ctx, id).ChangedAt }
-		hidden := changed(reply.ID)
-		require.Positive(w, hidden)
+		afterSuspension := changed(reply.ID)
+		require.Positive(w, afterSuspension)
 		require.Zero(w, changed(lonely))
-		_, err = w.Accounts.Unsuspend(w.Ctx, ann.ID, none)
+		_, err = w.Accounts.Unsuspend(w.Ctx, ann.ID, allow)
 		require.NoError(w, err)
 		w.Drain()
-		require.Greater(w, changed(reply.ID), hidden)
+		require.Greater(w, changed(reply.ID), afterSuspension)
 	})
 }

@@ -52,8 +52,8 @@ func (w *Workers) postErased(ctx context.Context, j *queue.Job) error {
 	return nil
 }
 
-// deleteDue starts the deletion of users whose grace period is over. It also looks again for traces
-// of users who are deleted.
+// deleteDue starts the deletion of users whose grace period is over, and ends suspensions whose time is over.
+// It also looks again for traces of users who are deleted.
 func (w *Workers) deleteDue(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, trimFor)
 	defer cancel()
@@ -62,6 +62,11 @@ func (w *Workers) deleteDue(ctx context.Context) {
 		w.Logger.WarnContext(ctx, "deletions of users not begun", "error", err)
 	} else if n > 0 {
 		w.Logger.InfoContext(ctx, "deletions of users begun", "users", n)
+	}
+	if n, err := w.Accounts.EndSuspensions(ctx); err != nil {
+		w.Logger.WarnContext(ctx, "suspensions whose time is over not ended", "error", err)
+	} else if n > 0 {
+		w.Logger.InfoContext(ctx, "suspensions whose time is over ended", "users", n)
 	}
 	if _, err := account.EraseTraces(ctx, w.DB, w.Now(), w.Timelines.Own.ForgetUser); err != nil {
 		w.Logger.WarnContext(ctx, "traces of deleted users not looked for", "error", err)

@@ -21,6 +21,8 @@ const (
 	FieldIdentity = "identity"
 	// FieldReason holds the string denoting the reason field in the database.
 	FieldReason = "reason"
+	// FieldSuspendedUntil holds the string denoting the suspended_until field in the database.
+	FieldSuspendedUntil = "suspended_until"
 	// Table holds the table name of the hiddenuser in the database.
 	Table = "hidden_users"
 )
@@ -32,6 +34,7 @@ var Columns = []string{
 	FieldDueAt,
 	FieldIdentity,
 	FieldReason,
+	FieldSuspendedUntil,
 }
 
 // ValidColumn reports if the column name is valid (part of the table columns).
@@ -97,4 +100,9 @@ func ByDueAt(opts ...sql.OrderTermOption) OrderOption {
 // ByReason orders the results by the reason field.
 func ByReason(opts ...sql.OrderTermOption) OrderOption {
 	return sql.OrderByField(FieldReason, opts...).ToFunc()
+}
+
+// BySuspendedUntil orders the results by the suspended_until field.
+func BySuspendedUntil(opts ...sql.OrderTermOption) OrderOption {
+	return sql.OrderByField(FieldSuspendedUntil, opts...).ToFunc()
 }

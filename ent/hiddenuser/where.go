@@ -69,6 +69,11 @@ func Reason(v string) predicate.HiddenUser {
 	return predicate.HiddenUser(sql.FieldEQ(FieldReason, v))
 }
 
+// SuspendedUntil applies equality check predicate on the "suspended_until" field. It's identical to SuspendedUntilEQ.
+func SuspendedUntil(v time.Time) predicate.HiddenUser {
+	return predicate.HiddenUser(sql.FieldEQ(FieldSuspendedUntil, v))
+}
+
 // StateEQ applies the EQ predicate on the "state" field.
 func StateEQ(v State) predicate.HiddenUser {
 	return predicate.HiddenUser(sql.FieldEQ(FieldState, v))
@@ -242,6 +247,56 @@ func ReasonEqualFold(v string) predicate.HiddenUser {
 // ReasonContainsFold applies the ContainsFold predicate on the "reason" field.
 func ReasonContainsFold(v string) predicate.HiddenUser {
 	return predicate.HiddenUser(sql.FieldContainsFold(FieldReason, v))
+}
+
+// SuspendedUntilEQ applies the EQ predicate on the "suspended_until" field.
+func SuspendedUntilEQ(v time.Time) predicate.HiddenUser {
+	return predicate.HiddenUser(sql.FieldEQ(FieldSuspendedUntil, v))
+}
+
+// SuspendedUntilNEQ applies the NEQ predicate on the "suspended_until" field.
+func SuspendedUntilNEQ(v time.Time) predicate.HiddenUser {
+	return predicate.HiddenUser(sql.FieldNEQ(FieldSuspendedUntil, v))
+}
+
+// SuspendedUntilIn applies the In predicate on the "suspended_until" field.
+func SuspendedUntilIn(vs ...time.Time) predicate.HiddenUser {
+	return predicate.HiddenUser(sql.FieldIn(FieldSuspendedUntil, vs...))
+}
+
+// SuspendedUntilNotIn applies the NotIn predicate on the "suspended_until" field.
+func SuspendedUntilNotIn(vs ...time.Time) predicate.HiddenUser {
+	return predicate.HiddenUser(sql.FieldNotIn(FieldSuspendedUntil, vs...))
+}
+
+// SuspendedUntilGT applies the GT predicate on the "suspended_until" field.
+func SuspendedUntilGT(v time.Time) predicate.HiddenUser {
+	return predicate.HiddenUser(sql.FieldGT(FieldSuspendedUntil, v))
+}
+
+// SuspendedUntilGTE applies the GTE predicate on the "suspended_until" field.
+func SuspendedUntilGTE(v time.Time) predicate.HiddenUser {
+	return predicate.HiddenUser(sql.FieldGTE(FieldSuspendedUntil, v))
+}
+
+// SuspendedUntilLT applies the LT predicate on the "suspended_until" field.
+func SuspendedUntilLT(v time.Time) predicate.HiddenUser {
+	return predicate.HiddenUser(sql.FieldLT(FieldSuspendedUntil, v))
+}
+
+// SuspendedUntilLTE applies the LTE predicate on the "suspended_until" field.
+func SuspendedUntilLTE(v time.Time) predicate.HiddenUser {
+	return predicate.HiddenUser(sql.FieldLTE(FieldSuspendedUntil, v))
+}
+
+// SuspendedUntilIsNil applies the IsNil predicate on the "suspended_until" field.
+func SuspendedUntilIsNil() predicate.HiddenUser {
+	return predicate.HiddenUser(sql.FieldIsNull(FieldSuspendedUntil))
+}
+
+// SuspendedUntilNotNil applies the NotNil predicate on the "suspended_until" field.
+func SuspendedUntilNotNil() predicate.HiddenUser {
+	return predicate.HiddenUser(sql.FieldNotNull(FieldSuspendedUntil))
 }
 
 // And groups predicates with the AND operator between them.

@@ -232,6 +232,7 @@ var (
 		{Name: "due_at", Type: field.TypeTime},
 		{Name: "identity", Type: field.TypeBytes, Nullable: true, Size: 32},
 		{Name: "reason", Type: field.TypeString, Size: 2147483647, Default: ""},
+		{Name: "suspended_until", Type: field.TypeTime, Nullable: true},
 	}
 	// HiddenUsersTable holds the schema information for the "hidden_users" table.
 	HiddenUsersTable = &schema.Table{
@@ -248,6 +249,11 @@ var (
 				Name:    "hiddenuser_identity",
 				Unique:  false,
 				Columns: []*schema.Column{HiddenUsersColumns[3]},
+			},
+			{
+				Name:    "hiddenuser_suspended_until",
+				Unique:  false,
+				Columns: []*schema.Column{HiddenUsersColumns[5]},
 			},
 		},
 	}

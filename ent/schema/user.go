@@ -154,17 +154,18 @@ func (HiddenUser) Fields() []ent.Field {
 	return []ent.Field{
 		plainID(),
 		field.Enum("state").Values("LEAVING", "SUSPENDED", "DELETING", "GONE").
-			Comment("LEAVING: can be restored; SUSPENDED: until a moderator ends it; DELETING: is being deleted; GONE: the row is gone and remains are being deleted"),
+			Comment("LEAVING: can be restored; SUSPENDED: until a moderator or time ends it; DELETING: is being deleted; GONE: the row is gone and remains are being deleted"),
 		field.Time("due_at").Comment("when the state ends by itself; for SUSPENDED, when a scheduled deletion ends that continues afterwards, or the year 9999"),
 		field.Bytes("identity").MaxLen(32).Optional().
 			Comment("the key of an issuer's user, as Session.token_hash, once the deletion has begun: tokens from before its end create no new user"),
 		field.Text("reason").Default("").Comment("why a moderator suspended the user, in words for the user"),
+		field.Time("suspended_until").Optional().Nillable().Comment("when the suspension ends by itself; null if only a moderator ends it"),
 	}
 }
 
 // Indexes of HiddenUser.
 func (HiddenUser) Indexes() []ent.Index {
-	return []ent.Index{index.Fields("due_at"), index.Fields("identity")}
+	return []ent.Index{index.Fields("due_at"), index.Fields("identity"), index.Fields("suspended_until")}
 }
 
 // Annotations of HiddenUser.

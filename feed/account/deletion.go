@@ -104,7 +104,7 @@ func (a *Accounts) beginDeletion(ctx context.Context, tx *ent.Tx, id int64) erro
 	if err != nil {
 		return fmt.Errorf("begin to delete user: %w", err)
 	}
-	row := tx.HiddenUser.UpdateOneID(id).SetState(hiddenuser.StateDELETING).SetDueAt(a.now()).SetReason("")
+	row := tx.HiddenUser.UpdateOneID(id).SetState(hiddenuser.StateDELETING).SetDueAt(a.now()).SetReason("").ClearSuspendedUntil()
 	if u.Issuer != nil {
 		hash := session.HashOfIssuer(*u.Issuer, string(u.ExternalID))
 		row.SetIdentity(hash[:])
@@ -119,8 +119,8 @@ func (a *Accounts) beginDeletion(ctx context.Context, tx *ent.Tx, id int64) erro
 }
 
 // RestoreIn shows a hidden user again in tx, and reports whether the user was hidden. The caller
-// has locked the user's row. Errors: Forbidden if the user is suspended, with the reason of the suspension;
-// Conflict if the deletion has begun.
+// has locked the user's row. A suspension whose time is over is ended, too. Errors: Forbidden if the user is suspended, with the
+// reason and the end of the suspension; Conflict if the deletion has begun.
 //
 // Cost: none unless the user is hidden; otherwise a deletion and an update by primary key, and a
 // job.
@@ -128,14 +128,15 @@ func (a *Accounts) RestoreIn(ctx context.Context, tx *ent.Tx, u *ent.User) (rest
 	if !u.Hidden {
 		return false, nil
 	}
-	n, err := tx.HiddenUser.Delete().Where(hiddenuser.ID(u.ID), hiddenuser.StateEQ(hiddenuser.StateLEAVING)).Exec(ctx)
+	n, err := tx.HiddenUser.Delete().Where(hiddenuser.ID(u.ID), hiddenuser.Or(hiddenuser.StateEQ(hiddenuser.StateLEAVING),
+		hiddenuser.And(hiddenuser.StateEQ(hiddenuser.StateSUSPENDED), hiddenuser.SuspendedUntilLTE(a.now())))).Exec(ctx)
 	if err != nil {
 		return false, fmt.Errorf("restore user: %w", err)
 	}
 	if n == 0 {
 		row, err := tx.HiddenUser.Query().Where(hiddenuser.ID(u.ID), hiddenuser.StateEQ(hiddenuser.StateSUSPENDED)).Only(ctx)
 		if err == nil {
-			err = refusal.New(refusal.Suspended, "This account is suspended.").Because(row.Reason)
+			err = refusal.New(refusal.Suspended, "This account is suspended.").Because(row.Reason).Ends(row.SuspendedUntil)
 		} else if ent.IsNotFound(err) {
 			err = refusal.New(refusal.BeingDeleted, "The account is being deleted already.")
 		}

@@ -719,7 +719,7 @@ func TestExportAccount(t *testing.T) {
 
 		// A hidden user looks like a user who does not exist.
 		for _, v := range []session.Viewer{c.friend, c.followee} {
-			_, err = w.Accounts.Suspend(w.Ctx, v.ID, "", func(*ent.Tx, *ent.User) error { return nil })
+			_, err = w.Accounts.Suspend(w.Ctx, v.ID, account.Suspension{}, func(*ent.Tx, *ent.User) error { return nil })
 			require.NoError(w, err)
 		}
 		file.Reset()

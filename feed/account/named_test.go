@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tideline/ent"
+	"tideline/feed/account"
 	"tideline/feed/feedtest"
 	"tideline/feed/refusal"
 )
@@ -48,7 +49,7 @@ func TestNamed(t *testing.T) {
 		requireAmbiguous(number, "ann", number)
 		requireAmbiguous(ent.NodeID("User", bob.ID), "bob", strings.ToLower(ent.NodeID("User", bob.ID)))
 
-		_, err := w.Accounts.Suspend(w.Ctx, ann.ID, "", func(*ent.Tx, *ent.User) error { return nil })
+		_, err := w.Accounts.Suspend(w.Ctx, ann.ID, account.Suspension{}, func(*ent.Tx, *ent.User) error { return nil })
 		require.NoError(w, err)
 		_, err = w.Directory.Named(w.Ctx, "ann")
 		require.Equal(w, refusal.NotFound, refusal.CodeOf(err))

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tideline/feed/account"
 	"tideline/feed/apikey"
 	"tideline/feed/feedtest"
 	"tideline/feed/moderation"
@@ -159,7 +160,10 @@ func TestKeysDoNotActForHiddenUsers(t *testing.T) {
 			all = append(all, v.Grant())
 		}
 		for _, hide := range []func() error{
-			func() error { _, err := w.Moderation.Suspend(w.Ctx, moderation.Console, ann.ID, "", ""); return err },
+			func() error {
+				_, err := w.Moderation.Suspend(w.Ctx, moderation.Console, ann.ID, "", account.Suspension{})
+				return err
+			},
 			func() error { _, _, err := w.Accounts.Delete(w.Ctx, ann.ID, feedtest.Grace); return err },
 		} {
 			ended, err := w.Sessions.Ended(w.Ctx, all)

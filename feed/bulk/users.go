@@ -42,6 +42,8 @@ type User struct {
 	// Suspended hides a new user from the start, and suspends an existing user. False changes
 	// nothing: a suspension here stays.
 	Suspended bool
+	// Suspension is what a user is told who is suspended by this row.
+	Suspension account.Suspension
 }
 
 // Users creates users of the issuer, or changes their profiles. Error: BadInput, for more than
@@ -57,11 +59,11 @@ func (b *Bulk) Users(ctx context.Context, issuer string, list []User) ([]*Result
 	if err != nil {
 		return nil, err
 	}
-	for _, r := range results {
+	for i, r := range results {
 		if !r.suspend {
 			continue
 		}
-		changed, err := b.cfg.Accounts.Suspend(ctx, r.User, "", func(tx *ent.Tx, _ *ent.User) error {
+		changed, err := b.cfg.Accounts.Suspend(ctx, r.User, list[i].Suspension, func(tx *ent.Tx, _ *ent.User) error {
 			return tx.AuditEntry.Create().SetActorID(0).SetAction(auditentry.ActionSUSPEND_USER).SetSubjectKind(auditentry.SubjectKindUser).
 				SetSubjectID(r.User).SetNote("imported").Exec(ctx)
 		})
@@ -252,6 +254,9 @@ func (u *User) clean(now time.Time) (err error) {
 	if u.CreatedAt, err = createdAt(u.CreatedAt, u.CreatedAtText, now); err != nil {
 		return err
 	}
+	if err := u.Suspension.Clean(); err != nil {
+		return err
+	}
 	if u.PasswordHash != nil {
 		return password.CheckHash(*u.PasswordHash)
 	}
@@ -283,7 +288,7 @@ func (b *Bulk) newUsers(ctx context.Context, tx *ent.Tx, issuer string, list []U
 		taken[handle] = true
 	}
 	makeUsers := make([]*ent.UserCreate, len(fresh))
-	var suspended []int64
+	suspended := map[int64]account.Suspension{}
 	for n, i := range fresh {
 		row, handle := list[i], handles[n]
 		for attempt := 1; taken[handle]; attempt++ {
@@ -294,7 +299,7 @@ func (b *Bulk) newUsers(ctx context.Context, tx *ent.Tx, issuer string, list []U
 			SetPasswordHash(or(row.PasswordHash, account.NoPassword)).SetIssuer(issuer).SetExternalID([]byte(row.ExternalID)).
 			SetNillableDefaultVisibility(row.DefaultVisibility).SetNillableApprovesFollowers(row.ApprovesFollowers).SetNillableHomeReplies(row.HomeReplies).SetHidden(row.Suspended)
 		if row.Suspended {
-			suspended = append(suspended, newIDs[n])
+			suspended[newIDs[n]] = row.Suspension
 		}
 		if row.CreatedAt != nil {
 			makeUsers[n].SetCreatedAt(row.CreatedAt.UTC().Truncate(time.Microsecond)) // the precision of PostgreSQL

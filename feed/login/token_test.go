@@ -274,7 +274,7 @@ func TestSuspendedUserOfAnIssuer(t *testing.T) {
 		v := w.SignIn(token)
 		other.SignIn(token)
 		at = at.Add(time.Second)
-		_, err := w.Moderation.Suspend(w.Ctx, moderation.Console, v.ID, "", "")
+		_, err := w.Moderation.Suspend(w.Ctx, moderation.Console, v.ID, "", account.Suspension{})
 		require.NoError(t, err)
 		w.RequireRefused(token)
 		at = at.Add(6 * time.Second)

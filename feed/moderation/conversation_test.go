@@ -8,6 +8,7 @@ import (
 	"tideline/ent"
 	"tideline/ent/schema"
 	"tideline/feed"
+	"tideline/feed/account"
 	"tideline/feed/feedtest"
 	"tideline/feed/moderation"
 	"tideline/feed/session"
@@ -77,7 +78,7 @@ func TestAReportShowsTheConversation(t *testing.T) {
 		shows(2, nil, nil)
 
 		// The posts of a user who is suspended stay readable, those of a user who is being deleted do not.
-		_, err = w.Moderation.Suspend(w.Ctx, moderation.Console, ann.ID, "", "")
+		_, err = w.Moderation.Suspend(w.Ctx, moderation.Console, ann.ID, "", account.Suspension{})
 		require.NoError(w, err)
 		shows(0, []int64{root, between}, []int64{first, second})
 		_, _, err = w.Accounts.Delete(w.Ctx, ann.ID, 0)

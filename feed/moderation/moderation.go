@@ -28,13 +28,10 @@ import (
 	"tideline/feed/webhook"
 )
 
-// MaxNote bounds the characters of a note, and of the reason of a suspension.
+// MaxNote bounds the characters of a note.
 const MaxNote = 1000
 
-var (
-	noteField   = text.Field{What: "The note", Name: "note", Limit: "noteLength", Most: MaxNote}
-	reasonField = text.Field{What: "The reason", Name: "reason", Limit: "reasonLength", Most: MaxNote}
-)
+var noteField = text.Field{What: "The note", Name: "note", Limit: "noteLength", Most: MaxNote}
 
 // Config configures Moderation. Fields without a default are required.
 type Config struct {
@@ -203,29 +200,35 @@ func noteOfRole(from, to user.Role, note string) string {
 	return change + ": " + note
 }
 
-// Suspend hides a user and ends all the user's sessions until Unsuspend; see account.Accounts. The user
-// reads the reason at a log-in, and never the note, which is for the audit log. The audit log has both. It
-// reports whether the user was not suspended before. Errors: Unauthenticated, BadInput; NotFound,
-// also for a user who is being deleted; Forbidden, for an actor who is not a moderator, and for a
+// Suspend hides a user and ends all the user's sessions, until Unsuspend or the end of the suspension; see
+// account.Accounts. The user reads reason and end at a log-in, and never the note, which is for the audit
+// log. The audit log has all three. It reports whether the user was not suspended before. Errors:
+// Unauthenticated; BadInput, also for an end that is not in the future; NotFound, also for a user who is being deleted; Forbidden, for an actor who is not a moderator, and for a
 // user whose role is not below the actor's.
 //
 // Cost: a look-up, and the cost of account.Accounts.Suspend.
-func (m *Moderation) Suspend(ctx context.Context, who Actor, id int64, note, reason string) (changed bool, err error) {
-	if reason, err = reasonField.Clean(reason); err != nil {
+func (m *Moderation) Suspend(ctx context.Context, who Actor, id int64, note string, s account.Suspension) (changed bool, err error) {
+	if err := s.Clean(); err != nil {
 		return false, err
 	}
-	return m.judge(ctx, who, id, auditentry.ActionSUSPEND_USER, note, reason, func(ctx context.Context, id int64, allow func(*ent.Tx, *ent.User) error) (bool, error) {
-		return m.cfg.Accounts.Suspend(ctx, id, reason, allow)
+	if s.Until != nil && !s.Until.After(m.cfg.Now()) {
+		return false, refusal.New(refusal.NotInTheFuture, "A suspension ends in the future.").In("until")
+	}
+	return m.judge(ctx, who, id, auditentry.ActionSUSPEND_USER, note, s, func(ctx context.Context, id int64, allow func(*ent.Tx, *ent.User) error) (bool, error) {
+		return m.cfg.Accounts.Suspend(ctx, id, s, allow)
 	})
 }
 
 // Unsuspend ends a suspension. Results, errors and cost are as for Suspend.
 func (m *Moderation) Unsuspend(ctx context.Context, who Actor, id int64, note string) (changed bool, err error) {
-	return m.judge(ctx, who, id, auditentry.ActionUNSUSPEND_USER, note, "", m.cfg.Accounts.Unsuspend)
+	return m.judge(ctx, who, id, auditentry.ActionUNSUSPEND_USER, note, account.Suspension{}, m.cfg.Accounts.Unsuspend)
 }
 
-// Suspension says who is suspended, and the reason that the user was told, which may be empty.
-type Suspension struct{ Handle, Name, Reason string }
+// Suspension says who is suspended, and what the user is told.
+type Suspension struct {
+	Handle, Name string
+	account.Suspension
+}
 
 // Suspensions returns the suspensions of the users with the ids, in their order. An entry is nil if the user
 // is not suspended. Only moderators read them.
@@ -244,15 +247,15 @@ func (m *Moderation) Suspensions(ctx context.Context, ids []int64) ([]*Suspensio
 	suspensions := make([]*Suspension, len(ids))
 	for i, u := range rows.InOrder(ids, list, func(u *ent.User) int64 { return u.ID }) {
 		if u != nil && hidden[i] != nil {
-			suspensions[i] = &Suspension{u.Handle, u.Name, hidden[i].Reason}
+			suspensions[i] = &Suspension{u.Handle, u.Name, account.SuspensionOf(hidden[i])}
 		}
 	}
 	return suspensions, nil
 }
 
 // judge checks that the actor may act on the user, and calls do with a function that records the
-// action with the note and the reason.
-func (m *Moderation) judge(ctx context.Context, who Actor, id int64, action auditentry.Action, note, reason string,
+// action with the note and what the user is told.
+func (m *Moderation) judge(ctx context.Context, who Actor, id int64, action auditentry.Action, note string, s account.Suspension,
 	do func(context.Context, int64, func(*ent.Tx, *ent.User) error) (bool, error),
 ) (bool, error) {
 	rank, err := m.demand(ctx, who, user.RoleMODERATOR)
@@ -262,8 +265,11 @@ func (m *Moderation) judge(ctx context.Context, who Actor, id int64, action audi
 	if note, err = noteField.Clean(note); err != nil {
 		return false, err
 	}
-	if reason != "" {
-		note = strings.TrimSpace(note + "\nTold the user: " + reason)
+	if s.Until != nil {
+		note = strings.TrimSpace(note + "\nUntil: " + s.Until.UTC().Format(time.RFC3339))
+	}
+	if s.Reason != "" {
+		note = strings.TrimSpace(note + "\nTold the user: " + s.Reason)
 	}
 	return do(ctx, id, func(tx *ent.Tx, u *ent.User) error {
 		if ranks[u.Role] >= rank {

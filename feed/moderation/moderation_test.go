@@ -4,21 +4,27 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"entgo.io/ent/dialect"
 	"github.com/stretchr/testify/require"
 
+	"tideline/ent"
 	"tideline/ent/auditentry"
 	"tideline/ent/hiddenuser"
 	"tideline/ent/schema"
 	"tideline/ent/user"
+	"tideline/feed/account"
 	"tideline/feed/feedtest"
 	"tideline/feed/moderation"
 	"tideline/feed/paging"
 	"tideline/feed/refusal"
 	"tideline/feed/session"
 	"tideline/feed/visibility"
+	"tideline/storage"
+	"tideline/storage/storagetest"
 )
 
 // staff creates a moderator and an admin.
@@ -99,7 +105,7 @@ func TestRoles(t *testing.T) {
 			if v.ID == 0 {
 				want = refusal.Unauthenticated
 			}
-			_, err := m.Suspend(w.Ctx, by(v), other.ID, "", "")
+			_, err := m.Suspend(w.Ctx, by(v), other.ID, "", account.Suspension{})
 			requireCode(w, want, err)
 			_, err = m.HidePost(w.Ctx, by(v), post, "")
 			requireCode(w, want, err)
@@ -112,18 +118,18 @@ func TestRoles(t *testing.T) {
 		requireCode(w, refusal.Forbidden, err)
 		_, err = m.AuditLog(w.Ctx, by(moderator), paging.Page{})
 		requireCode(w, refusal.Forbidden, err)
-		_, err = m.Suspend(w.Ctx, by(moderator), admin.ID, "", "")
+		_, err = m.Suspend(w.Ctx, by(moderator), admin.ID, "", account.Suspension{})
 		requireCode(w, refusal.Forbidden, err)
-		_, err = m.Suspend(w.Ctx, by(moderator), 1, "", "")
+		_, err = m.Suspend(w.Ctx, by(moderator), 1, "", account.Suspension{})
 		requireCode(w, refusal.NotFound, err)
 		require.Len(w, actions(w, admin), 2, "what was refused is not in the log")
 
 		_, err = m.SetRole(w.Ctx, by(admin), plain.ID, user.RoleMODERATOR, "helps out")
 		require.NoError(w, err)
-		changed, err := m.Suspend(w.Ctx, by(plain), other.ID, "spam", "")
+		changed, err := m.Suspend(w.Ctx, by(plain), other.ID, "spam", account.Suspension{})
 		require.NoError(w, err)
 		require.True(w, changed)
-		changed, err = m.Suspend(w.Ctx, by(moderator), other.ID, "spam", "you advertise")
+		changed, err = m.Suspend(w.Ctx, by(moderator), other.ID, "spam", account.Suspension{Reason: "you advertise"})
 		require.NoError(w, err)
 		require.False(w, changed)
 		log, err := m.AuditLog(w.Ctx, by(admin), paging.Page{})
@@ -172,9 +178,9 @@ func TestTheReasonOfASuspension(t *testing.T) {
 		bad, _ := signUp(w, "bad")
 		other := w.User("other")
 		m, all := w.Moderation, []int64{other.ID, bad.ID}
-		_, err := m.Suspend(w.Ctx, moderation.By(admin), bad.ID, "", strings.Repeat("x", moderation.MaxNote+1))
+		_, err := m.Suspend(w.Ctx, moderation.By(admin), bad.ID, "", account.Suspension{Reason: strings.Repeat("x", account.MaxReason+1)})
 		requireCode(w, refusal.BadInput, err)
-		_, err = m.Suspend(w.Ctx, moderation.By(admin), bad.ID, "the third time", " You advertise.\n")
+		_, err = m.Suspend(w.Ctx, moderation.By(admin), bad.ID, "the third time", account.Suspension{Reason: " You advertise.\n"})
 		require.NoError(w, err)
 		told := func(reason string) {
 			w.Helper()
@@ -192,14 +198,14 @@ func TestTheReasonOfASuspension(t *testing.T) {
 		require.Equal(w, "the third time\nTold the user: You advertise.", log.Nodes()[0].Note)
 		suspensions, err := m.Suspensions(w.Ctx, all)
 		require.NoError(w, err)
-		require.Equal(w, []*moderation.Suspension{nil, {Handle: "bad", Name: "bad", Reason: "You advertise."}}, suspensions)
+		require.Equal(w, []*moderation.Suspension{nil, {Handle: "bad", Name: "bad", Suspension: account.Suspension{Reason: "You advertise."}}}, suspensions)
 
 		_, err = m.Unsuspend(w.Ctx, moderation.Console, bad.ID, "")
 		require.NoError(w, err)
 		suspensions, err = m.Suspensions(w.Ctx, all)
 		require.NoError(w, err)
 		require.Equal(w, []*moderation.Suspension{nil, nil}, suspensions)
-		_, err = m.Suspend(w.Ctx, moderation.Console, bad.ID, "", "")
+		_, err = m.Suspend(w.Ctx, moderation.Console, bad.ID, "", account.Suspension{})
 		require.NoError(w, err)
 		told("")
 		_, err = m.Unsuspend(w.Ctx, moderation.Console, bad.ID, "")
@@ -208,12 +214,12 @@ func TestTheReasonOfASuspension(t *testing.T) {
 		// The suspension of an account that leaves ends in the grace period.
 		_, err = w.Login.DeleteAccount(w.Ctx, bad, "correct horse")
 		require.NoError(w, err)
-		_, err = m.Suspend(w.Ctx, moderation.Console, bad.ID, "", "You advertise.")
+		_, err = m.Suspend(w.Ctx, moderation.Console, bad.ID, "", account.Suspension{Reason: "You advertise."})
 		require.NoError(w, err)
 		_, err = m.Unsuspend(w.Ctx, moderation.Console, bad.ID, "")
 		require.NoError(w, err)
 		require.Empty(w, w.Stores.DB.HiddenUser.GetX(w.Ctx, bad.ID).Reason)
-		_, err = m.Suspend(w.Ctx, moderation.Console, bad.ID, "", "You advertise.")
+		_, err = m.Suspend(w.Ctx, moderation.Console, bad.ID, "", account.Suspension{Reason: "You advertise."})
 		require.NoError(w, err)
 		_, _, err = w.Accounts.Delete(w.Ctx, bad.ID, 0)
 		require.NoError(w, err)
@@ -250,7 +256,7 @@ func TestSuspendedUserIsHidden(t *testing.T) {
 		w.Drain()
 		require.Equal(w, []int64{post}, w.Timeline(follower, 10))
 
-		_, err := w.Moderation.Suspend(w.Ctx, moderation.By(moderator), bad.ID, "", "")
+		_, err := w.Moderation.Suspend(w.Ctx, moderation.By(moderator), bad.ID, "", account.Suspension{})
 		require.NoError(w, err)
 		for range 2 { // before its job and after
 			require.Empty(w, w.Timeline(follower, 10))
@@ -283,12 +289,81 @@ func TestSuspendedUserIsHidden(t *testing.T) {
 	})
 }
 
+// A suspension ends at its time: for everybody when a worker has looked, and for the user at a log-in. One
+// that a moderator began anew meanwhile does not end.
+func TestSuspensionEndsByItself(t *testing.T) {
+	t.Parallel()
+	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
+		var ahead atomic.Int64
+		w := feedtest.Idle(t, s, feedtest.Options{Now: func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }})
+		bad, _ := signUp(w, "bad")
+		post := w.Post(bad, schema.Public)
+		until := w.Now().Add(24 * time.Hour)
+		suspend := func(until *time.Time) {
+			_, err := w.Moderation.Suspend(w.Ctx, moderation.Console, bad.ID, "", account.Suspension{Reason: "You advertise.", Until: until})
+			require.NoError(w, err)
+		}
+		ended := func() int {
+			n, err := w.Accounts.EndSuspensions(w.Ctx)
+			require.NoError(w, err)
+			return n
+		}
+		gone := w.Now().Add(-time.Minute)
+		_, err := w.Moderation.Suspend(w.Ctx, moderation.Console, bad.ID, "", account.Suspension{Until: &gone})
+		require.Equal(w, refusal.NotInTheFuture, refusal.ReasonOf(err))
+
+		suspend(&until)
+		_, err = w.Login.LogIn(w.Ctx, "bad", "correct horse")
+		var refused *refusal.Error
+		require.ErrorAs(w, err, &refused)
+		require.Equal(w, map[string]any{"code": "FORBIDDEN", "reason": "SUSPENDED", "explanation": "You advertise.", "until": until.UTC().Format(time.RFC3339)}, refused.Extensions())
+		entries, err := w.Moderation.AuditLog(w.Ctx, moderation.Console, paging.Page{})
+		require.NoError(w, err)
+		require.Equal(w, "Until: "+until.UTC().Format(time.RFC3339)+"\nTold the user: You advertise.", entries.Nodes()[0].Note)
+		require.Zero(w, ended())
+		ahead.Store(int64(25 * time.Hour))
+		_, err = w.Feed.Post(w.Ctx, session.Viewer{}, post)
+		requireCode(w, refusal.NotFound, err)
+		require.Equal(w, 1, ended())
+		require.Zero(w, ended())
+		_, err = w.Feed.Post(w.Ctx, session.Viewer{}, post)
+		require.NoError(w, err)
+		require.False(w, w.Stores.DB.HiddenUser.Query().ExistX(w.Ctx))
+
+		later := w.Now().Add(time.Hour)
+		suspend(&later)
+		ahead.Add(int64(2 * time.Hour))
+		_, err = w.Login.LogIn(w.Ctx, "bad", "correct horse")
+		require.NoError(w, err, "no worker has looked since")
+		require.Zero(w, ended())
+
+		suspend(nil)
+		ahead.Add(int64(1000 * time.Hour))
+		require.Zero(w, ended())
+		_, err = w.Login.LogIn(w.Ctx, "bad", "correct horse")
+		requireCode(w, refusal.Forbidden, err)
+
+		// A scheduled deletion continues.
+		w.Accounts.Unsuspend(w.Ctx, bad.ID, func(*ent.Tx, *ent.User) error { return nil })
+		due, _, err := w.Accounts.Delete(w.Ctx, bad.ID, feedtest.Grace)
+		require.NoError(w, err)
+		later = w.Now().Add(time.Minute)
+		suspend(&later)
+		ahead.Add(int64(2 * time.Minute))
+		require.Equal(w, 1, ended())
+		row := w.Stores.DB.HiddenUser.GetX(w.Ctx, bad.ID)
+		require.Equal(w, hiddenuser.StateLEAVING, row.State)
+		require.Nil(w, row.SuspendedUntil)
+		require.Equal(w, due.UnixMilli(), row.DueAt.UnixMilli())
+	})
+}
+
 // A suspended user can lose a role, but cannot get a higher one.
 func TestRoleIsTakenFromASuspendedUser(t *testing.T) {
 	t.Parallel()
 	feedtest.EachIdle(t, func(w *feedtest.World) {
 		moderator, admin := staff(w)
-		_, err := w.Moderation.Suspend(w.Ctx, moderation.By(admin), moderator.ID, "", "")
+		_, err := w.Moderation.Suspend(w.Ctx, moderation.By(admin), moderator.ID, "", account.Suspension{})
 		require.NoError(w, err)
 		for _, role := range []user.Role{user.RoleADMIN, user.RoleMODERATOR} {
 			_, err = w.Moderation.SetRole(w.Ctx, moderation.By(admin), moderator.ID, role, "")
@@ -308,7 +383,7 @@ func TestSuspensionAndDeletion(t *testing.T) {
 		bad, _ := signUp(w, "bad")
 		until, err := w.Login.DeleteAccount(w.Ctx, bad, "correct horse")
 		require.NoError(w, err)
-		_, err = w.Moderation.Suspend(w.Ctx, moderation.Console, bad.ID, "", "")
+		_, err = w.Moderation.Suspend(w.Ctx, moderation.Console, bad.ID, "", account.Suspension{})
 		require.NoError(w, err)
 		_, err = w.Login.LogIn(w.Ctx, "bad", "correct horse")
 		requireCode(w, refusal.Forbidden, err)
@@ -321,7 +396,7 @@ func TestSuspensionAndDeletion(t *testing.T) {
 		require.NoError(w, err)
 		require.True(w, auth.Restored)
 
-		_, err = w.Moderation.Suspend(w.Ctx, moderation.Console, bad.ID, "", "")
+		_, err = w.Moderation.Suspend(w.Ctx, moderation.Console, bad.ID, "", account.Suspension{})
 		require.NoError(w, err)
 		_, _, err = w.Accounts.Delete(w.Ctx, bad.ID, feedtest.Grace)
 		requireCode(w, refusal.Conflict, err)

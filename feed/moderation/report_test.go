@@ -17,6 +17,7 @@ import (
 	"tideline/ent/schema"
 	"tideline/ent/user"
 	"tideline/feed"
+	"tideline/feed/account"
 	"tideline/feed/feedtest"
 	"tideline/feed/moderation"
 	"tideline/feed/paging"
@@ -103,7 +104,7 @@ func TestReportOfWhatTheReporterNoLongerSees(t *testing.T) {
 				return err
 			},
 			func(bad session.Viewer, _ int64) error {
-				_, err := w.Accounts.Suspend(w.Ctx, bad.ID, "", none)
+				_, err := w.Accounts.Suspend(w.Ctx, bad.ID, account.Suspension{}, none)
 				return err
 			},
 			func(bad session.Viewer, _ int64) error {

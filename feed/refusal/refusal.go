@@ -4,6 +4,7 @@ package refusal
 import (
 	"errors"
 	"fmt"
+	"time"
 )
 
 // Code is the class of a refusal. Its value is the API's extensions.code.
@@ -38,6 +39,8 @@ type Error struct {
 	Allowed, Given int
 	// Explanation is a text that a person wrote for the user; "" if nobody did.
 	Explanation string
+	// Until is when what caused the refusal ends by itself; nil if nothing ends it.
+	Until *time.Time
 }
 
 // Error returns the message meant for the client.
@@ -66,8 +69,14 @@ func (e *Error) Because(explanation string) *Error {
 	return e
 }
 
+// Ends sets the time when what caused the refusal ends by itself. It returns e.
+func (e *Error) Ends(until *time.Time) *Error {
+	e.Until = until
+	return e
+}
+
 // Extensions returns the part of the refusal that a client's program reads: code and reason, and,
-// if they are set, field, limit, allowed, given and explanation.
+// if they are set, field, limit, allowed, given, explanation and until.
 func (e *Error) Extensions() map[string]any {
 	extensions := map[string]any{"code": string(e.Reason.Code), "reason": e.Reason.Name}
 	if e.Field != "" {
@@ -78,6 +87,9 @@ func (e *Error) Extensions() map[string]any {
 	}
 	if e.Explanation != "" {
 		extensions["explanation"] = e.Explanation
+	}
+	if e.Until != nil {
+		extensions["until"] = e.Until.UTC().Format(time.RFC3339)
 	}
 	return extensions
 }

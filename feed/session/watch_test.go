@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tideline/ent"
+	"tideline/feed/account"
 	"tideline/feed/apikey"
 	"tideline/feed/feedtest"
 	"tideline/feed/session"
@@ -108,7 +109,7 @@ func TestEndOfAKeyEndsAWatch(t *testing.T) {
 		w.Sessions.Watch(session.Viewer{}, func() { never.Add(1) })
 		require.NoError(w, w.Sessions.Check(w.Ctx))
 		require.Zero(w, revoked.Load()+away.Load())
-		_, err = w.Accounts.Suspend(w.Ctx, w.viewers[0].ID, "", func(*ent.Tx, *ent.User) error { return nil })
+		_, err = w.Accounts.Suspend(w.Ctx, w.viewers[0].ID, account.Suspension{}, func(*ent.Tx, *ent.User) error { return nil })
 		require.NoError(w, err)
 		require.NoError(w, w.Sessions.Check(w.Ctx))
 		require.Zero(w, revoked.Load())

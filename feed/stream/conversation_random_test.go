@@ -12,6 +12,7 @@ import (
 	"tideline/ent"
 	"tideline/ent/schema"
 	"tideline/feed"
+	"tideline/feed/account"
 	"tideline/feed/moderation"
 	"tideline/feed/paging"
 	"tideline/feed/refusal"
@@ -177,7 +178,7 @@ func play(w *world, random *rand.Rand, steps int) {
 			if end, of := random.IntN(2) == 0, others[random.IntN(len(others))].ID; end {
 				_, err = w.Moderation.Unsuspend(w.Ctx, moderation.Console, of, "")
 			} else {
-				_, err = w.Moderation.Suspend(w.Ctx, moderation.Console, of, "", "")
+				_, err = w.Moderation.Suspend(w.Ctx, moderation.Console, of, "", account.Suspension{})
 			}
 		}
 		allowed(err)

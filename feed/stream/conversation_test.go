@@ -12,6 +12,7 @@ import (
 	"tideline/ent"
 	"tideline/ent/schema"
 	"tideline/feed"
+	"tideline/feed/account"
 	"tideline/feed/feedtest"
 	"tideline/feed/job"
 	"tideline/feed/moderation"
@@ -401,7 +402,7 @@ func TestConversationOfASuspendedUser(t *testing.T) {
 		after, _ := w.pageOf(cat, root)
 		afterEmpty, _ := w.pageOf(cat, empty)
 		for range 2 {
-			_, err := w.Moderation.Suspend(w.Ctx, moderation.Console, bob.ID, "", "")
+			_, err := w.Moderation.Suspend(w.Ctx, moderation.Console, bob.ID, "", account.Suspension{})
 			require.NoError(w, err)
 			w.Drain()
 			toRoot.gets(removed(one), removed(two))

@@ -12,6 +12,7 @@ import (
 	"tideline/ent/post"
 	"tideline/ent/schema"
 	"tideline/feed"
+	"tideline/feed/account"
 	"tideline/feed/moderation"
 	"tideline/feed/paging"
 	"tideline/feed/stream"
@@ -51,7 +52,9 @@ func TestModerationIsTold(t *testing.T) {
 		require.True(w, there)
 		w.Drain()
 		for _, judge := range []func() (bool, error){
-			func() (bool, error) { return w.Moderation.Suspend(w.Ctx, moderation.Console, bob.ID, "", "") },
+			func() (bool, error) {
+				return w.Moderation.Suspend(w.Ctx, moderation.Console, bob.ID, "", account.Suspension{})
+			},
 			func() (bool, error) { return w.Moderation.Unsuspend(w.Ctx, moderation.Console, bob.ID, "") },
 		} {
 			_, err = judge()
@@ -159,7 +162,7 @@ func TestSuspensionUnderLoad(t *testing.T) {
 			require.Eventually(w, func() bool { return of.Load() >= n }, time.Minute, time.Millisecond)
 		}
 		atLeast(5, &posted)
-		_, err := w.Moderation.Suspend(w.Ctx, moderation.Console, bad.ID, "", "")
+		_, err := w.Moderation.Suspend(w.Ctx, moderation.Console, bad.ID, "", account.Suspension{})
 		require.NoError(w, err)
 		suspended.Store(true)
 		atLeast(10, &read)

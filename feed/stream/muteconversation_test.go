@@ -10,9 +10,9 @@ import (
 	"tideline/feed/stream"
 )
 
-// A stream tells of no reply in a conversation that its viewer mutes, alone or among many, and the
-// viewer's clients read again when the conversation is muted or unmuted.
-func TestMutedConversationsAreNotTold(t *testing.T) {
+// A stream sends no reply in a conversation that its viewer mutes. Muting and unmuting invalidate the
+// viewer's streams.
+func TestRepliesInMutedConversationsAreNotSent(t *testing.T) {
 	t.Parallel()
 	each(t, func(w *world) {
 		ann, bob := w.pair() // ann follows bob
@@ -38,14 +38,14 @@ func TestMutedConversationsAreNotTold(t *testing.T) {
 		require.Equal(w, reply(), other.added())
 		plain := w.Post(bob, schema.Public)
 		require.Equal(w, plain, other.added())
-		resumed := l.position() // of the post, because the reply does not come
+		resumed := l.position() // of plain: the reply before it is not sent
 		w.Drain()
 		_, err = w.Feed.UnmuteConversation(w.Ctx, ann, root)
 		require.NoError(w, err)
 		require.IsType(w, &stream.Invalidated{}, l.next())
 		require.IsType(w, &stream.Invalidated{}, w.listen(ann, resumed).next())
 		w.Drain()
-		l.expectQuiet("the job of the change tells nothing new")
+		l.expectQuiet("the job of the change sends no second event")
 		require.Equal(w, reply(), l.added())
 	})
 }

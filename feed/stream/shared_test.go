@@ -8,6 +8,7 @@ import (
 
 	"tideline/ent"
 	"tideline/ent/schema"
+	"tideline/feed/account"
 	"tideline/feed/feedtest"
 	"tideline/feed/session"
 	"tideline/feed/stream"
@@ -82,7 +83,7 @@ func TestSharedEventIsNotSentOnceTheAuthorIsHidden(t *testing.T) {
 	t.Parallel()
 	for name, hide := range map[string]func(w *world, id int64) error{
 		"suspended": func(w *world, id int64) error {
-			_, err := w.Accounts.Suspend(w.Ctx, id, "", func(*ent.Tx, *ent.User) error { return nil })
+			_, err := w.Accounts.Suspend(w.Ctx, id, account.Suspension{}, func(*ent.Tx, *ent.User) error { return nil })
 			return err
 		},
 		"leaving": func(w *world, id int64) error {

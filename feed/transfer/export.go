@@ -119,7 +119,7 @@ func (e *Export) users(ctx context.Context, db *ent.Client) error {
 		if err != nil {
 			return err
 		}
-		hidden, err := e.hidden(ctx, db, userIDs)
+		hidden, told, err := e.hidden(ctx, db, userIDs)
 		if err != nil {
 			return err
 		}
@@ -132,6 +132,9 @@ func (e *Export) users(ctx context.Context, db *ent.Client) error {
 			created := moment(u.CreatedAt.Truncate(time.Microsecond))
 			line := userLine{Type: "user", ID: id, Handle: &u.Handle, CreatedAt: &created, DefaultVisibility: &u.DefaultVisibility, ApprovesFollowers: &u.ApprovesFollowers,
 				Suspended: hidden[u.ID] == suspended}
+			if line.Suspended {
+				line.SuspendedUntil, line.SuspensionReason = (*ending)(told[u.ID].Until), told[u.ID].Reason
+			}
 			if u.HomeReplies != schema.FollowedReplies {
 				line.HomeReplies = &u.HomeReplies
 			}
@@ -182,16 +185,16 @@ const (
 	leaving   hiding = "leaving" // the account is being deleted, or will be: the file contains nothing about the user
 )
 
-// hidden returns the reasons of those users who are hidden.
-func (e *Export) hidden(ctx context.Context, db *ent.Client, userIDs []int64) (map[int64]hiding, error) {
+// hidden returns why the hidden ones of the users are hidden, and what the suspended ones are told.
+func (e *Export) hidden(ctx context.Context, db *ent.Client, userIDs []int64) (map[int64]hiding, map[int64]account.Suspension, error) {
 	found, err := db.HiddenUser.Query().Where(inner.Among(hiddenuser.FieldID, userIDs)).All(ctx)
-	why := make(map[int64]hiding, len(found))
+	why, told := make(map[int64]hiding, len(found)), map[int64]account.Suspension{}
 	for _, row := range found {
-		if why[row.ID] = suspended; account.Leaves(row) {
+		if why[row.ID], told[row.ID] = suspended, account.SuspensionOf(row); account.Leaves(row) {
 			why[row.ID] = leaving
 		}
 	}
-	return why, err
+	return why, told, err
 }
 
 // leave counts a row that is left out of the file.
@@ -210,7 +213,7 @@ func (e *Export) userNames(ctx context.Context, db *ent.Client, userIDs []int64)
 	if err != nil {
 		return nil, nil, err
 	}
-	if hidden, err = e.hidden(ctx, db, userIDs); err != nil {
+	if hidden, _, err = e.hidden(ctx, db, userIDs); err != nil {
 		return nil, nil, err
 	}
 	names = make(map[int64]string, len(found))

@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"tideline/ent/schema"
+	"tideline/feed/account"
 	"tideline/feed/bulk"
 )
 
@@ -34,6 +35,8 @@ type (
 		ApprovesFollowers *bool              `json:"approvesFollowers,omitempty"`
 		PasswordHash      *string            `json:"passwordHash,omitempty"`
 		Suspended         bool               `json:"suspended,omitempty"`
+		SuspendedUntil    *ending            `json:"suspendedUntil,omitempty"`
+		SuspensionReason  string             `json:"suspensionReason,omitempty"`
 
 		HomeReplies *schema.HomeReplies `json:"homeReplies,omitempty"`
 	}
@@ -87,13 +90,26 @@ func (m moment) MarshalText() ([]byte, error) {
 }
 
 func (m *moment) UnmarshalText(text []byte) error {
+	return m.read("createdAt", text)
+}
+
+func (m *moment) read(field string, text []byte) error {
 	t, err := bulk.ParseTime(string(text))
 	if err != nil {
-		return fmt.Errorf(`field "createdAt": a time is as 2024-12-31T23:59:59Z, not %s`, shown(string(text)))
+		return fmt.Errorf(`field %q: a time is as 2024-12-31T23:59:59Z, not %s`, field, shown(string(text)))
 	}
 	*m = moment(t)
 	return nil
 }
+
+// ending is a time in a field suspendedUntil, in the format of moment.
+type ending time.Time
+
+func (e ending) MarshalText() ([]byte, error) { return moment(e).MarshalText() }
+
+func (e *ending) UnmarshalText(text []byte) error { return (*moment)(e).read("suspendedUntil", text) }
+
+func (e *ending) time() *time.Time { return (*time.Time)(e) }
 
 func (m *moment) time() *time.Time { return (*time.Time)(m) }
 
@@ -148,7 +164,8 @@ func (r *rows) add(number int, line []byte) (added bool, err error) {
 		}
 		r.seen["user "+l.ID] = true
 		r.users = append(r.users, bulk.User{ExternalID: l.ID, Handle: l.Handle, Name: l.Name, Bio: l.Bio, AvatarURL: l.AvatarURL, Links: l.Links, Data: data(l.Data), CreatedAt: l.CreatedAt.time(),
-			DefaultVisibility: l.DefaultVisibility, ApprovesFollowers: l.ApprovesFollowers, PasswordHash: l.PasswordHash, Suspended: l.Suspended, HomeReplies: l.HomeReplies})
+			DefaultVisibility: l.DefaultVisibility, ApprovesFollowers: l.ApprovesFollowers, PasswordHash: l.PasswordHash, Suspended: l.Suspended,
+			Suspension: account.Suspension{Reason: l.SuspensionReason, Until: l.SuspendedUntil.time()}, HomeReplies: l.HomeReplies})
 	case "post":
 		l, err := read[postLine](line, func(l *postLine) map[string]string {
 			return map[string]string{"id": l.ID, "author": l.Author, "text": cmp.Or(l.Text, l.RepostOf)}

@@ -16,6 +16,7 @@ import (
 	"tideline/ent/post"
 	"tideline/ent/schema"
 	"tideline/ent/user"
+	"tideline/feed/account"
 	"tideline/feed/bulk"
 	"tideline/feed/feedtest"
 	"tideline/feed/paging"
@@ -146,8 +147,9 @@ func TestHiddenStaysHidden(t *testing.T) {
 			_, _, err := w.Accounts.Delete(w.Ctx, v.ID, feedtest.Grace)
 			require.NoError(w, err)
 		}
+		until := time.Now().Add(time.Hour).UTC().Truncate(time.Millisecond)
 		for _, v := range []session.Viewer{bad, both} {
-			_, err := w.Accounts.Suspend(w.Ctx, v.ID, "", none)
+			_, err := w.Accounts.Suspend(w.Ctx, v.ID, account.Suspension{Reason: "You advertise.", Until: &until}, none)
 			require.NoError(w, err)
 		}
 		_, _, err = w.Accounts.Delete(w.Ctx, goes.ID, 0)
@@ -158,7 +160,7 @@ func TestHiddenStaysHidden(t *testing.T) {
 		require.NotContains(w, file, "leaves")
 		require.NotContains(w, file, "goes")
 		require.NotContains(w, file, "both")
-		require.Equal(w, 1, strings.Count(file, `"suspended":true`))
+		require.Equal(w, 1, strings.Count(file, `"suspended":true,"suspendedUntil":"`+until.Format(time.RFC3339Nano)+`","suspensionReason":"You advertise."`))
 		require.Equal(w, 1, strings.Count(file, `"hiddenByModerators":true`))
 
 		other := feedtest.Idle(w.TB, storagetest.Embedded(w.TB), feedtest.Options{})
@@ -196,6 +198,7 @@ func TestHiddenStaysHidden(t *testing.T) {
 		state, wrong := take(other, file)
 		require.Empty(w, wrong)
 		require.Equal(w, 1, state.Updated)
+		require.Equal(w, account.Suspension{Reason: "You advertise.", Until: &until}, account.SuspensionOf(other.Stores.DB.HiddenUser.GetX(w.Ctx, badThere)))
 		_, err = other.Directory.User(w.Ctx, "bad")
 		require.ErrorIs(w, err, refusal.ErrNoSuchUser)
 	})

@@ -145,7 +145,7 @@ func TestHiddenUsersAreNotSent(t *testing.T) {
 		<-s.woken
 		event, ok := s.Next(w.Ctx)
 		require.True(w, ok)
-		_, err := w.Accounts.Suspend(w.Ctx, bob.ID, "", func(*ent.Tx, *ent.User) error { return nil })
+		_, err := w.Accounts.Suspend(w.Ctx, bob.ID, account.Suspension{}, func(*ent.Tx, *ent.User) error { return nil })
 		require.NoError(w, err)
 		require.False(w, s.Confirm(w.Ctx, event, true))
 		s.quiet("bob is hidden")

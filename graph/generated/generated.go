@@ -772,6 +772,8 @@ input ModerateUserInput {
   note: String
   "For suspendUser: why, in words for the user, who reads them at a log-in. unsuspendUser ignores it. At most 1,000 characters."
   reason: String
+  "For suspendUser: when the suspension ends by itself, in the future. Without it only unsuspendUser ends the suspension. unsuspendUser ignores it."
+  until: Time
 }
 "changed is false if nothing had to change. Nobody sees a suspended user, so only the id is returned."
 type ModerateUserPayload { userId: ID! changed: Boolean! }
@@ -834,6 +836,8 @@ type Suspension {
   name: String!
   "What the user is told at a log-in; empty if no reason was given."
   reason: String!
+  "When the suspension ends by itself; null if only unsuspendUser ends it."
+  until: Time
 }
 "A post of the conversation of a reported post, as it is now. Posts that were deleted are left out."
 type ReportedPost {
@@ -1912,6 +1916,8 @@ func (ec *executionContext) childFields_Suspension(ctx context.Context, field gr
 		return ec.fieldContext_Suspension_name(ctx, field)
 	case "reason":
 		return ec.fieldContext_Suspension_reason(ctx, field)
+	case "until":
+		return ec.fieldContext_Suspension_until(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Suspension", field.Name)
 }
@@ -12376,6 +12382,29 @@ func (ec *executionContext) fieldContext_Suspension_reason(_ context.Context, fi
 	return graphql.NewScalarFieldContext("Suspension", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
+func (ec *executionContext) _Suspension_until(ctx context.Context, field graphql.CollectedField, obj *moderation.Suspension) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Suspension_until(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Until, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *time.Time) graphql.Marshaler {
+			return ec.marshalOTime2ᚖtimeᚐTime(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Suspension_until(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Suspension", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
 func (ec *executionContext) _TimelineConnection_edges(ctx context.Context, field graphql.CollectedField, obj *paging.Connection[ent.Post]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -15792,7 +15821,7 @@ func (ec *executionContext) unmarshalInputModerateUserInput(ctx context.Context,
 		asMap[k] = v
 	}
 
-	fieldsInOrder := [...]string{"userId", "note", "reason"}
+	fieldsInOrder := [...]string{"userId", "note", "reason", "until"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -15820,6 +15849,13 @@ func (ec *executionContext) unmarshalInputModerateUserInput(ctx context.Context,
 				return it, err
 			}
 			it.Reason = data
+		case "until":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("until"))
+			data, err := ec.unmarshalOTime2ᚖtimeᚐTime(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Until = data
 		}
 	}
 	return it, nil
@@ -21769,6 +21805,11 @@ func (ec *executionContext) _Suspension(ctx context.Context, sel ast.SelectionSe
 		case "reason":
 			out.Values[i] = ec._Suspension_reason(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "until":
+			out.Values[i] = ec._Suspension_until(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		default:

@@ -221,6 +221,8 @@ type ModerateUserInput struct {
 	Note   *string `json:"note,omitempty"`
 	// For suspendUser: why, in words for the user, who reads them at a log-in. unsuspendUser ignores it. At most 1,000 characters.
 	Reason *string `json:"reason,omitempty"`
+	// For suspendUser: when the suspension ends by itself, in the future. Without it only unsuspendUser ends the suspension. unsuspendUser ignores it.
+	Until *time.Time `json:"until,omitempty"`
 }
 
 // changed is false if nothing had to change. Nobody sees a suspended user, so only the id is returned.

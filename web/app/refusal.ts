@@ -1,7 +1,7 @@
 // Why the server refused a call.
 
 /** The machine-readable part of a refusal, as docs/errors.md describes it. */
-export type Refusal = { code?: string; reason?: string; field?: string; limit?: string; allowed?: number; given?: number; retryAfter?: number; explanation?: string }
+export type Refusal = { code?: string; reason?: string; field?: string; limit?: string; allowed?: number; given?: number; retryAfter?: number; explanation?: string; until?: string }
 
 /** A request that failed. code is the extensions.code of the first error, or '' if there was no answer. */
 export class ApiError extends Error {

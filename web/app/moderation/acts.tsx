@@ -1,4 +1,6 @@
 // The dialogs with which moderators act. They keep what was typed until the server has accepted it.
+import { useId } from 'preact/hooks'
+
 import { request } from '../api'
 import { tell } from '../changes'
 import { Area, Form } from '../form'
@@ -16,17 +18,18 @@ type ActProps = {
   /** The text of the button. */
   action: string
   grave?: boolean
-  /** The user is told a reason. */
+  /** The user is told a reason and an end. */
   reasoned?: boolean
   note?: { label: string; hint: string }
-  onSend: (note: string, reason: string) => Promise<void>
+  /** days: after how many days the action ends by itself; 0: only a moderator ends it. */
+  onSend: (note: string, reason: string, days: number) => Promise<void>
   onClose: () => void
 }
 
 /** A dialog that asks for a note before an action. */
 export function Act({ title, hint, action, grave, reasoned, note = { label: m().note, hint: m().noteHint }, onSend, onClose }: ActProps) {
   const send = async (values: FormData) => {
-    await onSend(String(values.get('note')), String(values.get('reason') ?? ''))
+    await onSend(String(values.get('note')), String(values.get('reason') ?? ''), Number(values.get('days')))
     onClose()
   }
   return (
@@ -53,10 +56,29 @@ export function Act({ title, hint, action, grave, reasoned, note = { label: m().
           <h2>{title}</h2>
           <p class="muted">{hint}</p>
           {reasoned && <Area name="reason" label={m().reason} hint={m().reasonHint} rows={2} maxLength={maxNote} />}
+          {reasoned && <Ends />}
           <Area name="note" label={note.label} hint={note.hint} rows={2} maxLength={maxNote} />
         </Form>
       </div>
     </Dialog>
+  )
+}
+
+/** The choice of when a suspension ends. */
+function Ends() {
+  const id = useId()
+  return (
+    <div class="field">
+      <label for={id}>{m().ends}</label>
+      <select id={id} name="days">
+        <option value="0">{m().endsByModerator}</option>
+        {[1, 3, 7, 30, 90].map((days) => (
+          <option key={days} value={days}>
+            {m().endsAfter(days)}
+          </option>
+        ))}
+      </select>
+    </div>
   )
 }
 
@@ -106,8 +128,9 @@ export function Suspend({ user: { id, handle }, suspended, inPlace, onClose }: U
       () => (tell({ what: 'much' }), notify(m().userShown(handle))),
       (e: Error) => notify(e.message),
     )
-  const send = async (note: string, reason: string) => {
-    await (suspended ? request(UnsuspendUser, { input: { userId: id, note } }) : request(SuspendUser, { input: { userId: id, note, reason } }))
+  const send = async (note: string, reason: string, days: number) => {
+    const until = days ? new Date(Date.now() + days * 24 * 60 * 60 * 1000).toISOString() : null
+    await (suspended ? request(UnsuspendUser, { input: { userId: id, note } }) : request(SuspendUser, { input: { userId: id, note, reason, until } }))
     if (inPlace) return
     tell({ what: 'much' })
     notify(m().userSuspended(handle), { label: m().undo, run: undo })

@@ -21,6 +21,7 @@ const report = graphql(`
       handle
       name
       reason
+      until
     }
     postId
     post {

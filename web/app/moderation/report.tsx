@@ -158,7 +158,7 @@ function Subject({ report: { reported, suspension, postId, post, text } }: { rep
             m().hiddenAccount
           )}
         </span>
-        {suspension && <span class="tag">{m().suspended}</span>}
+        {suspension && <span class="tag">{suspension.until ? m().suspendedUntil(exact(suspension.until)) : m().suspended}</span>}
         {post?.hiddenByModerators && <span class="tag">{m().hidden}</span>}
       </p>
       {suspension?.reason && (

@@ -5,6 +5,8 @@ import type { Refusal } from '../refusal'
 const number = (n = 0) => n.toLocaleString('en')
 const plural = (n: number, one: string, many: string) => `${n.toLocaleString('en')} ${n === 1 ? one : many}`
 
+const moment = (time: string) => new Date(time).toLocaleString('en', { dateStyle: 'long', timeStyle: 'short' })
+
 const size = (bytes: number) => (bytes < 1e6 ? `${number(Math.ceil(bytes / 1e3))} kB` : `${(bytes / 1e6).toFixed(1)} MB`)
 
 /** Texts for codes of docs/errors.md that have no text for their reason. */
@@ -21,7 +23,7 @@ export const reasons = {
   WRONG_PASSWORD: () => 'This is not your password.',
   PASSWORD_CHANGED: () => 'The password was changed elsewhere at the same time. Try again.',
   NO_PASSWORD: () => 'This account has no password.',
-  SUSPENDED: ({ explanation }: Refusal) => `This account is suspended until a moderator ends the suspension.${explanation ? ` The reason: ${explanation}` : ''}`,
+  SUSPENDED: ({ explanation, until }: Refusal) => `This account is suspended until ${until ? moment(until) : 'a moderator ends the suspension'}.${explanation ? ` The reason: ${explanation}` : ''}`,
   ROLE_MISSING: () => 'Your role does not allow this.',
   ROLE_NOT_BELOW: () => 'This person’s role is not below yours.',
   REPORT_CLAIMED: () => 'Another moderator has claimed this report.',

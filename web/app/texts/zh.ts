@@ -2,6 +2,7 @@ import type { Refusal } from '../refusal'
 import type { reasons as inEnglish, Texts } from './en'
 
 const number = (n = 0) => n.toLocaleString('zh')
+const moment = (time: string) => new Date(time).toLocaleString('zh', { dateStyle: 'long', timeStyle: 'short' })
 const size = (bytes: number) => (bytes < 1e6 ? `${number(Math.ceil(bytes / 1e3))} kB` : `${(bytes / 1e6).toFixed(1)} MB`)
 
 /** Texts for codes, for refusals without a text for their reason. */
@@ -23,7 +24,7 @@ const reasons: typeof inEnglish = {
   WRONG_PASSWORD: () => '密码不正确。',
   PASSWORD_CHANGED: () => '密码同时在别处被更改，请重试。',
   NO_PASSWORD: () => '该帐号没有密码。',
-  SUSPENDED: ({ explanation }) => `该帐号已被停用，直至管理员解除。${explanation ? `原因：${explanation}` : ''}`,
+  SUSPENDED: ({ explanation, until }) => `该帐号已被停用，直至${until ? moment(until) : '管理员解除'}。${explanation ? `原因：${explanation}` : ''}`,
   ROLE_MISSING: () => '您的角色不允许此操作。',
   ROLE_NOT_BELOW: () => '该用户的角色不低于您。',
   REPORT_CLAIMED: () => '另一位管理员已认领此举报。',
