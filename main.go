@@ -1,4 +1,4 @@
-// Command tideline runs a social timeline: this is the table of its commands.
+// Command tideline runs a social timeline. This file has the table of its commands.
 package main
 
 import (
@@ -31,13 +31,13 @@ type commands struct {
 	Export      command.Export      `cmd:"" help:"Write users, follows, blocks, posts and likes to a file that import takes."`
 	Backup      command.Backup      `cmd:"" help:"Copy the SQLite file of a running Tideline; say how PostgreSQL is backed up."`
 	Feeds       command.Feeds       `cmd:"" help:"Look into timelines: inspect, explain, replay, verify, rebuild."`
-	Recount     command.Recount     `cmd:"" help:"Compare counters of users and posts with what they count, and tags with texts; report, and repair if asked to, what is wrong."`
-	Ps          command.Ps          `cmd:"" help:"List the processes that run: what they do, and whether their workers are paused."`
-	Workers     command.Workers     `cmd:"" help:"Pause the workers of running processes, drain and resume them; change how many jobs they do at once."`
+	Recount     command.Recount     `cmd:"" help:"Check the counters of users and posts, and the tags of posts; report what is wrong, or repair it."`
+	Ps          command.Ps          `cmd:"" help:"List the processes (gone ones for a day): what they do, and whether their workers are paused."`
+	Workers     command.Workers     `cmd:"" help:"Pause the workers of running processes, drain and resume them."`
 	Jobs        command.Jobs        `cmd:"" help:"Look at jobs that are outstanding or given up; retry or discard the latter."`
-	Users       command.Users       `cmd:"" help:"Act on accounts: sign-out."`
+	Users       command.Users       `cmd:"" help:"Act on accounts: sign-out, delete, restore, role, suspend, unsuspend, export."`
 	Keys        command.Keys        `cmd:"" help:"Make, list and revoke the API keys of servers."`
-	Webhooks    command.Webhooks    `cmd:"" help:"Tell other servers what happens: endpoints, deliveries, replays."`
+	Webhooks    command.Webhooks    `cmd:"" help:"Manage webhooks: endpoints, deliveries, replays."`
 	Settings    command.Config      `cmd:"" name:"config" help:"Say what would run with the settings, and what is unsafe."`
 	Healthcheck command.Healthcheck `cmd:"" help:"Ask a running process whether it is well; for containers."`
 	Version     command.Version     `cmd:"" help:"Say which program this is: version, commit, Go, platform."`
@@ -77,7 +77,7 @@ func help(options kong.HelpOptions, ctx *kong.Context) error {
 	if err := kong.DefaultHelpPrinter(options, ctx); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintln(ctx.Stdout, "\nOther settings are taken as by the server: \"tideline serve --help\" lists them.")
+	_, err := fmt.Fprintln(ctx.Stdout, "\nThe command takes all other settings of the server, too: \"tideline serve --help\" lists them.")
 	return err
 }
 
@@ -108,12 +108,12 @@ func variables(node *kong.Node) []string {
 	return names
 }
 
-// sameSignal is the time after the first signal in which a second signal counts as a repetition of
-// it. Some supervisors signal a process and then its process group.
+// sameSignal is how long further signals count as repetitions of the first. Some supervisors signal a
+// process and then its process group.
 const sameSignal = 500 * time.Millisecond
 
-// untilSignalled returns a context that ends on the first SIGINT or SIGTERM. A second signal ends the
-// process at once.
+// untilSignalled returns a context that ends on the first SIGINT or SIGTERM. A later signal ends the
+// process at once; signals within sameSignal of the first are ignored.
 func untilSignalled() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	signals := make(chan os.Signal, 2)

@@ -82,21 +82,21 @@ func (p Ps) Run(ctx context.Context, c server.Config, console server.Console) er
 
 // Workers pauses and resumes the workers of running processes.
 type Workers struct {
-	Pause  workersPause  `cmd:"" help:"Have processes take no new job. They finish those under way; the others go on."`
+	Pause  workersPause  `cmd:"" help:"Have processes take no new job. They finish those under way. Other processes go on."`
 	Drain  workersDrain  `cmd:"" help:"Pause processes, and wait until no job is under way in them."`
 	Resume workersResume `cmd:"" help:"End a pause."`
 }
 
-// chosen selects processes with workers.
-type chosen struct {
-	IDs  []int64 `arg:"" optional:"" name:"id" help:"Ids of processes, as 'tideline ps' lists them; one that is not there is an error, after the others were told."`
-	All  bool    `env:"-" help:"All processes that it concerns."`
+// target says on which processes with workers a command acts.
+type target struct {
+	IDs  []int64 `arg:"" optional:"" name:"id" help:"Ids of processes, as 'tideline ps' lists them. If one is not there, the command acts on the others and then fails."`
+	All  bool    `env:"-" help:"All live processes with workers."`
 	Note string  `env:"-" help:"For the audit log."`
 }
 
 type workersPause struct {
-	chosen
-	Wait time.Duration `env:"-" default:"30s" help:"How long to wait until the processes have heard of it."`
+	target
+	Wait time.Duration `env:"-" default:"30s" help:"How long to wait until the processes have confirmed it."`
 }
 
 func (w workersPause) Run(ctx context.Context, c server.Config, console server.Console) error {
@@ -109,8 +109,8 @@ func (w workersPause) Run(ctx context.Context, c server.Config, console server.C
 }
 
 type workersDrain struct {
-	chosen
-	Wait time.Duration `env:"-" default:"5m" help:"How long to wait for the jobs under way. The pause stays when that is not enough."`
+	target
+	Wait time.Duration `env:"-" default:"5m" help:"How long to wait for the jobs under way. If jobs still run then, the workers stay paused."`
 }
 
 func (w workersDrain) Run(ctx context.Context, c server.Config, console server.Console) error {
@@ -126,8 +126,8 @@ func (w workersDrain) Run(ctx context.Context, c server.Config, console server.C
 }
 
 type workersResume struct {
-	chosen
-	Wait time.Duration `env:"-" default:"30s" help:"How long to wait until the processes have heard of it."`
+	target
+	Wait time.Duration `env:"-" default:"30s" help:"How long to wait until the processes have confirmed it."`
 }
 
 func (w workersResume) Run(ctx context.Context, c server.Config, console server.Console) error {
@@ -139,72 +139,74 @@ func (w workersResume) Run(ctx context.Context, c server.Config, console server.
 	})
 }
 
-// want asks the chosen processes to pause or resume their workers, and waits until
-// reached is true for all of them.
-func (c chosen) want(ctx context.Context, config server.Config, console server.Console, wanted process.Wanted, wait time.Duration,
+// want asks the target processes to pause or resume their workers, and waits as act does.
+func (t target) want(ctx context.Context, config server.Config, console server.Console, wanted process.Wanted, wait time.Duration,
 	reached func(*ent.Process) (string, bool),
 ) error {
-	return c.act(ctx, config, console, deed{
-		wait: wait, nobody: "There is no process with workers.", concerns: fleet.HasWorkers, reached: reached,
-		tell: func(ctx context.Context, f *fleet.Fleet, id int64, _ *ent.Process) (bool, error) {
-			_, changed, err := f.Want(ctx, moderation.Console, id, wanted, c.Note)
+	return t.act(ctx, config, console, action{
+		wait: wait, nobody: "No process with workers was reached.", concerns: fleet.HasWorkers, reached: reached,
+		apply: func(ctx context.Context, f *fleet.Fleet, id int64, _ *ent.Process) (bool, error) {
+			_, changed, err := f.Want(ctx, moderation.Console, id, wanted, t.Note)
 			return changed, err
 		},
 	})
 }
 
-// deed is an action on processes.
-type deed struct {
+// action is an action on processes.
+type action struct {
 	wait     time.Duration
-	nobody   string                  // printed if --all selects no process
+	nobody   string                  // printed if --all reaches no process
 	concerns func(*ent.Process) bool // whether --all selects the process
-	tell     func(ctx context.Context, f *fleet.Fleet, id int64, p *ent.Process) (changed bool, err error)
-	reached  func(*ent.Process) (string, bool)
+	// apply asks a process for the action, and reports whether that is new.
+	apply func(ctx context.Context, f *fleet.Fleet, id int64, p *ent.Process) (changed bool, err error)
+	// reached describes the state of a process, and reports whether the action is done there.
+	reached func(*ent.Process) (string, bool)
 }
 
-// act runs the action on the chosen processes, and waits until reached is true for each that has not ended.
-// It prints the text of reached whenever it changes.
-func (c chosen) act(ctx context.Context, config server.Config, console server.Console, d deed) error {
-	if c.All == (len(c.IDs) > 0) {
-		return errors.New("which processes? Give their ids, as 'tideline ps' lists them, or --all")
+// act runs the action on the target processes, and waits until each has reached it, has ended or is gone. It
+// prints the text of reached whenever it changes.
+func (t target) act(ctx context.Context, config server.Config, console server.Console, a action) error {
+	if t.All == (len(t.IDs) > 0) {
+		return errors.New("give either ids (see 'tideline ps') or --all")
 	}
 	return with(ctx, config, console, server.SQL, func(b *backend.Backend) error {
 		f := fleet.New(b.Stores.DB, time.Now)
-		ids, listed := c.IDs, map[int64]*ent.Process{}
-		if c.All {
+		ids, rows := t.IDs, map[int64]*ent.Process{}
+		if t.All {
 			list, err := f.List(ctx)
 			if err != nil {
 				return err
 			}
 			for _, p := range list {
-				if d.concerns(p) && f.State(p) != fleet.Gone {
-					ids, listed[p.ID] = append(ids, p.ID), p
+				if a.concerns(p) && f.State(p) != fleet.Gone {
+					ids, rows[p.ID] = append(ids, p.ID), p
 				}
 			}
 		}
 		var refused error
-		var told []int64
+		var asked []int64
 		for _, id := range ids {
-			changed, err := d.tell(ctx, f, id, listed[id])
+			changed, err := a.apply(ctx, f, id, rows[id])
 			switch {
-			case errors.Is(err, fleet.ErrNoProcess) && c.All: // the process has just ended
+			case errors.Is(err, fleet.ErrNoProcess) && t.All: // the process has just ended
 			case err != nil:
 				refused = errors.Join(refused, err)
 			default:
 				if !changed {
-					fmt.Fprintf(console.Out, "Process %d was told so before.\n", id)
+					fmt.Fprintf(console.Out, "Process %d: nothing to change.\n", id)
 				}
-				told = append(told, id)
+				asked = append(asked, id)
 			}
 		}
-		if c.All && len(told) == 0 {
-			fmt.Fprintln(console.Out, d.nobody)
+		if t.All && len(asked) == 0 {
+			fmt.Fprintln(console.Out, a.nobody)
 		}
-		return errors.Join(refused, awaitWorkers(ctx, console.Out, f, told, d.wait, d.reached))
+		return errors.Join(refused, awaitWorkers(ctx, console.Out, f, asked, a.wait, a.reached))
 	})
 }
 
-// awaitWorkers waits until reached is true for all processes, and prints its texts.
+// awaitWorkers waits until each process has reached the action, has ended or is gone, and prints the texts of
+// reached. Gone processes are an error.
 func awaitWorkers(ctx context.Context, out io.Writer, f *fleet.Fleet, ids []int64, wait time.Duration, reached func(*ent.Process) (string, bool)) error {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
@@ -235,10 +237,10 @@ func awaitWorkers(ctx context.Context, out io.Writer, f *fleet.Fleet, ids []int6
 		return len(left) == 0
 	})
 	if errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("not done after %s: %v; what was said to them stays, and 'tideline ps' shows it", wait, left)
+		return fmt.Errorf("not done after %s: processes %v; the order stays, see 'tideline ps'", wait, left)
 	}
 	if err == nil && len(lost) > 0 {
-		return fmt.Errorf("no sign of life any more of %v: other processes take the jobs over", lost)
+		return fmt.Errorf("processes %v are gone; others take over their jobs", lost)
 	}
 	return err
 }

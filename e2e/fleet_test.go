@@ -84,7 +84,7 @@ func TestWorkersArePaused(t *testing.T) {
 	})
 	command(0, `takes no new job; [1-9]\d* under way`, "workers", "pause", id, "--note=a new disk")
 	require.Equal(t, "draining", fleet(t, settings)[1].State)
-	command(1, `(?s)told so before.*under way.*not done after 1s`, "workers", "drain", id, "--wait=1s")
+	command(1, `(?s)nothing to change.*under way.*not done after 1s`, "workers", "drain", id, "--wait=1s")
 	require.NoError(t, tx.Rollback())
 	command(0, "is drained", "workers", "drain", "--all")
 	client.received("one", "two")
@@ -146,9 +146,9 @@ func TestPauseOfAProcessThatIsNotThere(t *testing.T) {
 	for _, args := range [][]string{{"workers", "drain"}, {"workers", "resume", "7", "--all"}} {
 		code, out = run(t, settings, args...)
 		require.NotZero(t, code, out)
-		require.Contains(t, out, "Give their ids, as 'tideline ps' lists them, or --all")
+		require.Contains(t, out, "give either ids (see 'tideline ps') or --all")
 	}
 	code, out = run(t, settings, "workers", "pause", "--all")
 	require.Zero(t, code, out)
-	require.Contains(t, out, "There is no process with workers.")
+	require.Contains(t, out, "No process with workers was reached.")
 }

@@ -8,13 +8,14 @@ import (
 	"tideline/ent/schema"
 )
 
-// scene generates steps for a race: a worker is suspended, something changes, the other workers do
-// the jobs of the change, and the suspended worker continues.
+// scene generates steps for a race: a worker is suspended, or stalls, at the job of a first change.
+// One or two other changes follow, the other workers do their jobs, and the first worker continues.
 func scene(people int) *rapid.Generator[[]step] {
 	return rapid.Custom(func(t *rapid.T) []step {
 		a, n := rapid.IntRange(0, people-1).Draw(t, "a"), rapid.IntRange(0, 3)
 		b := (a + rapid.IntRange(1, people-1).Draw(t, "b")) % people
-		// by is a step of x on y. A step on a post uses the newest post.
+		// by returns a random step from do, in which x acts on y. A step on a post uses the newest
+		// post, or with "base: " its root or original.
 		by := func(label string, do []string, x, y int) step {
 			return step{do: rapid.SampledFrom(do).Draw(t, label), a: x, b: (y - x - 1 + people) % people, n: n.Draw(t, "n"), quiet: true}
 		}
@@ -58,29 +59,29 @@ func rush(people int) *rapid.Generator[[]step] {
 	})
 }
 
-// lapse generates steps in which a worker stalls in the middle of a change, its successor finishes,
-// the change is undone, and the worker continues with what it read before.
-func lapse(people int) *rapid.Generator[[]step] {
+// staleWorker generates steps in which a worker stalls in the middle of a change, its successor
+// finishes, a second change follows, and the worker continues with what it read before.
+func staleWorker(people int) *rapid.Generator[[]step] {
 	return rapid.Custom(func(t *rapid.T) []step {
 		author := rapid.IntRange(0, people-1).Draw(t, "author")
 		reader := (author + rapid.IntRange(1, people-1).Draw(t, "reader")) % people
-		to := func(v schema.Visibility) int { return slices.Index(visibilities, string(v)) }
+		indexOf := func(v schema.Visibility) int { return slices.Index(visibilities, string(v)) }
 		toAuthor := (author - reader - 1 + people) % people
 		by := func(do string) step { return step{do: do, a: reader, b: toAuthor, quiet: true} }
-		shown := step{do: "narrow or widen", a: author, n: to(schema.Public), quiet: true}
-		hidden := step{do: "narrow or widen", a: author, n: to(schema.Private), quiet: true}
+		shown := step{do: "narrow or widen", a: author, n: indexOf(schema.Public), quiet: true}
+		hidden := step{do: "narrow or widen", a: author, n: indexOf(schema.Private), quiet: true}
 		change := rapid.SampledFrom([][]step{
 			{hidden, shown}, {hidden, shown}, {shown, hidden}, {by("mute"), by("unmute")}, {by("unfollow"), by("follow")},
 		}).Draw(t, "change")
 		return []step{
-			by("follow"), {do: "post", a: author, n: to(schema.Followers), quiet: true},
+			by("follow"), {do: "post", a: author, n: indexOf(schema.Followers), quiet: true},
 			{do: "stall", n: rapid.IntRange(0, 4).Draw(t, "after")}, change[0], change[1], {do: "release", quiet: true},
 		}
 	})
 }
 
-// thread generates steps in which a reply, a repost or a quote reaches a reader, who may be connected,
-// and something changes on which it depends.
+// thread generates steps in which a reply, a repost or a quote reaches a reader, who may be connected.
+// Then something changes that may decide whether the reader sees it.
 func thread(people int) *rapid.Generator[[]step] {
 	return rapid.Custom(func(t *rapid.T) []step {
 		who, n, quiet := rapid.IntRange(0, people-1), rapid.IntRange(0, 1000), rapid.Bool()
@@ -117,9 +118,9 @@ func thread(people int) *rapid.Generator[[]step] {
 	})
 }
 
-// absence generates steps in which a process is cut off from Redis while its clients are connected,
+// cutOff generates steps in which a process stops hearing from Redis while its clients are connected,
 // something happens, and time passes.
-func absence(people int) *rapid.Generator[[]step] {
+func cutOff(people int) *rapid.Generator[[]step] {
 	return rapid.Custom(func(t *rapid.T) []step {
 		a, n := rapid.IntRange(0, people-1).Draw(t, "a"), rapid.IntRange(0, 100)
 		list := []step{{do: "subscribe", a: a}, {do: "cut off"}}
@@ -133,8 +134,8 @@ func absence(people int) *rapid.Generator[[]step] {
 	})
 }
 
-// journey generates steps in which a client loses its connection and resumes.
-func journey(people int) *rapid.Generator[[]step] {
+// reconnect generates steps in which a client loses its connection and resumes.
+func reconnect(people int) *rapid.Generator[[]step] {
 	return rapid.Custom(func(t *rapid.T) []step {
 		a, n := rapid.IntRange(0, people-1).Draw(t, "a"), rapid.IntRange(0, 100)
 		return slices.Concat(
@@ -145,13 +146,14 @@ func journey(people int) *rapid.Generator[[]step] {
 	})
 }
 
-// decline generates steps between a snapshot of Redis and the rollback to it.
-var decline = rapid.Custom(func(t *rapid.T) []step {
+// rollback generates a snapshot of Redis, a few steps, and the return to the snapshot.
+var rollback = rapid.Custom(func(t *rapid.T) []step {
 	between := rapid.SliceOfN(steps, 1, 6).Draw(t, "between")
 	back := step{do: "roll back", n: rapid.IntRange(0, 100).Draw(t, "n"), quiet: rapid.Bool().Draw(t, "quiet")}
 	return slices.Concat([]step{{do: "snapshot"}}, between, []step{back})
 })
 
+// plans generates whole runs: the users, and parts of steps from the generators of this file.
 var plans = rapid.Custom(func(t *rapid.T) plan {
 	p := plan{
 		people:  rapid.IntRange(2, 5).Draw(t, "people"),
@@ -164,7 +166,7 @@ var plans = rapid.Custom(func(t *rapid.T) plan {
 		pulling: rapid.SampledFrom([]bool{false, false, true}).Draw(t, "pulling"),
 	}
 	// Slices of slices, because rapid mostly generates short slices.
-	part := rapid.OneOf(scene(p.people), scene(p.people), rush(p.people), lapse(p.people), thread(p.people), thread(p.people), decline, absence(p.people), journey(p.people), rapid.SliceOfN(steps, 1, 10), rapid.SliceOfN(steps, 1, 10))
+	part := rapid.OneOf(scene(p.people), scene(p.people), rush(p.people), staleWorker(p.people), thread(p.people), thread(p.people), rollback, cutOff(p.people), reconnect(p.people), rapid.SliceOfN(steps, 1, 10), rapid.SliceOfN(steps, 1, 10))
 	p.steps = slices.Concat(rapid.SliceOfN(part, 1, max(mostSteps/10, 1)).Draw(t, "steps")...)
 	return p
 })

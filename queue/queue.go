@@ -5,8 +5,9 @@
 // Invariants:
 //   - A job exists exactly when the transaction that enqueued it committed. It is in no stream
 //     before that.
-//   - The row is deleted when the job is finished, not when it is handed out. After a wipe of
-//     Redis, a kill of the process or a failed push, a sweeper pushes the row again.
+//   - The row is deleted when the job is finished, not when it is handed out. If Redis lost the
+//     entry or never got it, a sweeper pushes the row again. The entry of a dead process is claimed
+//     by another one after Config.ClaimIdle.
 //   - A job has at most one entry in its stream, however often it is swept.
 //   - A process starts each job that it reads, unless the owner of the job already has half of the
 //     slots. Such a job waits behind the jobs of others (share.go).

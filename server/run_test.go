@@ -28,8 +28,8 @@ import (
 	"tideline/storage/storagetest"
 )
 
-// start runs a process on embedded stores. It returns the URL that the process announces, and a function that
-// stops it and returns the error of Run.
+// start runs a process, by default on embedded stores. It returns the URL that the process announces, without
+// /graphql, and a function that stops the process and returns the error of Run. The end of the test also stops it.
 func start(t *testing.T, role Role, args ...string) (url string, stop func() error) {
 	url, stop, _ = startLogged(t, role, args...)
 	return url, stop
@@ -78,7 +78,7 @@ func startLogged(t *testing.T, role Role, args ...string) (url string, stop func
 			return strings.TrimSuffix(found[1], "/graphql"), stop, log
 		}
 	}
-	require.NoError(t, stop(), "the process ended before it announced itself")
+	require.FailNow(t, "the process ended before it announced itself", "%v", stop())
 	return "", nil, log
 }
 
@@ -122,7 +122,7 @@ func TestRun(t *testing.T) {
 // Clients subscribe and leave, on sockets and event streams. The goroutines and files of their
 // subscriptions go with them. The number that remains depends on the size of the connection pools,
 // and not on the number of clients.
-func TestNothingIsLeftBehindByFollowers(t *testing.T) {
+func TestSubscribersLeaveNothingBehind(t *testing.T) {
 	const each, rounds = 60, 4
 	url, stop := start(t, Serve, "--rate-limit=off")
 	_, body := servertest.Ask(t, http.MethodPost, url+"/graphql",
@@ -138,7 +138,7 @@ func TestNothingIsLeftBehindByFollowers(t *testing.T) {
 	}
 	const subscription = `{"query":"subscription{timelineEvents(heartbeat:1){__typename}}"}`
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	follow := func() {
+	subscribeAndLeave := func() {
 		var leave []io.Closer
 		for i := range each {
 			if i%2 == 0 {
@@ -170,15 +170,15 @@ func TestNothingIsLeftBehindByFollowers(t *testing.T) {
 		}
 		return len(open)
 	}
-	follow() // lets the pools grow
-	goroutines, before := runtime.NumGoroutine(), files()
+	subscribeAndLeave() // lets the pools grow
+	goroutines, openFiles := runtime.NumGoroutine(), files()
 	for range rounds {
-		follow()
+		subscribeAndLeave()
 	}
 	require.Eventually(t, func() bool {
-		return runtime.NumGoroutine() < goroutines+each && files() < before+each
-	}, 30*time.Second, 10*time.Millisecond, "each of %d clients has left something", rounds*each)
-	t.Logf("goroutines %d, then %d; files %d, then %d", goroutines, runtime.NumGoroutine(), before, files())
+		return runtime.NumGoroutine() < goroutines+each && files() < openFiles+each
+	}, 30*time.Second, 10*time.Millisecond, "%d clients left goroutines or files behind", rounds*each)
+	t.Logf("goroutines %d, then %d; files %d, then %d", goroutines, runtime.NumGoroutine(), openFiles, files())
 	require.NoError(t, stop())
 }
 
@@ -197,7 +197,7 @@ func TestSwitches(t *testing.T) {
 	require.NoError(t, stop())
 }
 
-func TestRankDecayIsTheFeeds(t *testing.T) {
+func TestRankDecaySettingReachesTheTimeline(t *testing.T) {
 	c, err := parse(t, "--rank-decay=1h", "--data-dir="+t.TempDir())
 	require.NoError(t, err)
 	b := open(t, c, CreateAll)

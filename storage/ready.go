@@ -17,8 +17,9 @@ var (
 	// ErrSomeAnswer means that some masters of a Redis Cluster answer and others do not.
 	ErrSomeAnswer = errors.New("some masters of the Redis Cluster do not answer")
 	// ErrNoWrites means that Redis, or a master of a Redis Cluster, answers but accepts no writes:
-	// its memory is full, it is a replica, or it cannot save.
-	ErrNoWrites = errors.New("Redis answers and takes no writes")
+	// its memory is full, it is a replica, it cannot save, it lacks the replicas that it is told to
+	// require, or its cluster is down.
+	ErrNoWrites = errors.New("Redis answers but takes no writes")
 )
 
 const (
@@ -59,9 +60,10 @@ func (s *Stores) CheckRedis(ctx context.Context) error {
 }
 
 // CheckMasters writes a key to every master, because only a write shows whether the master accepts
-// writes. It returns the result of each master, by address. An error that wraps ErrNoWrites means
-// that the master answers but rejects writes. A master without slots is only pinged. CheckMasters
-// itself fails if ctx ends before the masters of a Redis Cluster are known.
+// writes. It returns the result of each master, by address; without a cluster, the only key is
+// "Redis". An error that wraps ErrNoWrites means that the master answers but rejects writes. A
+// master for which no key is found is only pinged: usually it has no slots. CheckMasters itself
+// fails if it cannot find out the masters of a Redis Cluster, or if ctx ends before all are asked.
 //
 // Cost: at most two round trips to each master, all masters at once, and masterTimeout if one does
 // not answer. The keys hold no value and expire. There is one per master, however many processes
@@ -94,9 +96,9 @@ func (s *Stores) CheckMasters(ctx context.Context) (map[string]error, error) {
 	return answers, err
 }
 
-// keyOf returns a key in a slot of the master, or "" if it finds none.
+// keyOf returns a key in a slot of the master, or "" if it finds none among maxWriteKeys.
 //
-// Cost: no round trip. It tries about as many keys as there are masters.
+// Cost: no round trip. Usually it tries about as many keys as there are masters.
 func keyOf(ctx context.Context, cluster *redis.ClusterClient, master string) string {
 	for i := range maxWriteKeys {
 		key := writeKey + strconv.Itoa(i)

@@ -203,13 +203,13 @@ func (f *Feeds) PagesAbove(ctx context.Context, feeds []Above, limit int) ([]Par
 	return parts, nil
 }
 
-// Digest returns a digest of how many ids ever arrived in outboxes at or below high. If two digests
-// are equal, none arrived there between them: an id that is added below a settled bound is always
-// counted. With all, every outbox is included; otherwise only those that have ids above low and not
-// above high. Digest fails if an included outbox is not Ready.
+// Digest raises the bound of each outbox to high, and returns a digest of how many ids arrived there
+// at or below the bound of their time. If two digests are equal, none arrived at or below high
+// between them. With all, every outbox is included; otherwise only those that have ids above low
+// and not above high. Digest fails if any of the outboxes is not Ready.
 //
-// Other readers settle other bounds, so an id that arrives out of order above high may also change
-// a digest.
+// Other readers may raise the bound further, so an id that arrives out of order above high may also
+// change a digest.
 //
 // Cost: one round trip, O(log size) a feed.
 func (f *Feeds) Digest(ctx context.Context, outboxes []Key, low, high int64, all bool) (digest uint64, err error) {
@@ -352,7 +352,7 @@ func (f *Feeds) RemoveDeleted(ctx context.Context, k Key, ids ...int64) error {
 
 // removal returns the script call of Remove or RemoveDeleted.
 func removal(k Key, entry string, ids ...int64) call {
-	return call{removeScript, k.keys(), appendIDs([]any{k.journal(), entry}, ids)}
+	return call{removeScript, k.keys(), appendIDs([]any{k.journalCap(), entry}, ids)}
 }
 
 // Replace takes the ids gone out of the user's inbox, as Remove does, and adds ids, as Add does, in

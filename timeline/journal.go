@@ -18,8 +18,8 @@ import (
 // journalCap is how many entries a journal keeps, in about 3 KB at most.
 const journalCap = 100
 
-// journal returns the cap of the feed's journal. An outbox has none.
-func (k Key) journal() int {
+// journalCap returns the cap of the feed's journal. An outbox has no journal, and so 0.
+func (k Key) journalCap() int {
 	if k.kind == inbox {
 		return journalCap
 	}
@@ -60,10 +60,11 @@ func flag(b bool) string {
 // change numbers.
 const changesCap = 30 * 17
 
-// InvalidatePositions invalidates all earlier positions in the journal of the user's inbox. It
-// replaces individual entries if a change is too large. For each change number it takes effect
-// once, also if several callers call it at the same time: a client with a later position already
-// knows the change. With the number 0, every call takes effect.
+// InvalidatePositions invalidates all earlier positions in the journal of the user's inbox. Use it
+// for a change too large to record entry by entry. A repeated call with one of the last thirty or
+// so change numbers does nothing, also if several callers call it at the same time: a second
+// invalidation would make clients that already know the change read again. With the number 0,
+// every call takes effect.
 //
 // Cost: one round trip, O(1).
 func (j *Journals) InvalidatePositions(ctx context.Context, user, change int64) error {
@@ -72,7 +73,8 @@ func (j *Journals) InvalidatePositions(ctx context.Context, user, change int64) 
 }
 
 // Tell records for an hour that the user's clients were told about changes, and that the inbox
-// reflects them. Redis loses this record no later than the inbox.
+// reflects them. If the inbox is lost and this record is not, no change is lost: the next build of
+// the inbox reads SQL, and its epoch invalidates earlier positions.
 //
 // Cost: one round trip, O(1) for each.
 func (j *Journals) Tell(ctx context.Context, user int64, changes ...int64) error {
@@ -94,8 +96,9 @@ func (j *Journals) Told(ctx context.Context, user, change int64) (bool, error) {
 }
 
 // Changes returns the end of the journal of the user's inbox, and its entries since a position,
-// oldest first. If whole is false, the changes are unknown, because the position is of another
-// epoch, too old, or zero.
+// oldest first. If whole is false, the changes are unknown: the inbox is Missing, or the position
+// is zero, of another epoch, too old, invalidated, or beyond the end. now is zero for a Missing
+// inbox.
 //
 // Cost: one round trip, O(changes).
 func (j *Journals) Changes(ctx context.Context, user int64, since Position) (changes []Change, now Position, whole bool, err error) {

@@ -8,6 +8,7 @@ import (
 
 func TestKindOfEachKey(t *testing.T) {
 	t.Parallel()
+	// The coverage of an inbox also has its journal.
 	for key, want := range map[string]string{
 		Inbox(12).set(): KindInbox, Inbox(12).meta(): KindJournal, Outbox(12).set(): KindOutbox, Outbox(12).meta(): KindCoverage,
 		Outbox(12).fences(): KindFences, activeKey(3): KindActive, latestKey(4): KindLatest,

@@ -91,8 +91,9 @@ type Config struct {
 	// fan-out is divided into parts, which are jobs of their own. There are at most 32 parts, which
 	// are larger if necessary. Defaults to DefaultPartSize.
 	PartSize int
-	// KeepEvery is how often a long fan-out stores its progress. After an interruption, the work of
-	// that time, or of one page, is repeated. Defaults to 100 ms.
+	// KeepEvery is how often a long fan-out stores its progress, at the end of a page. After an
+	// interruption, the pages since then are repeated: less than KeepEvery of work, and one page.
+	// Defaults to 100 ms.
 	KeepEvery time.Duration
 	// TrimEvery is the trimmer's period. Defaults to 1 minute.
 	TrimEvery time.Duration

@@ -19,7 +19,8 @@ import (
 const floorPosts = `SELECT p.id, p.text, p.visibility, p.like_count, u.id, u.handle, u.name
 	FROM posts p JOIN users u ON u.id = p.author_id WHERE p.id = ANY($1) ORDER BY p.id DESC`
 
-// serveFloor does the minimum work for such a page.
+// serveFloor serves the page of BenchmarkPage with the minimum work: a range of the inbox, one SQL query, and
+// JSON written by hand.
 func serveFloor(ctx context.Context, database, redisURL string) error {
 	cfg, err := pgxpool.ParseConfig(database)
 	if err != nil {
@@ -60,13 +61,13 @@ func floorPage(ctx context.Context, pool *pgxpool.Pool, rdb *redis.Client, reade
 	if err != nil {
 		return nil, err
 	}
-	keys := make([]int64, len(members))
+	postIDs := make([]int64, len(members))
 	for i, m := range members {
-		if keys[i], err = strconv.ParseInt(m, 10, 64); err != nil {
+		if postIDs[i], err = strconv.ParseInt(m, 10, 64); err != nil {
 			return nil, err
 		}
 	}
-	rows, err := pool.Query(ctx, floorPosts, keys)
+	rows, err := pool.Query(ctx, floorPosts, postIDs)
 	if err != nil {
 		return nil, err
 	}

@@ -198,7 +198,7 @@ func (l *live) wait(err error, failures int) (wait time.Duration, again bool) {
 		return 0, false
 	case errors.As(err, &closed):
 		switch closed.Code {
-		case closeTooLarge, closeNoMessage, closeTooEarly, closeProtocol, closeTwiceID, closeTwiceInitialised:
+		case closeTooLarge, closeBadMessage, closeTooEarly, closeBadSubprotocol, closeDuplicateID, closeTwiceInitialised:
 			return 0, false
 		case closeRestart:
 			if delay, ok := reconnectDelay(closed.Reason); ok && failures == 0 {

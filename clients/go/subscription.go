@@ -18,11 +18,11 @@ const (
 	closeBroken           = 1006
 	closeTooLarge         = 1009
 	closeRestart          = 1012
-	closeNoMessage        = 4400
+	closeBadMessage       = 4400
 	closeTooEarly         = 4401
 	closeForbidden        = 4403
-	closeProtocol         = 4406
-	closeTwiceID          = 4409
+	closeBadSubprotocol   = 4406
+	closeDuplicateID      = 4409
 	closeTwiceInitialised = 4429
 )
 
@@ -127,7 +127,7 @@ func (s *Subscription) begin(ctx context.Context, token string, what operation) 
 		case "ping":
 			err = s.send(ctx, "", "pong", nil)
 		default:
-			err = fmt.Errorf("the server answers connection_init by %q", m.Type)
+			err = fmt.Errorf("the server answered connection_init with %q", m.Type)
 		}
 		if err != nil {
 			return err
@@ -186,8 +186,9 @@ func closeError(err error) error {
 // answers the server's pings. The result is valid until the next call of Next. If ctx ends, the connection
 // is closed.
 //
-// Every error ends the subscription. Errors: io.EOF if the server completed the subscription, an *Error if
-// the server refused it, a *CloseError, and network errors.
+// After an error, call Close. Errors: io.EOF if the server completed the subscription, an *Error if the
+// server refused it, a *CloseError, network errors, and errors of decoding: a message that is not JSON, or a
+// refusal without a readable error.
 // Cost: no allocations except the WebSocket library's per message.
 func (s *Subscription) Next(ctx context.Context) ([]byte, error) {
 	for {

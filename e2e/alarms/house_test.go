@@ -17,9 +17,9 @@ import (
 	"tideline/storage/storagetest"
 )
 
-// house is the fixture of a test: a server and a worker with their own PostgreSQL and Redis,
-// watched by a Prometheus. Ben follows ann and has a timeline.
-type house struct {
+// fixture is a server and a worker with their own PostgreSQL and Redis, watched by a Prometheus.
+// Ben follows ann and has a timeline.
+type fixture struct {
 	*prometheus
 	stores         *storage.Stores
 	settings       []string
@@ -27,11 +27,11 @@ type house struct {
 	ann, ben       worldtest.User
 }
 
-func newHouse(t *testing.T, more ...string) *house {
+func newFixture(t *testing.T, more ...string) *fixture {
 	t.Helper()
 	needPrometheus(t)
 	stores := storagetest.Real(t)
-	h := &house{stores: stores, settings: append([]string{
+	h := &fixture{stores: stores, settings: append([]string{
 		"TIDELINE_DATABASE_URL=" + storagetest.Config(stores).DatabaseURL, "TIDELINE_REDIS_URL=" + storagetest.Config(stores).RedisURL,
 		"TIDELINE_LOG_FORMAT=json", "TIDELINE_RATE_LIMIT=off",
 	}, more...)}
@@ -49,7 +49,7 @@ func newHouse(t *testing.T, more ...string) *house {
 }
 
 // post makes ann create a post.
-func (h *house) post(t *testing.T) {
+func (h *fixture) post(t *testing.T) {
 	t.Helper()
 	require.NoError(t, post(t, h.server, h.ann.Token))
 }
@@ -59,15 +59,15 @@ func post(t *testing.T, p *worldtest.Process, token string) error {
 }
 
 // read makes ben read the timeline.
-func (h *house) read(t *testing.T) {
+func (h *fixture) read(t *testing.T) {
 	t.Helper()
 	_, err := h.ben.Timeline(t.Context(), h.server)
 	require.NoError(t, err)
 }
 
-// arrived waits until ben's inbox in Redis has n posts. Entries with scores below 0 are posts;
-// others are not.
-func (h *house) arrived(t *testing.T, n int) {
+// arrived waits until ben's inbox in Redis has n posts, whose scores are below 0. The only other
+// entry is the end mark, with score 0.
+func (h *fixture) arrived(t *testing.T, n int) {
 	t.Helper()
 	await(t, nil, "the posts are in the inbox", func() bool {
 		have, err := h.stores.Redis.ZCount(t.Context(), inbox, "-inf", "(0").Result()
@@ -80,7 +80,7 @@ func (h *house) arrived(t *testing.T, n int) {
 const inbox = "tl:{i2}:z"
 
 // exec executes an SQL statement and returns the number of affected rows.
-func (h *house) exec(t *testing.T, statement string) (rows int64) {
+func (h *fixture) exec(t *testing.T, statement string) (rows int64) {
 	t.Helper()
 	result, err := h.stores.SQL.ExecContext(t.Context(), statement)
 	require.NoError(t, err)
@@ -90,7 +90,7 @@ func (h *house) exec(t *testing.T, statement string) (rows int64) {
 }
 
 // run runs a tideline command with the fixture's settings and returns its output.
-func (h *house) run(t *testing.T, args ...string) string {
+func (h *fixture) run(t *testing.T, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), binary, args...)
 	for _, entry := range os.Environ() {
@@ -106,7 +106,7 @@ func (h *house) run(t *testing.T, args ...string) string {
 
 // listen starts clients that subscribe to ben's timeline. Each client opens its event stream
 // again when the stream ends. The clients stop when the test ends.
-func (h *house) listen(t *testing.T, clients int) {
+func (h *fixture) listen(t *testing.T, clients int) {
 	t.Helper()
 	ctx, leave := context.WithCancel(t.Context())
 	var all sync.WaitGroup
@@ -116,15 +116,15 @@ func (h *house) listen(t *testing.T, clients int) {
 	for range clients {
 		all.Go(func() {
 			for ctx.Err() == nil {
-				h.follow(ctx, client)
+				h.stream(ctx, client)
 			}
 		})
 	}
 	await(t, nil, "all clients listen", func() bool { return h.server.Subscriptions(t.Context()) == clients })
 }
 
-// follow opens an event stream and reads it until it ends, for whatever reason.
-func (h *house) follow(ctx context.Context, client *http.Client) {
+// stream opens an event stream and reads it until it ends, for whatever reason.
+func (h *fixture) stream(ctx context.Context, client *http.Client) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, h.server.URL+"/graphql",
 		strings.NewReader(`{"query": "subscription { timelineEvents { __typename } }"}`))
 	if err != nil {

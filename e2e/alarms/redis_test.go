@@ -13,7 +13,7 @@ import (
 // Redis stops.
 func TestRedisAway(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newFixture(t)
 	server := storagetest.Redis(t, h.stores)
 	h.try(t, fault{
 		what:   "Redis has stopped",
@@ -26,7 +26,7 @@ func TestRedisAway(t *testing.T) {
 // The memory of Redis is nearly used up.
 func TestRedisNearlyFull(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newFixture(t)
 	set := func(most int64) {
 		require.NoError(t, h.stores.Redis.ConfigSet(t.Context(), "maxmemory", strconv.FormatInt(most, 10)).Err())
 	}
@@ -45,7 +45,7 @@ func TestRedisNearlyFull(t *testing.T) {
 // The pub/sub connections are killed twice per second.
 func TestHubDisturbed(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newFixture(t)
 	h.listen(t, 40)
 	h.try(t, fault{
 		what:   "pub/sub is killed twice a second, 40 clients",
@@ -62,7 +62,7 @@ func TestHubDisturbed(t *testing.T) {
 // Redis is emptied between reads.
 func TestInboxMisses(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newFixture(t)
 	h.try(t, fault{
 		what:   "Redis is emptied again and again",
 		alerts: []string{"TidelineInboxMisses"},
@@ -78,7 +78,7 @@ func TestInboxMisses(t *testing.T) {
 // then old enough to count as missing.
 func TestTimelinesDiffer(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newFixture(t)
 	h.post(t)
 	h.post(t)
 	h.arrived(t, 2)

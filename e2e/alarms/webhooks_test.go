@@ -13,7 +13,7 @@ import (
 func TestWebhooks(t *testing.T) {
 	t.Parallel()
 	endpoint := newEndpoint(t)
-	h := newHouse(t, "TIDELINE_WEBHOOK_NETWORKS=127.0.0.0/8", "TIDELINE_WEBHOOK_HTTP=on")
+	h := newFixture(t, "TIDELINE_WEBHOOK_NETWORKS=127.0.0.0/8", "TIDELINE_WEBHOOK_HTTP=on")
 	h.run(t, "webhooks", "add", endpoint.URL, "--types=post.created")
 	failed := func(set string) {
 		await(t, func() { h.post(t) }, "a delivery has failed", func() bool {

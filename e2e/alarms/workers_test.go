@@ -12,7 +12,7 @@ import (
 // An operator pauses all workers and forgets to resume them.
 func TestWorkersForgotten(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newFixture(t)
 	h.post(t)
 	h.arrived(t, 1)
 	h.try(t, fault{
@@ -27,7 +27,7 @@ func TestWorkersForgotten(t *testing.T) {
 // A job fails at its last attempt. Operations of clients fail at the same time.
 func TestJobsGivenUp(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newFixture(t)
 	failing := func() { _, _ = h.ben.Timeline(t.Context(), h.server) }
 	h.try(t, fault{
 		what:   "a table cannot be read",
@@ -55,7 +55,7 @@ func TestJobsGivenUp(t *testing.T) {
 // PostgreSQL is slow: the test repeatedly locks the table follows, and every reader waits.
 func TestSlowStore(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, "TIDELINE_REQUEST_TIMEOUT=1m", "TIDELINE_SMALL_WORKERS=1")
+	h := newFixture(t, "TIDELINE_REQUEST_TIMEOUT=1m", "TIDELINE_SMALL_WORKERS=1")
 	ctx, mend := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	slow := func() error {

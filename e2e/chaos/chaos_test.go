@@ -140,7 +140,7 @@ func (w *world) wrong(ctx context.Context, settled error) (all []string) {
 			all = append(all, "OWN POST: "+line)
 		}
 	}
-	all = append(all, w.faults.lacking...)
+	all = append(all, w.faults.losses...)
 	if len(found) > 0 {
 		w.t.Log("findings by fault:\n" + w.summary(found))
 	}

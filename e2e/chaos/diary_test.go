@@ -24,8 +24,8 @@ type happening struct {
 type diary struct {
 	mu   sync.Mutex
 	list []*happening
-	// lacking describes posts that clients did not receive within catchingUp after a fault.
-	lacking []string
+	// losses describes posts that clients still lacked catchingUp after the recovery from a fault.
+	losses []string
 }
 
 func (d *diary) begin(kind string) *happening {
@@ -139,15 +139,16 @@ func (w *world) measureHealing(ctx context.Context, h *happening, next <-chan st
 // well again.
 const catchingUp = 10 * time.Second
 
-// checkClients checks, catchingUp after a fault, whether steady clients silently lack posts:
-// posts that they did not receive although nothing told them to read again. The check runs
-// before the next fault, because a later invalidation for another reason would hide the loss.
+// checkClients polls, once the system has recovered from a fault, until no steady client silently
+// lacks a post: one that it did not receive although nothing told it to read again. It records what
+// is still lacking after catchingUp. It gives up when the next fault begins, because a later
+// invalidation for another reason would hide the loss.
 func (w *world) checkClients(ctx context.Context, h *happening, next <-chan struct{}) {
-	var lacking []string
+	var lines []string
 	afflicted, deadline := w.afflicted.Load(), time.Now().Add(catchingUp)
 	for {
 		var err error
-		if lacking, err = w.lacking(); err != nil || len(lacking) == 0 {
+		if lines, err = w.lackedPosts(); err != nil || len(lines) == 0 {
 			return // an error of the crowd is reported at the end of the test
 		}
 		if now := w.afflicted.Load(); now != afflicted { // a process fault began or ended: its clients have to catch up, too
@@ -165,14 +166,14 @@ func (w *world) checkClients(ctx context.Context, h *happening, next <-chan stru
 	}
 	w.faults.mu.Lock()
 	defer w.faults.mu.Unlock()
-	for _, line := range lacking {
-		w.faults.lacking = append(w.faults.lacking, fmt.Sprintf("%s, %v after %s", line, catchingUp, h.kind))
+	for _, line := range lines {
+		w.faults.losses = append(w.faults.losses, fmt.Sprintf("%s, more than %v after the recovery from %s", line, catchingUp, h.kind))
 	}
 }
 
-// lacking describes the posts that connected steady clients lack although the posts were
-// accepted more than catchingUp ago and have belonged to the clients' timelines since.
-func (w *world) lacking() (lines []string, err error) {
+// lackedPosts describes the posts that connected steady clients lack, although the posts were
+// accepted more than catchingUp ago and have belonged to the clients' timelines all the time.
+func (w *world) lackedPosts() (lines []string, err error) {
 	clients, err := w.crowd.Report()
 	if err != nil {
 		return nil, err
@@ -200,8 +201,8 @@ func (w *world) lacking() (lines []string, err error) {
 }
 
 // well returns nil if the system has recovered: all processes are ready, except the one that
-// has a fault now, the probes that began after since succeed, and no job is older than two
-// seconds. Otherwise it returns the first problem.
+// has a fault now, the last probes of every server began after since and succeeded, and no job is
+// older than two seconds. Otherwise it returns the first problem.
 func (w *world) well(ctx context.Context, since time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
@@ -215,7 +216,7 @@ func (w *world) well(ctx context.Context, since time.Time) error {
 	}
 	for i, p := range w.probers {
 		if w.servers[i] != afflicted && !p.answersSince(since) {
-			return fmt.Errorf("%s refuses", w.servers[i].name)
+			return fmt.Errorf("%s has not yet answered new probes", w.servers[i].name)
 		}
 	}
 	waiting, err := w.count(ctx, `SELECT count(*) FROM jobs WHERE NOT dead AND created_at < now() - interval '2 seconds'`)

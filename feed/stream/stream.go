@@ -276,8 +276,8 @@ func (s *Stream) resume(ctx context.Context, after paging.Cursor) error {
 	return s.catchUp(ctx)
 }
 
-// catchUp sends what the client missed, oldest first. If it cannot know everything that the
-// client missed, it sends Invalidated first.
+// catchUp sends what the client missed: the journal, then changes, then posts, oldest first. If it
+// cannot know everything that the client missed, it sends Invalidated first.
 func (s *Stream) catchUp(ctx context.Context) error { return s.catchUpAs(ctx, false) }
 
 // namesMany reports whether the client state names so many posts that the stream must settle the

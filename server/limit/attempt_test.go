@@ -22,7 +22,7 @@ func attempt(t *testing.T, l *Limits, address string, wrong bool) (lookedUp bool
 
 // Wrong credentials of an address are looked up at the configured rate, regardless of right ones.
 func TestWrongCredentialsOfAnAddress(t *testing.T) {
-	l, server, now := limited(t)
+	l, server, now := newStoppedLimits(t)
 	clock := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	l.rates.now = func() time.Time { return clock }
 	advance := func(d time.Duration) {
@@ -60,7 +60,7 @@ func TestWrongCredentialsOfAnAddress(t *testing.T) {
 // An address that starts many look-ups at once must wait, so that only a few are in progress when the
 // first wrong credential is counted.
 func TestAttemptsAtOnce(t *testing.T) {
-	l, _, _ := limited(t)
+	l, _, _ := newStoppedLimits(t)
 	under := make([]func(bool), attemptsAtOnce)
 	for i := range under {
 		done, refusal := l.Attempt(t.Context(), "a")
@@ -91,7 +91,7 @@ func TestAttemptsAtOnce(t *testing.T) {
 }
 
 func TestSuspectsAreForgotten(t *testing.T) {
-	l, server, _ := limited(t)
+	l, server, _ := newStoppedLimits(t)
 	for range testRates.wrong.burst + 1 {
 		attempt(t, l, "a", true)
 	}

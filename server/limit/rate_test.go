@@ -34,8 +34,8 @@ func newLimits(rdb redis.UniversalClient) *Limits {
 	return &Limits{rates: newRateLimiter(rdb, slog.New(slog.DiscardHandler), testRates)}
 }
 
-// limited returns limits on a Redis whose clock stands still, with that Redis and its time.
-func limited(t *testing.T) (*Limits, *miniredis.Miniredis, time.Time) {
+// newStoppedLimits returns limits on a Redis whose clock stands still, that Redis, and its time.
+func newStoppedLimits(t *testing.T) (*Limits, *miniredis.Miniredis, time.Time) {
 	server := miniredis.RunT(t)
 	rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), MaxRetries: -1})
 	t.Cleanup(func() { require.NoError(t, rdb.Close()) })
@@ -45,7 +45,7 @@ func limited(t *testing.T) (*Limits, *miniredis.Miniredis, time.Time) {
 }
 
 func TestMutationsOfAUser(t *testing.T) {
-	l, server, now := limited(t)
+	l, server, now := newStoppedLimits(t)
 	alice, bob := int64(1), int64(2)
 	post := Demand{Mutations: 1}
 	for range testRates.mutations.burst {
@@ -63,10 +63,10 @@ func TestMutationsOfAUser(t *testing.T) {
 	require.NotNil(t, l.Allow(t.Context(), Client{User: alice, Address: "a"}, post))
 }
 
-// A new account may make fewer mutations than an old one, also from another address, and may read as much. A
-// server that acts for it with a key is not limited by that.
+// A new account may make fewer mutations, from all addresses together; reads are not affected. Nor are requests
+// with an API key.
 func TestNewAccounts(t *testing.T) {
-	l, server, now := limited(t)
+	l, server, now := newStoppedLimits(t)
 	newcomer := Client{User: 1, Address: "a", Since: time.Now().Add(-23 * time.Hour)}
 	post := Demand{Mutations: 1}
 	for range 12 {
@@ -88,7 +88,7 @@ func TestNewAccounts(t *testing.T) {
 
 // A key has its own rates, regardless of the user and the address, and takes nothing from other rates.
 func TestRatesOfAKey(t *testing.T) {
-	l, _, _ := limited(t)
+	l, _, _ := newStoppedLimits(t)
 	for i := range testRates.keyMutations.burst / 2 {
 		require.Nil(t, l.Allow(t.Context(), Client{Key: 1, User: int64(i % 3), Address: "a"}, Demand{Accounts: 1, Mutations: 1, Cost: LeastCost}))
 	}
@@ -102,7 +102,7 @@ func TestRatesOfAKey(t *testing.T) {
 }
 
 func TestAccountsOfAnAddress(t *testing.T) {
-	l, _, _ := limited(t)
+	l, _, _ := newStoppedLimits(t)
 	const anonymous = 0
 	require.Nil(t, l.Allow(t.Context(), Client{User: anonymous, Address: "a"}, Demand{Accounts: testRates.accounts.burst}))
 	require.NotNil(t, l.Allow(t.Context(), Client{User: anonymous, Address: "a"}, Demand{Accounts: 1}))
@@ -115,7 +115,7 @@ func TestAccountsOfAnAddress(t *testing.T) {
 }
 
 func TestCostOfAUser(t *testing.T) {
-	l, server, now := limited(t)
+	l, server, now := newStoppedLimits(t)
 	const alice = 1
 	spend := func(user int64, address string) (spent int) {
 		for l.Allow(t.Context(), Client{User: user, Address: address}, Demand{Cost: 300}) == nil {
@@ -130,8 +130,8 @@ func TestCostOfAUser(t *testing.T) {
 	server.SetTime(now.Add(3 * time.Second))
 	require.InDelta(t, 3000, spend(alice, "a"), 1000)
 
-	// All signed-in users at an address share the cost of a few users. All other clients
-	// there share the cost of one user.
+	// All signed-in users at an address share a budget of sharedCost users. Those not signed in
+	// share one user's.
 	all := 0
 	for id := range int64(20) {
 		all += spend(10+id, "b")
@@ -140,9 +140,9 @@ func TestCostOfAUser(t *testing.T) {
 	require.InDelta(t, testRates.cost.burst, spend(0, "b"), 1000)
 }
 
-// Most operations use cost that the process has taken from Redis before.
+// Most operations use budget that the process has already taken from Redis.
 func TestCostAsksRedisSeldom(t *testing.T) {
-	l, server, _ := limited(t)
+	l, server, _ := newStoppedLimits(t)
 	before := server.CommandCount()
 	for range 100 {
 		require.Nil(t, l.Allow(t.Context(), Client{User: 0, Address: "a"}, Demand{Cost: 100}))
@@ -171,7 +171,7 @@ func TestLimitOnEveryRedis(t *testing.T) {
 }
 
 func TestLimitFailsOpen(t *testing.T) {
-	l, server, _ := limited(t)
+	l, server, _ := newStoppedLimits(t)
 	server.Close()
 	require.Nil(t, l.Allow(t.Context(), Client{User: 1, Address: "a"}, Demand{1, 1, 1}))
 	l = new(Limits)
@@ -179,7 +179,7 @@ func TestLimitFailsOpen(t *testing.T) {
 }
 
 func TestBucketsExpire(t *testing.T) {
-	l, server, _ := limited(t)
+	l, server, _ := newStoppedLimits(t)
 	require.Nil(t, l.Allow(t.Context(), Client{User: 1, Address: "a"}, Demand{Mutations: 1, Cost: 1}))
 	server.FastForward(time.Minute)
 	require.Empty(t, server.Keys())
@@ -187,7 +187,7 @@ func TestBucketsExpire(t *testing.T) {
 
 // Events and requests are charged to the same budget, regardless of the address.
 func TestEventsTakeFromTheBudgetOfRequests(t *testing.T) {
-	l, _, _ := limited(t)
+	l, _, _ := newStoppedLimits(t)
 	alice := Client{User: 1, Address: "a"}
 	elsewhere := Client{User: 1, Address: "b"}
 	for range testRates.cost.burst / 2 / 1000 {
@@ -203,9 +203,9 @@ func TestEventsTakeFromTheBudgetOfRequests(t *testing.T) {
 }
 
 // The cost that a client executes at a time is bounded. Other clients need not wait for it, and an
-// operation that waits too long is refused.
+// operation whose context ends while it waits is not executed.
 func TestTurnsOfAClient(t *testing.T) {
-	l, _, _ := limited(t)
+	l, _, _ := newStoppedLimits(t)
 	begun, end := make(chan struct{}), make(chan struct{})
 	holds := func(c Client, cost int) {
 		go l.InTurn(t.Context(), c, cost, func() {
@@ -215,7 +215,7 @@ func TestTurnsOfAClient(t *testing.T) {
 		<-begun
 	}
 	goesOn := func(c Client, cost int) bool { return l.InTurn(t.Context(), c, cost, func() {}) }
-	inLine := func(client string) int {
+	present := func(client string) int {
 		l.rates.turns.mu.Lock()
 		defer l.rates.turns.mu.Unlock()
 		if at := l.rates.turns.byClient[client]; at != nil {
@@ -225,9 +225,9 @@ func TestTurnsOfAClient(t *testing.T) {
 	}
 	waits := func(c Client, cost int, client string) {
 		ctx, cancel := context.WithCancel(t.Context())
-		before, ok := inLine(client), make(chan bool)
+		before, ok := present(client), make(chan bool)
 		go func() { ok <- l.InTurn(ctx, c, cost, func() {}) }()
-		require.Eventually(t, func() bool { return inLine(client) > before }, time.Minute, time.Millisecond)
+		require.Eventually(t, func() bool { return present(client) > before }, time.Minute, time.Millisecond)
 		cancel()
 		require.False(t, <-ok)
 	}
@@ -243,6 +243,6 @@ func TestTurnsOfAClient(t *testing.T) {
 
 	close(end)
 	require.True(t, goesOn(Client{User: 1}, costAtOnce))
-	require.Eventually(t, func() bool { return inLine("user:{1}")+inLine("key:{7}") == 0 }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return present("user:{1}")+present("key:{7}") == 0 }, time.Minute, time.Millisecond)
 	require.Empty(t, l.rates.turns.byClient, "nothing is kept of clients that do nothing")
 }

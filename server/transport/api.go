@@ -43,14 +43,14 @@ type api struct {
 // accountFields are the mutations that hash a password.
 var accountFields = []string{"signUp", "logIn", "changePassword", "deleteAccount", "exportAccount"}
 
-// errForbidden refuses a malformed credential.
-var errForbidden = refusal.New(refusal.SessionEnded, "The session has ended. Log in again.")
+// errUnauthenticated refuses a malformed credential.
+var errUnauthenticated = refusal.New(refusal.SessionEnded, "The session has ended. Log in again.")
 
-// isForbidden reports whether a credential is malformed, unknown, expired or revoked.
-func isForbidden(err error) bool { return refusal.CodeOf(err) == refusal.Unauthenticated }
+// isUnauthenticated reports whether a credential is malformed, unknown, expired or revoked.
+func isUnauthenticated(err error) bool { return refusal.CodeOf(err) == refusal.Unauthenticated }
 
 // identify returns the viewer of a credential. The credential "" is the anonymous viewer. Errors: an error
-// for which isForbidden is true; a *limit.Refusal of an address that has shown too many wrong credentials; or
+// for which isUnauthenticated is true; a *limit.Refusal of an address that has shown too many wrong credentials; or
 // the reason why the look-up failed.
 func (a *api) identify(ctx context.Context, credential, address string) (v session.Viewer, expires time.Time, err error) {
 	if credential == "" {

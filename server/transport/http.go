@@ -71,8 +71,8 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request) {
 	h.serve(w, r, mediaType, request, release)
 }
 
-// leaveUnread prepares an answer that does not wait for the rest of the request's body. The connection closes
-// after the answer. [Linger] keeps it open until the client has read the answer.
+// leaveUnread prepares an answer that does not wait for the rest of the request's body. On HTTP/1 the connection
+// closes afterwards. [Linger] first discards the rest of the body, within bounds, so the client can read the answer.
 func leaveUnread(w http.ResponseWriter, r *http.Request) {
 	if r.ProtoMajor == 1 { // HTTP/2 answers at once anyway, and shares the connection with other requests
 		w.Header().Set("Connection", "close")
@@ -87,7 +87,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, mediaType string
 	if err != nil {
 		errs := h.api.unidentified(ctx, "authenticate", err)
 		switch {
-		case isForbidden(err):
+		case isUnauthenticated(err):
 			w.Header().Set("WWW-Authenticate", "Bearer")
 		case wantsEvents(r) && codeOf(errs) == codeInternal:
 			unavailable(w, "The session cannot be checked at the moment.")
@@ -128,12 +128,12 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, mediaType string
 func (h *Handler) viewer(r *http.Request) (session.Viewer, time.Time, error) {
 	token, ok := incoming.Credential(r.Header)
 	if !ok {
-		return session.Viewer{}, time.Time{}, errForbidden
+		return session.Viewer{}, time.Time{}, errUnauthenticated
 	}
 	return h.api.identify(r.Context(), token, limit.AddressOf(r.RemoteAddr))
 }
 
-// upgrade accepts a WebSocket if the address has not too many.
+// upgrade accepts a WebSocket if the address does not have too many open.
 func (h *Handler) upgrade(w http.ResponseWriter, r *http.Request) {
 	if refusal := h.api.config.Limits.MarkSocket(r.Context(), limit.AddressOf(r.RemoteAddr)); refusal != nil {
 		w.Header().Set("Retry-After", "5")
@@ -143,9 +143,9 @@ func (h *Handler) upgrade(w http.ResponseWriter, r *http.Request) {
 	h.sockets.accept(w, r)
 }
 
-// respond writes a GraphQL response with the status that its media type requires. With both media types a
-// response has the status 401, 429 or 503 if the token, the rate or the server's load refused it, since
-// clients and proxies act on these.
+// respond writes a GraphQL response with the status that its media type requires: 200 with data. Without data
+// it is the status of statusOf; as application/json it is 200, except 401, 429 and 503, on which clients and
+// proxies act.
 func respond(w http.ResponseWriter, mediaType string, response exec.Response) {
 	status := http.StatusOK
 	if response.Data == nil {
@@ -180,7 +180,7 @@ func statusOf(errs gqlerror.List) int {
 	return http.StatusBadRequest
 }
 
-// refuse answers a request that is not a well-formed GraphQL request.
+// refuse answers with an error a request that this handler does not execute.
 func refuse(w http.ResponseWriter, mediaType string, status int, format string, args ...any) {
 	writeAnswer(w, mediaType, status, exec.Response{Errors: requestError(codeBadInput, format, args...)})
 }

@@ -75,7 +75,7 @@ func (op *operation) prepare(ctx context.Context, request exec.Request) (session
 	s := op.socket
 	// The session may have ended since the socket was opened.
 	viewer, _, err := s.set.api.identify(ctx, s.token, s.address)
-	if isForbidden(err) {
+	if isUnauthenticated(err) {
 		s.forbid()
 		return viewer, nil
 	}
@@ -203,7 +203,7 @@ func (op *operation) ended() {
 	switch _, _, err := s.set.api.identify(ctx, s.token, s.address); {
 	case err == nil:
 		op.complete()
-	case isForbidden(err):
+	case isUnauthenticated(err):
 		s.forbid()
 	default:
 		_ = s.set.api.unidentified(ctx, "authenticate the end of a stream", err)

@@ -197,7 +197,7 @@ func (s *socket) init(ctx context.Context, m message) {
 	}
 	var viewer session.Viewer
 	var expires time.Time
-	if err = errForbidden; ok {
+	if err = errUnauthenticated; ok {
 		// Runs in another goroutine, since the reader would keep the stack that the look-up needs.
 		done := make(chan struct{})
 		go func() {
@@ -208,7 +208,7 @@ func (s *socket) init(ctx context.Context, m message) {
 		}()
 		<-done
 	}
-	if isForbidden(err) {
+	if isUnauthenticated(err) {
 		s.forbid()
 		return
 	}

@@ -31,13 +31,14 @@ const template = "migrated"
 const leftBehind = 32
 
 // PostgresURL returns the URL of a new, migrated database on the PostgreSQL server of this test
-// binary. The database ends with the test, or with the server.
+// binary. It is dropped after the test, except the first leftBehind databases, which stay until the
+// server stops.
 func PostgresURL(t testing.TB) string { return newDatabase(t, template) }
 
 // EmptyPostgresURL is PostgresURL for a database without tables.
 func EmptyPostgresURL(t testing.TB) string { return newDatabase(t, "template0") }
 
-func newDatabase(t testing.TB, template string) string {
+func newDatabase(t testing.TB, source string) string {
 	t.Helper()
 	p, err := postgres()
 	if err != nil {
@@ -47,7 +48,7 @@ func newDatabase(t testing.TB, template string) string {
 	defer p.mu.Unlock()
 	p.databases++
 	name := fmt.Sprintf("test%d", p.databases)
-	_, err = p.admin.ExecContext(t.Context(), fmt.Sprintf("CREATE DATABASE %s TEMPLATE %s%s", name, template, p.strategy))
+	_, err = p.admin.ExecContext(t.Context(), fmt.Sprintf("CREATE DATABASE %s TEMPLATE %s%s", name, source, p.strategy))
 	require.NoError(t, err)
 	if p.databases <= leftBehind {
 		return p.url(name)
@@ -129,7 +130,8 @@ var postgres = sync.OnceValues(func() (*postgresServer, error) {
 
 // keptData returns the directory that keeps the files of a server with a migrated template for
 // other test binaries. It is below the directory TIDELINE_TEST_CACHE, and its name depends on the
-// server version and the migrations. It is "" if the variable is not set.
+// server version and the migrations. It returns "" if the variable is not set, or if the version or
+// the migrations cannot be read.
 func keptData(server string) string {
 	cache := os.Getenv("TIDELINE_TEST_CACHE")
 	version, err := exec.Command(server, "--version").Output()
@@ -177,7 +179,8 @@ func keepData(data, kept string) error {
 	return nil
 }
 
-// startAnywhere starts a server, and retries if another process takes the port first.
+// startAnywhere starts a server. It tries up to three times, because another process may take the
+// port first.
 func startAnywhere(server, dir, data string, attr *syscall.SysProcAttr) (p *postgresServer, err error) {
 	for range 3 {
 		if p, err = startPostgres(server, dir, data, attr); err == nil {
@@ -187,7 +190,8 @@ func startAnywhere(server, dir, data string, attr *syscall.SysProcAttr) (p *post
 	return p, err
 }
 
-// postgresDirs returns the directories in which PostgreSQL's programs may be.
+// postgresDirs returns the directories in which PostgreSQL's programs may be, as patterns for
+// filepath.Glob.
 func postgresDirs() []string {
 	return []string{os.Getenv("PGBIN"), "/usr/lib/postgresql/*/bin", "/opt/homebrew/opt/postgresql*/bin",
 		"/usr/local/opt/postgresql*/bin", "/home/linuxbrew/.linuxbrew/opt/postgresql*/bin"}
@@ -237,7 +241,8 @@ func (p *postgresServer) migrateTemplate() error {
 	if _, err := p.admin.ExecContext(ctx, "CREATE DATABASE "+template); err != nil {
 		return err
 	}
-	// The data directory only makes the configuration complete.
+	// Open requires a data directory where no Redis URL is set. The in-process Redis that it starts
+	// there is not used.
 	cfg := storage.Config{DataDir: filepath.Join(farm.dir, "template"), DatabaseURL: p.url(template)}
 	s, err := storage.Open(ctx, cfg, slog.New(slog.DiscardHandler))
 	if err != nil {

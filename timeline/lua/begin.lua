@@ -1,25 +1,29 @@
--- Purpose: begins a build, unless the feed is ready or another builder is at work. If that
---          builder is stale, the caller continues its build, with the same epoch, journal
---          and pushed ids, and reads SQL again, as after a removal.
--- ARGV:    1 epoch of this build, 2 now, 3 a builder that was last heard of at or before
---          this time is stale (both Unix ms), 4 life of coverage, 5 life of set (ms),
---          6 the current incarnation of the user's shard of active users; '' for an outbox
--- Returns: {epoch, generation, end of the journal} when the build has begun, also by an
---          earlier call; {} otherwise
+-- Purpose: begins a build, unless the feed is ready or a builder was heard of recently. If
+--          its builder is silent, the caller takes the build over, with the same epoch,
+--          journal and ids, and reads SQL itself. If the incarnation of the active users has
+--          changed, the build starts from nothing.
+-- ARGV:    1 the epoch that the caller proposes, which also identifies the caller, 2 now,
+--          3 a time: a builder last heard of at or before it is silent (both Unix ms),
+--          4 life of coverage, 5 life of set (ms), 6 the current incarnation of the user's
+--          shard of active users; '' for an outbox
+-- Returns: {epoch, generation, end of the journal} if the build is the caller's, also if
+--          this call is a repetition; {} otherwise
 -- Cost:    O(size) of what is deleted
 
 if intact() then
   local have = redis.call('HMGET', meta, 'epoch', 'state', 'started', 'gen', 'builder', 'activity', 'pos')
-  if have[1] == ARGV[1] or have[5] == ARGV[1] then
-    return { have[1], have[4], have[7] or '0' }
+  local epoch, state, heard, builder, activity = have[1], have[2], have[3], have[5], have[6]
+  local build = { epoch, have[4], have[7] or '0' }
+  if epoch == ARGV[1] or builder == ARGV[1] then
+    return build
   end
-  if have[2] == 'ready' or tonumber(have[3]) > tonumber(ARGV[3]) then
+  if state == 'ready' or tonumber(heard) > tonumber(ARGV[3]) then
     return {}
   end
-  if have[6] == ARGV[6] then
+  if activity == ARGV[6] then
     redis.call('HSET', meta, 'started', ARGV[2], 'builder', ARGV[1])
     expire(ARGV[4], ARGV[5])
-    return { have[1], have[4], have[7] or '0' }
+    return build
   end
 end
 redis.call('DEL', meta, set)

@@ -1,8 +1,8 @@
--- Purpose: returns how many ids have arrived in an outbox at or below a bound, and raises
---          the bound to an id. From then on the outbox counts ids at or below it.
+-- Purpose: raises the bound of an outbox to an id, never lowers it, and returns how many
+--          ids arrived at or below the bound of their time. add.lua counts them.
 -- ARGV:    1 the id, the upper end of the range, 2 the id above which the range begins
--- Returns: {state, epoch, how many ids arrived at or below the bound, how many ids the feed
---          has in the range}; {} when the feed is missing
+-- Returns: {state, epoch, how many ids arrived at or below the bound of their time, how
+--          many ids the feed has in the range}; {} when the feed is missing
 -- Cost:    O(log size)
 
 if not intact() then

@@ -1,26 +1,28 @@
--- Purpose: comes before every script on a feed, after incarnation.lua.
--- KEYS:    1 the feed's coverage (hash), 2 its ids (sorted set)
+-- Purpose: has what the scripts on a feed share. script.go puts this file before each of
+--          them, and incarnation.lua before it.
+-- KEYS:    1 the feed's coverage: its state and journal (hash), 2 its ids (sorted set)
 --
 -- Fields of the hash:
 --   epoch    differs from one build of the feed to the next
---   redis    the incarnation in which the feed was begun; in another one the feed is
---            missing
---   activity inboxes only: the incarnation of the user's shard of active users when the
---            inbox was begun
+--   redis    the incarnation in which the feed was begun; in another one the feed
+--            counts as missing
+--   activity the incarnation of the user's shard of active users when the inbox was begun;
+--            '' for an outbox
 --   state    'building' or 'ready'
---   started  when the builder was last heard of (Unix ms)
+--   started  when the build began, or later when its builder was last heard of (Unix ms)
 --   builder  the epoch that a builder proposed when it took over the build
 --   floor    the id down to which the feed is complete ('0': to the beginning)
---   gen      the generation: the number of removals, also of ids that were not there. Its
---            name must not change: processes of two versions may count removals
---   pos      the end of the journal: the number of entries ever
---   kept     entries up to this position are gone
---   early    ids that a reader put in before their fan-out, surrounded by spaces
+--   gen      the generation: the number of calls that removed ids, also ids that were not
+--            there, or none. Its name must not change: during an upgrade, old and new
+--            processes both increment it
+--   pos      the end of the journal: the number of entries and invalidations ever
+--   kept     positions before this one are invalid
+--   early    ids that a reader added before their fan-out did, surrounded by spaces
 --   changes  the numbers of the last changes that invalidated positions, surrounded by
 --            spaces
---   under    the number of ids that were pushed below the floor and counted
+--   under    how many ids arrived below the floor
 --   bound    outboxes only: the highest id for which digest.lua was called
---   passed   outboxes only: how many ids arrived at or below the bound
+--   passed   outboxes only: how many ids arrived at or below the bound of their time
 --   j<n>     the journal entry whose position is n modulo the cap of the journal
 --
 -- The set always holds the end mark, member 0 with score 0. It sorts last because
@@ -36,8 +38,8 @@ local function intact()
 end
 
 -- changeable is intact for a script that changes the feed. A feed that is not intact
--- loses its coverage, because it lacks this change. The set stays, so that pushes find
--- a set that expires. O(1).
+-- loses its coverage, because it lacks this change. The set stays: a push is a plain ZADD,
+-- and would create a set without expiry. O(1).
 local function changeable()
   if intact() then
     return true
@@ -156,8 +158,8 @@ local function expire(metaLife, setLife)
   redis.call('PEXPIRE', set, setLife)
 end
 
--- top returns the highest score of the ids that are above `after` and not below the
--- floor. It excludes the end mark.
+-- top returns the upper bound of the scores of the ids that are above `after` and not
+-- below the floor, for ZRANGEBYSCORE. It excludes the end mark.
 local function top(after, floor)
   if tonumber(after) >= tonumber(floor) then
     return after == '0' and '(0' or '(-' .. after

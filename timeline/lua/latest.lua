@@ -5,10 +5,10 @@
 -- Returns: epoch
 -- Cost:    O(1), and O(authors) of what is deleted
 
-local here = incarnation()
+local current = incarnation()
 local epoch = redis.call('HGET', KEYS[1], 'e')
-if not epoch or string.sub(epoch, 1, #here) ~= here then
-  epoch = here .. ARGV[1]
+if not epoch or string.sub(epoch, 1, #current) ~= current then
+  epoch = current .. ARGV[1]
   redis.call('DEL', KEYS[1])
   redis.call('HSET', KEYS[1], 'e', epoch)
   redis.call('PEXPIRE', KEYS[1], ARGV[2])
