@@ -17,6 +17,7 @@ import (
 	"tideline/feed/session"
 	"tideline/feed/visibility"
 	"tideline/feed/webhook"
+	"tideline/internal/errs"
 )
 
 // link sets the ids of the posts to which a new post is linked: the parent and the root of a reply, the
@@ -110,7 +111,7 @@ func (f *Feed) admits(ctx context.Context, tx *ent.Tx, v session.Viewer, root *e
 	case schema.OnlyMentioned:
 		mentioned, err = tx.PostMention.Query().Where(postmention.PostID(root.ID), postmention.UserID(v.ID)).Exist(ctx)
 	}
-	return visibility.InAudience(to, relation, mentioned), rows.Wrap("look for the audience", err)
+	return visibility.InAudience(to, relation, mentioned), errs.Wrap(err, "look for the audience")
 }
 
 // SetAudience changes who may reply to the viewer's post, and who may quote it; nil leaves an
@@ -131,7 +132,7 @@ func (f *Feed) SetAudience(ctx context.Context, v session.Viewer, id int64, repl
 			return refusal.New(refusal.Contradiction, "A reply has the audiences of its root, and a repost those of its original.").In("postId")
 		}
 		update := tx.Post.UpdateOneID(id).SetNillableReplyAudience(reply).SetNillableQuoteAudience(quote)
-		return rows.Wrap("set audience", update.Exec(ctx))
+		return errs.Wrap(update.Exec(ctx), "set audience")
 	})
 	if err != nil {
 		return nil, err

@@ -16,6 +16,7 @@ import (
 	"tideline/feed/session"
 	"tideline/feed/tag"
 	"tideline/feed/webhook"
+	"tideline/internal/errs"
 )
 
 // MaxVersions is how many earlier versions of a post are kept. The oldest are deleted first.
@@ -145,7 +146,7 @@ func firstVersion(ctx context.Context, db *ent.Client, post int64) (*ent.PostVer
 	if ent.IsNotFound(err) || err == nil && v.WrittenAt != ids.TimeOf(post).UnixMilli() {
 		return nil, nil
 	}
-	return v, rows.Wrap("read first version", err)
+	return v, errs.Wrap(err, "read first version")
 }
 
 // Versions returns a page of earlier versions of the post, newest first. It returns nil unless

@@ -7,6 +7,7 @@ import (
 	"tideline/ent/user"
 	"tideline/feed/internal/rows"
 	"tideline/feed/refusal"
+	"tideline/internal/errs"
 )
 
 // HidePost hides a post from everybody except its author, or shows it again. Once it has
@@ -58,5 +59,5 @@ func (f *Feed) lockAuthor(ctx context.Context, tx *ent.Tx, id int64) (*ent.User,
 	if ent.IsNotFound(err) {
 		return nil, refusal.ErrNoSuchPost
 	}
-	return author, rows.Wrap("lock author", err)
+	return author, errs.Wrap(err, "lock author")
 }

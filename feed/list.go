@@ -14,11 +14,11 @@ import (
 	"tideline/ent/follow"
 	"tideline/ent/followrequest"
 	"tideline/ent/mute"
-	"tideline/feed/internal/rows"
 	"tideline/feed/paging"
 	"tideline/feed/session"
 	"tideline/feed/tag"
 	"tideline/feed/visibility"
+	"tideline/internal/errs"
 	"tideline/timeline"
 )
 
@@ -284,5 +284,5 @@ func (f *Feed) edges(ctx context.Context, r timeline.Range, owner int64, table, 
 		}
 		ids, edges[user] = append(ids, user), edge
 	}
-	return ids, rows.Wrap("read edges", list.Err())
+	return ids, errs.Wrap(list.Err(), "read edges")
 }

@@ -10,8 +10,8 @@ import (
 	"tideline/ent/postmention"
 	"tideline/ent/predicate"
 	"tideline/ent/user"
-	"tideline/feed/internal/rows"
 	"tideline/feed/mention"
+	"tideline/internal/errs"
 )
 
 // mentioned is a mention with its user.
@@ -111,5 +111,5 @@ func keepMentions(ctx context.Context, tx *ent.Tx, p *ent.Post, before string) e
 	for i, m := range list {
 		create[i] = tx.PostMention.Create().SetPostID(p.ID).SetUserID(m.user).SetStart(m.Start).SetEnd(m.End)
 	}
-	return rows.Wrap("create mentions", tx.PostMention.CreateBulk(create...).Exec(ctx))
+	return errs.Wrap(tx.PostMention.CreateBulk(create...).Exec(ctx), "create mentions")
 }

@@ -10,6 +10,7 @@ import (
 	"tideline/feed/internal/rows"
 	"tideline/feed/refusal"
 	"tideline/feed/session"
+	"tideline/internal/errs"
 )
 
 // MaxMutedConversations is the number of conversations that a user may mute.
@@ -45,7 +46,7 @@ func (f *Feed) MuteConversation(ctx context.Context, v session.Viewer, id int64)
 func makeRoom(ctx context.Context, tx *ent.Tx, user int64) error {
 	n, err := tx.MutedConversation.Query().Where(mutedconversation.UserID(user)).Count(ctx)
 	if err != nil || n < MaxMutedConversations {
-		return rows.Wrap("count muted conversations", err)
+		return errs.Wrap(err, "count muted conversations")
 	}
 	gone, err := tx.ExecContext(ctx, "DELETE FROM muted_conversations WHERE user_id = $1 AND NOT unseen AND NOT EXISTS"+
 		" (SELECT 1 FROM posts p WHERE p.id = muted_conversations.root_id)", user)
@@ -53,7 +54,7 @@ func makeRoom(ctx context.Context, tx *ent.Tx, user int64) error {
 		return fmt.Errorf("forget conversations that are gone: %w", err)
 	}
 	if forgotten, err := gone.RowsAffected(); err != nil || forgotten > 0 {
-		return rows.Wrap("forget conversations that are gone", err)
+		return errs.Wrap(err, "forget conversations that are gone")
 	}
 	return refusal.New(refusal.TooMany, "At most %d conversations can be muted.", MaxMutedConversations).Beyond("mutedConversations", MaxMutedConversations, n+1)
 }

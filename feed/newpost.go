@@ -14,6 +14,7 @@ import (
 	"tideline/feed/session"
 	"tideline/feed/tag"
 	"tideline/feed/visibility"
+	"tideline/internal/errs"
 	"tideline/internal/pipeline"
 )
 
@@ -160,5 +161,5 @@ func (f *Feed) holdPost(ctx context.Context, tx *ent.Tx, id int64) (bool, error)
 	}
 	defer found.Close()
 	exists := found.Next()
-	return exists, rows.Wrap("hold post", found.Err())
+	return exists, errs.Wrap(found.Err(), "hold post")
 }

@@ -27,6 +27,7 @@ import (
 	"tideline/feed/session"
 	"tideline/feed/visibility"
 	"tideline/feed/webhook"
+	"tideline/internal/errs"
 	"tideline/queue"
 )
 
@@ -199,7 +200,7 @@ func lockPost(ctx context.Context, tx *ent.Tx, id int64) (*ent.Post, error) {
 	if ent.IsNotFound(err) || err == nil && p.Visibility == schema.Deleted {
 		return nil, refusal.ErrNoSuchPost
 	}
-	return p, rows.Wrap("lock post", err)
+	return p, errs.Wrap(err, "lock post")
 }
 
 // changeVisibility sets the visibility of a post. The post and its author must be locked.
@@ -233,7 +234,7 @@ func (f *Feed) changeVisibility(ctx context.Context, tx *ent.Tx, author *ent.Use
 func (f *Feed) baseChanged(ctx context.Context, tx *ent.Tx, p *ent.Post, edited bool) error {
 	exist, err := tx.Post.Query().Where(post.Or(dependentsOf(p.ID, edited)...)).Exist(ctx)
 	if err != nil || !exist {
-		return rows.Wrap("look for replies, reposts and quotes", err)
+		return errs.Wrap(err, "look for replies, reposts and quotes")
 	}
 	return f.cfg.Queue.Enqueue(ctx, tx, queue.Large, job.BaseChanged, job.Post{Post: p.ID, Author: p.AuthorID, Edited: edited})
 }
@@ -350,7 +351,7 @@ func (f *Feed) ReportedPost(ctx context.Context, id int64) (*ent.Post, error) {
 	if ent.IsNotFound(err) {
 		return nil, refusal.ErrNoSuchPost
 	}
-	return p, rows.Wrap("find reported post", err)
+	return p, errs.Wrap(err, "find reported post")
 }
 
 // ReportedPosts returns the reported posts with the ids, in their order, also hidden ones. An entry is nil
@@ -359,7 +360,7 @@ func (f *Feed) ReportedPost(ctx context.Context, id int64) (*ent.Post, error) {
 // Cost: one query.
 func (f *Feed) ReportedPosts(ctx context.Context, ids []int64) ([]*ent.Post, error) {
 	list, err := f.cfg.DB.Post.Query().Where(rows.Among(post.FieldID, ids), shownToModerators).All(ctx)
-	return rows.InOrder(ids, list, func(p *ent.Post) int64 { return p.ID }), rows.Wrap("read reported posts", err)
+	return rows.InOrder(ids, list, func(p *ent.Post) int64 { return p.ID }), errs.Wrap(err, "read reported posts")
 }
 
 const (
@@ -402,7 +403,7 @@ func (f *Feed) ReportedAncestors(ctx context.Context, parent, root int64) ([]*en
 // Cost: one query by index.
 func (f *Feed) ReportedReplies(ctx context.Context, id int64) ([]*ent.Post, error) {
 	list, err := f.cfg.DB.Post.Query().Where(post.ParentID(id), shownToModerators).Order(ent.Asc(post.FieldID)).Limit(MostReportedReplies).All(ctx)
-	return list, rows.Wrap("read replies to a reported post", err)
+	return list, errs.Wrap(err, "read replies to a reported post")
 }
 
 // shownToModerators is the condition for posts that moderators may read in a report: neither they nor
@@ -477,5 +478,5 @@ const (
 // Cost: one deletion by index, proportional to the expired keys.
 func PurgeIdempotencyKeys(ctx context.Context, db *ent.Client, now time.Time) (int, error) {
 	n, err := db.IdempotencyKey.Delete().Where(idempotencykey.CreatedAtLTE(now.Add(-keyLifetime))).Exec(ctx)
-	return n, rows.Wrap("purge idempotency keys", err)
+	return n, errs.Wrap(err, "purge idempotency keys")
 }

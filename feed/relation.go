@@ -20,6 +20,7 @@ import (
 	"tideline/feed/session"
 	"tideline/feed/visibility"
 	"tideline/feed/webhook"
+	"tideline/internal/errs"
 	"tideline/queue"
 )
 
@@ -208,7 +209,7 @@ func (p pair) ask(ctx context.Context) error {
 	if p.webhooks.Wanted() {
 		asked, err := p.tx.FollowRequest.Query().Where(followrequest.RequesterID(p.viewer.ID), followrequest.TargetID(p.other.ID)).Exist(ctx)
 		if err != nil || asked {
-			return rows.Wrap("look for a follow request", err)
+			return errs.Wrap(err, "look for a follow request")
 		}
 	}
 	err := p.tx.FollowRequest.Create().SetRequesterID(p.viewer.ID).SetTargetID(p.other.ID).
@@ -259,7 +260,7 @@ func (p pair) count(ctx context.Context, follower, followee *ent.User, n int) er
 	if err := rows.Following.Add(ctx, p.tx, p.dialect, follower.ID, n); err != nil {
 		return fmt.Errorf("count following: %w", err)
 	}
-	return rows.Wrap("count followers", rows.Followers.Add(ctx, p.tx, p.dialect, followee.ID, n))
+	return errs.Wrap(rows.Followers.Add(ctx, p.tx, p.dialect, followee.ID, n), "count followers")
 }
 
 // Unfollow ends the viewer's follow of other, or withdraws the follow request. Errors:

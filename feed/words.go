@@ -15,6 +15,7 @@ import (
 	"tideline/feed/refusal"
 	"tideline/feed/session"
 	"tideline/feed/visibility"
+	"tideline/internal/errs"
 	"tideline/queue"
 )
 
@@ -89,7 +90,7 @@ func (f *Feed) changeMuted(ctx context.Context, v session.Viewer, change func(tx
 			return fmt.Errorf("lock user: %w", err)
 		}
 		if changed, err = change(tx); err != nil || !changed {
-			return rows.Wrap("change what is muted", err)
+			return errs.Wrap(err, "change what is muted")
 		}
 		return f.cfg.Queue.Enqueue(ctx, tx, queue.Relations, job.WordsChanged, j)
 	})
@@ -117,5 +118,5 @@ func (f *Feed) MutedWords(ctx context.Context, v session.Viewer, owner int64) ([
 	if words == nil {
 		words = []string{}
 	}
-	return words, rows.Wrap("read muted words", err)
+	return words, errs.Wrap(err, "read muted words")
 }

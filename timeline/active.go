@@ -11,6 +11,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
+
+	"tideline/internal/errs"
 )
 
 // activeShards is how many keys hold the active users. It is large enough that a dozen masters of a
@@ -82,7 +84,7 @@ func (u *ActiveUsers) deadlines(ctx context.Context, users []int64) ([]int64, er
 			return nil
 		}))
 		if err != nil {
-			return nil, wrap(err, "look up %d users", len(users))
+			return nil, errs.Wrap(err, "look up %d users", len(users))
 		}
 		if found == nil {
 			found = make([]int64, len(chunk))
@@ -141,7 +143,7 @@ func (u *ActiveUsers) Count(ctx context.Context) (int, error) {
 	for _, c := range counts {
 		total += int(c.Val())
 	}
-	return total, wrap(err, "count active users")
+	return total, errs.Wrap(err, "count active users")
 }
 
 // Activity is a user and the time until which the user is active, in Unix milliseconds. The user
@@ -192,12 +194,12 @@ func (u *ActiveUsers) Recent(ctx context.Context, n int) ([]Activity, error) {
 		return nil
 	})
 	if err != nil {
-		return nil, wrap(err, "list the most recently active users")
+		return nil, errs.Wrap(err, "list the most recently active users")
 	}
 	var list []Activity
 	for _, cmd := range found {
 		if list, err = appendActivity(list, cmd.Val()); err != nil {
-			return nil, wrap(err, "list the most recently active users")
+			return nil, errs.Wrap(err, "list the most recently active users")
 		}
 	}
 	slices.SortFunc(list, byRecency)
@@ -224,7 +226,7 @@ func (u *ActiveUsers) All(ctx context.Context) (map[int64]struct{}, error) {
 		}
 		return nil
 	})
-	return users, wrap(err, "list active users")
+	return users, errs.Wrap(err, "list active users")
 }
 
 // ByRecency returns all active users, most recently active first.
@@ -237,7 +239,7 @@ func (u *ActiveUsers) ByRecency(ctx context.Context) ([]Activity, error) {
 		return err
 	})
 	if err != nil {
-		return nil, wrap(err, "list active users")
+		return nil, errs.Wrap(err, "list active users")
 	}
 	slices.SortFunc(list, byRecency)
 	// A user who visits meanwhile is in two slices. The later deadline sorts first and is kept.
@@ -337,14 +339,14 @@ func (u *ActiveUsers) Sample(ctx context.Context, n int) ([]int64, error) {
 		return nil
 	})
 	if err != nil {
-		return nil, wrap(err, "sample active users")
+		return nil, errs.Wrap(err, "sample active users")
 	}
 	var users []int64
 	for _, cmd := range found {
 		for _, member := range cmd.Val() {
 			user, err := strconv.ParseInt(member, 10, 64)
 			if err != nil {
-				return nil, wrap(err, "sample active users")
+				return nil, errs.Wrap(err, "sample active users")
 			}
 			users = append(users, user)
 		}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+
+	"tideline/internal/errs"
 )
 
 // ErrBuildLost says that a build no longer belongs to the caller: Redis was wiped, the feed was
@@ -48,7 +50,7 @@ func (f *Feeds) Begin(ctx context.Context, k Key) (b Build, started bool, err er
 	}
 	reply, err := cmd.StringSlice()
 	if err != nil || len(reply) != 3 {
-		return Build{}, false, wrap(err, "begin build of %s", k)
+		return Build{}, false, errs.Wrap(err, "begin build of %s", k)
 	}
 	for i, to := range []*int64{&b.epoch, &b.generation, &b.offset} {
 		if *to, err = parseID(reply[i]); err != nil {
@@ -90,7 +92,7 @@ func (f *Feeds) Finish(ctx context.Context, b *Build, ids []int64, floor int64) 
 	case reply[0] == "removed":
 		b.heard = now
 		b.generation, err = parseID(reply[1])
-		return false, wrap(err, "finish build of %s", b.key)
+		return false, errs.Wrap(err, "finish build of %s", b.key)
 	default:
 		return false, fmt.Errorf("finish build of %s: %w", b.key, ErrBuildLost)
 	}

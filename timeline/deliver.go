@@ -8,6 +8,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
+
+	"tideline/internal/errs"
 )
 
 // Inboxes changes the inboxes of many users at once. On a cluster it goes on if some masters do not
@@ -135,7 +137,7 @@ func (in *Inboxes) DeliverLate(ctx context.Context, a Arrival, users []int64) er
 		return fmt.Errorf("deliver late: %w", err)
 	}
 	err := in.onInboxes(ctx, users, deliverLateScript, formatID(a.Post), flag(!a.Pulled), a.told(), journalCap)
-	return wrap(err, "late arrival of post %d", a.Post)
+	return errs.Wrap(err, "late arrival of post %d", a.Post)
 }
 
 // told encodes for the script whether the users may know of the post.
@@ -181,7 +183,7 @@ func (in *Inboxes) Erase(ctx context.Context, posts []int64, users []int64) erro
 //
 // Cost: one round trip per 1,000 users: a script each, O(1).
 func (in *Inboxes) Reread(ctx context.Context, users []int64) error {
-	return wrap(in.onInboxes(ctx, users, removeScript, 0, wasRemoved), "have %d inboxes read again", len(users))
+	return errs.Wrap(in.onInboxes(ctx, users, removeScript, 0, wasRemoved), "have %d inboxes read again", len(users))
 }
 
 func (in *Inboxes) withdraw(ctx context.Context, journal int, posts []int64, users []int64) error {
@@ -230,7 +232,7 @@ func (in *Inboxes) Forget(ctx context.Context, users []int64) error {
 			return err
 		}))
 		if err != nil {
-			return wrap(err, "forget %d inboxes", len(users))
+			return errs.Wrap(err, "forget %d inboxes", len(users))
 		}
 	}
 	return left.all()

@@ -8,6 +8,8 @@ import (
 	"slices"
 
 	"github.com/redis/go-redis/v9"
+
+	"tideline/internal/errs"
 )
 
 // Feeds reads, builds and changes single feeds. It is safe for concurrent use.
@@ -300,7 +302,7 @@ func (f *Feeds) Add(ctx context.Context, k Key, ids ...int64) error {
 		return fmt.Errorf("add to %s: %w", k, err)
 	}
 	_, err := f.run(ctx, f.cfg.addition(k, ids...)...)
-	return wrap(err, "add to %s", k)
+	return errs.Wrap(err, "add to %s", k)
 }
 
 // addition returns the script calls of Add.
@@ -335,7 +337,7 @@ func (f *Feeds) Remove(ctx context.Context, k Key, ids ...int64) error {
 		return fmt.Errorf("remove from %s: %w", k, err)
 	}
 	_, err := f.run(ctx, removal(k, wasRemoved, ids...))
-	return wrap(err, "remove from %s", k)
+	return errs.Wrap(err, "remove from %s", k)
 }
 
 // RemoveDeleted is Remove for posts that the author deleted, from the author's own feed. The
@@ -347,7 +349,7 @@ func (f *Feeds) RemoveDeleted(ctx context.Context, k Key, ids ...int64) error {
 		return fmt.Errorf("remove from %s: %w", k, err)
 	}
 	_, err := f.run(ctx, removal(k, wasDeleted, ids...))
-	return wrap(err, "remove from %s", k)
+	return errs.Wrap(err, "remove from %s", k)
 }
 
 // removal returns the script call of Remove or RemoveDeleted.
@@ -370,7 +372,7 @@ func (f *Feeds) Replace(ctx context.Context, user int64, gone, ids []int64, floo
 	ids, floor = keepNewest(ids, limit, floor)
 	args := []any{formatID(floor), limit, slack(limit), journalCap, flag(invalidate), len(gone)}
 	_, err := f.runOne(ctx, replaceScript, Inbox(user), appendIDs(appendIDs(args, gone), ids)...)
-	return wrap(err, "replace in the inbox of %d", user)
+	return errs.Wrap(err, "replace in the inbox of %d", user)
 }
 
 // Drop makes the feed Missing. A current build is lost. To rebuild a Ready feed, call Drop and then
@@ -378,13 +380,5 @@ func (f *Feeds) Replace(ctx context.Context, user int64, gone, ids []int64, floo
 //
 // Cost: one round trip, O(size).
 func (f *Feeds) Drop(ctx context.Context, k Key) error {
-	return wrap(f.rdb.Del(ctx, k.keys()...).Err(), "drop %s", k)
-}
-
-// wrap adds context to err. It returns nil if err is nil.
-func wrap(err error, format string, args ...any) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf(format+": %w", append(args, err)...)
+	return errs.Wrap(f.rdb.Del(ctx, k.keys()...).Err(), "drop %s", k)
 }

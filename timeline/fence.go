@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"tideline/internal/errs"
 )
 
 // Fences record which relations of an author changed lately. They are safe for concurrent use.
@@ -22,7 +24,7 @@ type Fences struct {
 //
 // Cost: one round trip, O(log fences).
 func (f *Fences) Fence(ctx context.Context, author, viewer int64) error {
-	return wrap(f.mark(ctx, author, formatID(viewer), false), "fence viewer %d and author %d", viewer, author)
+	return errs.Wrap(f.mark(ctx, author, formatID(viewer), false), "fence viewer %d and author %d", viewer, author)
 }
 
 // mark adds a member to the author's fences and removes expired fences.
@@ -43,7 +45,7 @@ func (f *Fences) marking(author int64, member string, watch bool) call {
 //
 // Cost: one round trip, O(log fences).
 func (f *Fences) Watch(ctx context.Context, author, job int64) error {
-	return wrap(f.mark(ctx, author, watch(job), true), "watch the fences of author %d", author)
+	return errs.Wrap(f.mark(ctx, author, watch(job), true), "watch the fences of author %d", author)
 }
 
 // Unwatch ends a watch.
@@ -51,7 +53,7 @@ func (f *Fences) Watch(ctx context.Context, author, job int64) error {
 // Cost: as Watch.
 func (f *Fences) Unwatch(ctx context.Context, author, job int64) error {
 	_, err := f.run(ctx, call{unwatchScript, []string{Outbox(author).fences()}, []any{watch(job)}})
-	return wrap(err, "watch the fences of author %d no more", author)
+	return errs.Wrap(err, "watch the fences of author %d no more", author)
 }
 
 // watch returns the member for the watch of a job. The scripts append the incarnation.
@@ -66,11 +68,11 @@ func (f *Fences) Fenced(ctx context.Context, author, job int64, since time.Time)
 	first := max(since.Unix(), f.now().Add(-fenceLife).Unix())
 	done, err := f.run(ctx, call{fencedScript, []string{Outbox(author).fences()}, []any{first, watch(job)}})
 	if err != nil {
-		return nil, false, wrap(err, "fences of author %d", author)
+		return nil, false, errs.Wrap(err, "fences of author %d", author)
 	}
 	reply, err := done[0].Slice()
 	if err != nil || len(reply) != 2 {
-		return nil, false, wrap(cmp.Or(err, errors.New("redis answered something else")), "fences of author %d", author)
+		return nil, false, errs.Wrap(cmp.Or(err, errors.New("redis answered something else")), "fences of author %d", author)
 	}
 	members, _ := reply[1].([]any)
 	for _, m := range members {
@@ -79,7 +81,7 @@ func (f *Fences) Fenced(ctx context.Context, author, job int64, since time.Time)
 		}
 		viewer, err := parseID(m)
 		if err != nil {
-			return nil, false, wrap(err, "fences of author %d", author)
+			return nil, false, errs.Wrap(err, "fences of author %d", author)
 		}
 		viewers = append(viewers, viewer)
 	}

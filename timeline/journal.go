@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/redis/go-redis/v9"
+
+	"tideline/internal/errs"
 )
 
 // The journal of an inbox records what changed since a position: posts that arrived late, below
@@ -69,7 +71,7 @@ const changesCap = 30 * 17
 // Cost: one round trip, O(1).
 func (j *Journals) InvalidatePositions(ctx context.Context, user, change int64) error {
 	_, err := j.runOne(ctx, invalidatePositionsScript, Inbox(user), change, changesCap)
-	return wrap(err, "invalidate positions in the inbox of %d", user)
+	return errs.Wrap(err, "invalidate positions in the inbox of %d", user)
 }
 
 // Tell records for an hour that the user's clients were told about changes, and that the inbox
@@ -84,7 +86,7 @@ func (j *Journals) Tell(ctx context.Context, user int64, changes ...int64) error
 		}
 		return nil
 	})
-	return wrap(err, "remember what user %d was told", user)
+	return errs.Wrap(err, "remember what user %d was told", user)
 }
 
 // Told reports whether Tell was called with the change, as far as Redis remembers.
@@ -92,7 +94,7 @@ func (j *Journals) Tell(ctx context.Context, user int64, changes ...int64) error
 // Cost: one round trip, O(1).
 func (j *Journals) Told(ctx context.Context, user, change int64) (bool, error) {
 	n, err := j.rdb.Exists(ctx, Inbox(user).told(change)).Result()
-	return n > 0, wrap(err, "look up what user %d was told", user)
+	return n > 0, errs.Wrap(err, "look up what user %d was told", user)
 }
 
 // Changes returns the end of the journal of the user's inbox, and its entries since a position,
@@ -106,7 +108,7 @@ func (j *Journals) Changes(ctx context.Context, user int64, since Position) (cha
 	if err == nil {
 		changes, now, whole, err = changesIn(cmd)
 	}
-	return changes, now, whole, wrap(err, "changes of the inbox of %d", user)
+	return changes, now, whole, errs.Wrap(err, "changes of the inbox of %d", user)
 }
 
 // changesIn decodes the reply of the changes script.

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/redis/go-redis/v9"
+
+	"tideline/internal/errs"
 )
 
 // For each author that a reader asked about, Redis keeps an upper bound of the ids in the outbox.
@@ -84,12 +86,12 @@ func (l *Latest) IDs(ctx context.Context, authors []int64) (LatestPosts, error) 
 		}
 	}, calls...)
 	if err != nil {
-		return n, wrap(err, "latest posts of %d authors", len(authors))
+		return n, errs.Wrap(err, "latest posts of %d authors", len(authors))
 	}
 	for shard := range activeShards {
 		if len(at[shard]) > 0 {
 			if n.epochs[shard], err = done[0].Text(); err != nil {
-				return n, wrap(err, "latest posts of %d authors", len(authors))
+				return n, errs.Wrap(err, "latest posts of %d authors", len(authors))
 			}
 			done = done[1:]
 		}
@@ -104,7 +106,7 @@ func (l *Latest) IDs(ctx context.Context, authors []int64) (LatestPosts, error) 
 			}
 			if text, ok := values[1+i].(string); ok && !strings.HasPrefix(text, "-") {
 				if n.IDs[j], err = parseID(text); err != nil {
-					return n, wrap(err, "latest posts of %d authors", len(authors))
+					return n, errs.Wrap(err, "latest posts of %d authors", len(authors))
 				}
 			}
 		}
@@ -133,7 +135,7 @@ func (l *Latest) Store(ctx context.Context, n LatestPosts, ids map[int64]int64) 
 		return nil
 	}
 	_, err := l.run(ctx, calls...)
-	return wrap(err, "store latest posts of %d authors", len(ids))
+	return errs.Wrap(err, "store latest posts of %d authors", len(ids))
 }
 
 // withLatestRaised returns the call that adds ids to a feed. For an outbox, a call that raises the
@@ -157,7 +159,7 @@ func raiseLatest(author, id int64) call {
 // Cost: one round trip, O(1).
 func (l *Latest) Raise(ctx context.Context, author, id int64) error {
 	_, err := l.run(ctx, raiseLatest(author, id))
-	return wrap(err, "raise the latest post of author %d", author)
+	return errs.Wrap(err, "raise the latest post of author %d", author)
 }
 
 // Forget deletes the latest post ids of all authors. Readers take them from SQL again.
@@ -170,5 +172,5 @@ func (l *Latest) Forget(ctx context.Context) error {
 		}
 		return nil
 	})
-	return wrap(err, "forget the latest posts")
+	return errs.Wrap(err, "forget the latest posts")
 }

@@ -7,6 +7,8 @@ import (
 	"slices"
 
 	"github.com/redis/go-redis/v9"
+
+	"tideline/internal/errs"
 )
 
 // OwnFeeds changes all that Redis has of a user as an author: the user's own inbox and outbox
@@ -49,10 +51,10 @@ func (o *OwnFeeds) Change(ctx context.Context, c OwnChange) OwnChanged {
 	if c.Watch != 0 {
 		parts = append(parts, []call{o.fences.marking(c.Author, watch(c.Watch), true)})
 	}
-	errs := o.runParts(ctx, parts...)
-	done := OwnChanged{Inbox: wrap(errs[0], "change %s", inbox), Outbox: wrap(errs[1], "change %s", outbox)}
+	failed := o.runParts(ctx, parts...)
+	done := OwnChanged{Inbox: errs.Wrap(failed[0], "change %s", inbox), Outbox: errs.Wrap(failed[1], "change %s", outbox)}
 	if c.Watch != 0 {
-		done.Watch = wrap(errs[2], "watch the fences of author %d", c.Author)
+		done.Watch = errs.Wrap(failed[2], "watch the fences of author %d", c.Author)
 	}
 	return done
 }
@@ -93,7 +95,7 @@ func (o *OwnFeeds) Forget(ctx context.Context, authors, latest []int64) error {
 			raise = append(raise, raiseLatest(authors[i], latest[i]))
 		}
 		if _, err := o.run(ctx, raise...); err != nil {
-			return wrap(err, "raise the latest posts of %d authors", to-from)
+			return errs.Wrap(err, "raise the latest posts of %d authors", to-from)
 		}
 		if err := o.ForgetOutboxes(ctx, authors[from:to]); err != nil {
 			return err
@@ -114,7 +116,7 @@ func (o *OwnFeeds) ForgetOutboxes(ctx context.Context, authors []int64) error {
 			return nil
 		})
 		if err != nil {
-			return wrap(err, "forget %d outboxes", len(chunk))
+			return errs.Wrap(err, "forget %d outboxes", len(chunk))
 		}
 	}
 	return nil
@@ -134,5 +136,5 @@ func (o *OwnFeeds) ForgetUser(ctx context.Context, user int64) error {
 		p.Del(ctx, append(outbox.keys(), outbox.fences())...)
 		return nil
 	})
-	return wrap(err, "forget user %d", user)
+	return errs.Wrap(err, "forget user %d", user)
 }

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"tideline/internal/errs"
 )
 
 // Topic is something that clients watch and whose changes are recorded meanwhile. Its record is one
@@ -72,7 +74,7 @@ func (t *Topics) Watch(ctx context.Context, topic Topic, since Mark) (changes []
 	if err == nil {
 		changes, now, whole, err = watched(done[0])
 	}
-	return changes, now, whole, wrap(err, "watch %s", topic.key)
+	return changes, now, whole, errs.Wrap(err, "watch %s", topic.key)
 }
 
 // watched decodes the reply of the watch script.
@@ -142,7 +144,7 @@ func (t *Topics) Record(ctx context.Context, changes ...TopicChange) ([]Recorded
 	}
 	done, err := t.run(ctx, calls...)
 	if err != nil {
-		return nil, wrap(err, "record changes")
+		return nil, errs.Wrap(err, "record changes")
 	}
 	list := make([]Recorded, len(changes))
 	for i, cmd := range done {
@@ -152,7 +154,7 @@ func (t *Topics) Record(ctx context.Context, changes ...TopicChange) ([]Recorded
 			list[i].At, err = mark(reply, 2)
 		}
 		if err != nil {
-			return nil, wrap(err, "record a change of %s", changes[i].Topic.key)
+			return nil, errs.Wrap(err, "record a change of %s", changes[i].Topic.key)
 		}
 		if list[i].At.Epoch == "" {
 			list[i].At = Mark{}

@@ -4,6 +4,8 @@ import (
 	"context"
 
 	"github.com/redis/go-redis/v9"
+
+	"tideline/internal/errs"
 )
 
 // Visits keeps users active, and reads their inboxes in the same round trip. It is safe for
@@ -48,7 +50,7 @@ func (by Settle) args() []any { return []any{formatID(by.Above), by.Keep, format
 func (v *Visits) visitPage(ctx context.Context, user int64, r Range, more ...any) (at Position, p Part, err error) {
 	args, err := r.args()
 	if err != nil {
-		return at, p, wrap(err, "page of %s", Inbox(user))
+		return at, p, errs.Wrap(err, "page of %s", Inbox(user))
 	}
 	args = append(args, more...)
 	at, page, err := v.visit(ctx, user, call{pageScript, Inbox(user).keys(), args})
@@ -60,7 +62,7 @@ func (v *Visits) visitPage(ctx context.Context, user int64, r Range, more ...any
 	// Only the page script has checked whether the inbox is intact. If its epoch differs, it is
 	// another inbox than the one that was found to receive every push.
 	if err != nil || p.Epoch != at.Epoch {
-		return Position{}, Part{}, wrap(err, "page of %s", Inbox(user))
+		return Position{}, Part{}, errs.Wrap(err, "page of %s", Inbox(user))
 	}
 	return at, p, nil
 }
@@ -85,7 +87,7 @@ func (v *Visits) VisitSince(ctx context.Context, user int64, since Position, r R
 	k := Inbox(user)
 	args, err := r.args()
 	if err != nil {
-		return found, false, wrap(err, "what %s has since", k)
+		return found, false, errs.Wrap(err, "what %s has since", k)
 	}
 	at, done, err := v.visit(ctx, user,
 		call{changesScript, k.keys(), []any{formatID(since.Epoch), since.Offset, journalCap}},
@@ -99,7 +101,7 @@ func (v *Visits) VisitSince(ctx context.Context, user int64, since Position, r R
 	// If the epoch differs, this is another inbox than the one that was found to receive every
 	// push.
 	if err != nil || !whole || found.Now.Epoch != at.Epoch || found.Part.Epoch != at.Epoch {
-		return Since{Now: found.Now}, false, wrap(err, "what %s has since", k)
+		return Since{Now: found.Now}, false, errs.Wrap(err, "what %s has since", k)
 	}
 	return found, true, nil
 }
@@ -118,27 +120,27 @@ func (v *Visits) visit(ctx context.Context, user int64, more ...call) (at Positi
 		{activateScript, []string{shard}, []any{member, now, deadline}},
 	}, more...)...)
 	if err != nil {
-		return at, nil, wrap(err, "visit of user %d", user)
+		return at, nil, errs.Wrap(err, "visit of user %d", user)
 	}
 	wasActive, incarnation, err := v.active.activity(user, done[1])
 	if err != nil {
-		return at, nil, wrap(err, "visit of user %d", user)
+		return at, nil, errs.Wrap(err, "visit of user %d", user)
 	}
 	at, rest, err := position(done[0], 3)
 	// The inbox received every push if the user was active all the time. This is known only within
 	// one incarnation of the shard: before the current one, the activity may have been lost for a
 	// while.
 	if err != nil || wasActive && (at.Epoch == 0 || rest[0] == incarnation) {
-		return at, done[2:], wrap(err, "visit of user %d", user)
+		return at, done[2:], errs.Wrap(err, "visit of user %d", user)
 	}
 	// Not in one pipeline: if the user became active before the inbox is dropped, an inbox with a
 	// hole would count as complete. The epoch protects an inbox that another reader has begun
 	// since.
 	if at.Epoch != 0 {
 		if _, err := v.runOne(ctx, dropScript, k, formatID(at.Epoch)); err != nil {
-			return Position{}, nil, wrap(err, "visit of user %d", user)
+			return Position{}, nil, errs.Wrap(err, "visit of user %d", user)
 		}
 	}
 	err = v.rdb.ZAdd(ctx, shard, redis.Z{Score: float64(deadline), Member: member}).Err()
-	return Position{}, nil, wrap(err, "visit of user %d", user)
+	return Position{}, nil, errs.Wrap(err, "visit of user %d", user)
 }

@@ -22,6 +22,7 @@ import (
 	"tideline/feed/session"
 	"tideline/feed/visibility"
 	"tideline/feed/webhook"
+	"tideline/internal/errs"
 	"tideline/queue"
 )
 
@@ -108,7 +109,7 @@ type Profile struct {
 func (a *Accounts) setHomeReplies(ctx context.Context, tx *ent.Tx, id int64, to schema.HomeReplies) error {
 	same, err := tx.User.Query().Where(user.ID(id), user.HomeRepliesEQ(to)).Exist(ctx)
 	if err != nil || same {
-		return rows.Wrap("read home replies", err)
+		return errs.Wrap(err, "read home replies")
 	}
 	return a.cfg.Queue.Enqueue(ctx, tx, queue.Relations, job.WordsChanged, job.Words{User: id, Change: rand.Int64()})
 }

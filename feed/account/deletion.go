@@ -13,6 +13,7 @@ import (
 	"tideline/feed/refusal"
 	"tideline/feed/session"
 	"tideline/feed/webhook"
+	"tideline/internal/errs"
 	"tideline/queue"
 )
 
@@ -87,7 +88,7 @@ func lockUser(ctx context.Context, tx *ent.Tx, id int64) error {
 	if ent.IsNotFound(err) {
 		return refusal.ErrNoSuchUser
 	}
-	return rows.Wrap("lock user", err)
+	return errs.Wrap(err, "lock user")
 }
 
 // enqueueAuthorStale enqueues the job that marks the inboxes of the user's followers as missing and tells the
@@ -201,7 +202,7 @@ func (a *Accounts) DeletedAfter(ctx context.Context, identity session.Hash, at t
 	// The row is due tracesFor after the end of the deletion.
 	found, err := a.cfg.DB.HiddenUser.Query().Where(hiddenuser.Identity(identity[:]), hiddenuser.StateEQ(hiddenuser.StateGONE),
 		hiddenuser.DueAtGT(at.Add(tracesFor).UTC())).Exist(ctx)
-	return found, rows.Wrap("find deleted user", err)
+	return found, errs.Wrap(err, "find deleted user")
 }
 
 // BeginDeletions begins the deletion of users whose grace period is over, at most a hundred, and

@@ -16,6 +16,7 @@ import (
 	"tideline/feed/internal/text"
 	"tideline/feed/paging"
 	"tideline/feed/refusal"
+	"tideline/internal/errs"
 )
 
 // Bounds of a user's texts, in characters (Unicode code points).
@@ -112,7 +113,7 @@ func (d *Directory) User(ctx context.Context, handle string) (*ent.User, error) 
 	if ent.IsNotFound(err) {
 		return nil, refusal.ErrNoSuchUser
 	}
-	return u, rows.Wrap("find user", err)
+	return u, errs.Wrap(err, "find user")
 }
 
 // Named finds the user that an operator names by handle, by the id in the API, or by the number
@@ -151,7 +152,7 @@ func named(ctx context.Context, db *ent.Client, users func() *ent.UserQuery, nam
 	if ent.IsNotFound(err) {
 		return nil, refusal.ErrNoSuchUser
 	}
-	return u, rows.Wrap("find user", err)
+	return u, errs.Wrap(err, "find user")
 }
 
 // Search returns a page of users, newest first. A user matches if every word of the query is the
@@ -278,7 +279,7 @@ func after(word string) []byte {
 // Cost: an index range of n.
 func (d *Directory) UserIDsAfter(ctx context.Context, after int64, n int) ([]int64, error) {
 	ids, err := d.db.User.Query().Where(user.IDGT(after)).Order(ent.Asc(user.FieldID)).Limit(n).IDs(ctx)
-	return ids, rows.Wrap("list users", err)
+	return ids, errs.Wrap(err, "list users")
 }
 
 // Count returns the number of users.
@@ -286,5 +287,5 @@ func (d *Directory) UserIDsAfter(ctx context.Context, after int64, n int) ([]int
 // Cost: a count of all users, so it is for operators and not for requests.
 func (d *Directory) Count(ctx context.Context) (int, error) {
 	n, err := d.db.User.Query().Count(ctx)
-	return n, rows.Wrap("count users", err)
+	return n, errs.Wrap(err, "count users")
 }

@@ -32,6 +32,7 @@ import (
 	"tideline/ent/webhookdelivery"
 	"tideline/feed/internal/rows"
 	"tideline/feed/webhook"
+	"tideline/internal/errs"
 )
 
 const (
@@ -71,7 +72,7 @@ type Erasure struct {
 func BeginErasure(ctx context.Context, db *ent.Client, id int64, now func() time.Time) (*Erasure, error) {
 	found, err := db.HiddenUser.Query().Where(hiddenuser.ID(id), hiddenuser.StateEQ(hiddenuser.StateDELETING)).Exist(ctx)
 	if err != nil || !found {
-		return nil, rows.Wrap("find user to delete", err)
+		return nil, errs.Wrap(err, "find user to delete")
 	}
 	return &Erasure{db: db, user: id, now: now}, nil
 }
@@ -113,7 +114,7 @@ func (e *Erasure) Run(ctx context.Context, ofJob int64) error {
 // of which there are few unless workers are behind.
 func (e *Erasure) inUse(ctx context.Context, jobs *ent.JobClient, but int64) (bool, error) {
 	found, err := jobs.Query().Where(job.IDNEQ(but), job.Dead(false), e.named(job.FieldPayload)).Exist(ctx)
-	return found, rows.Wrap("find jobs about the user", err)
+	return found, errs.Wrap(err, "find jobs about the user")
 }
 
 // named matches jobs whose column contains the digits of the user's id. LIKE reads every job. It also
@@ -149,7 +150,7 @@ func (e *Erasure) last(ctx context.Context, ofJob int64) (done bool, err error) 
 			func(ctx context.Context) (bool, error) { return e.inUse(ctx, tx.Job, ofJob) },
 		} {
 			if found, err := left(ctx); err != nil || found {
-				return rows.Wrap("look for what is left", err)
+				return errs.Wrap(err, "look for what is left")
 			}
 		}
 		if _, err := tx.Job.Delete().Where(job.Dead(true), e.named(job.FieldPayload)).Exec(ctx); err != nil {
@@ -163,7 +164,7 @@ func (e *Erasure) last(ctx context.Context, ofJob int64) (done bool, err error) 
 		}
 		done = true
 		err = tx.HiddenUser.UpdateOneID(e.user).SetState(hiddenuser.StateGONE).SetDueAt(e.now().Add(tracesFor)).Exec(ctx)
-		return rows.Wrap("note that the user is gone", err)
+		return errs.Wrap(err, "note that the user is gone")
 	})
 	return done, err
 }
@@ -178,7 +179,7 @@ func deleteTraces(ctx context.Context, tx *ent.Tx, id int64) error {
 		return fmt.Errorf("release claimed reports: %w", err)
 	}
 	_, err := tx.ReadMarker.Delete().Where(readmarker.ID(id)).Exec(ctx)
-	return rows.Wrap("delete read marker", err)
+	return errs.Wrap(err, "delete read marker")
 }
 
 // EraseTraces deletes what is left of users whose rows were deleted hours ago, at most a hundred
@@ -201,7 +202,7 @@ func EraseTraces(ctx context.Context, db *ent.Client, now time.Time, forget func
 				return err
 			}
 			_, err := tx.HiddenUser.Delete().Where(hiddenuser.ID(id), hiddenuser.StateEQ(hiddenuser.StateGONE)).Exec(ctx)
-			return rows.Wrap("forget user", err)
+			return errs.Wrap(err, "forget user")
 		})
 		if err != nil {
 			return i, err
@@ -213,7 +214,7 @@ func EraseTraces(ctx context.Context, db *ent.Client, now time.Time, forget func
 func (e *Erasure) likes(ctx context.Context) (int, error) {
 	page, err := e.db.Like.Query().Where(like.UserID(e.user)).Limit(erasePage).All(ctx)
 	if err != nil || len(page) == 0 {
-		return 0, rows.Wrap("find likes", err)
+		return 0, errs.Wrap(err, "find likes")
 	}
 	posts := make([]int64, len(page))
 	for i, l := range page {
@@ -230,7 +231,7 @@ func (e *Erasure) likes(ctx context.Context) (int, error) {
 		if err != nil {
 			return fmt.Errorf("delete likes: %w", err)
 		}
-		return rows.Wrap("count likes", tx.Post.Update().Where(rows.Among(post.FieldID, liked)).AddLikeCount(-1).Exec(ctx))
+		return errs.Wrap(tx.Post.Update().Where(rows.Among(post.FieldID, liked)).AddLikeCount(-1).Exec(ctx), "count likes")
 	})
 }
 
@@ -257,7 +258,7 @@ func (e *Erasure) unlike(ctx context.Context, tx *ent.Tx, likes []*ent.Like) (po
 
 func lockPosts(ctx context.Context, tx *ent.Tx, posts []int64) error {
 	_, err := tx.Post.Query().Where(rows.Among(post.FieldID, posts), rows.ForUpdate).Order(ent.Asc(post.FieldID)).IDs(ctx)
-	return rows.Wrap("lock posts", err)
+	return errs.Wrap(err, "lock posts")
 }
 
 // posts deletes a page of the user's posts. The counters of other users' posts that count them are
@@ -266,7 +267,7 @@ func (e *Erasure) posts(ctx context.Context) (int, error) {
 	page, err := e.db.Post.Query().Where(post.AuthorID(e.user)).Limit(erasePage).
 		Select(post.FieldID, post.FieldParentID, post.FieldRepostOf, post.FieldQuoteOf).All(ctx)
 	if err != nil || len(page) == 0 {
-		return 0, rows.Wrap("find posts", err)
+		return 0, errs.Wrap(err, "find posts")
 	}
 	posts := rows.PostIDs(page)
 	if err := erasePostLikes(ctx, e.db, posts, e.Pace); err != nil {
@@ -297,7 +298,7 @@ func (e *Erasure) posts(ctx context.Context) (int, error) {
 			return fmt.Errorf("delete webhooks of posts: %w", err)
 		}
 		_, err := tx.Post.Delete().Where(rows.Among(post.FieldID, posts)).Exec(ctx)
-		return rows.Wrap("delete posts", err)
+		return errs.Wrap(err, "delete posts")
 	})
 }
 
@@ -342,7 +343,7 @@ func (e *Erasure) replies(ctx context.Context, posts []int64) error {
 					return err
 				}
 				_, err := tx.ExecContext(ctx, "UPDATE posts SET parent_author_id = NULL WHERE id IN ("+list(ids)+")")
-				return rows.Wrap("forget whose post a reply answers", err)
+				return errs.Wrap(err, "forget whose post a reply answers")
 			})
 			if err != nil {
 				return err
@@ -418,7 +419,7 @@ func ErasePost(ctx context.Context, db *ent.Client, id int64, pace func(context.
 		return err
 	}
 	_, err := db.Post.Delete().Where(post.ID(id), post.VisibilityEQ(schema.Deleted)).Exec(ctx)
-	return rows.Wrap("delete post", err)
+	return errs.Wrap(err, "delete post")
 }
 
 // erasePostLikes deletes the likes of posts that nobody can like any longer.
@@ -454,7 +455,7 @@ func eraseAll(ctx context.Context, doing string, pace func(context.Context) erro
 func (e *Erasure) followers(ctx context.Context) (int, error) {
 	page, err := e.db.Follow.Query().Where(follow.FolloweeID(e.user)).Limit(erasePage).All(ctx)
 	if err != nil || len(page) == 0 {
-		return 0, rows.Wrap("find followers", err)
+		return 0, errs.Wrap(err, "find followers")
 	}
 	users := make([]int64, len(page))
 	for i, f := range page {
@@ -470,7 +471,7 @@ func (e *Erasure) followers(ctx context.Context) (int, error) {
 func (e *Erasure) followees(ctx context.Context) (int, error) {
 	page, err := e.db.Follow.Query().Where(follow.FollowerID(e.user)).Limit(erasePage).All(ctx)
 	if err != nil || len(page) == 0 {
-		return 0, rows.Wrap("find followees", err)
+		return 0, errs.Wrap(err, "find followees")
 	}
 	users := make([]int64, len(page))
 	for i, f := range page {
@@ -504,7 +505,7 @@ func (e *Erasure) unfollow(ctx context.Context, page []*ent.Follow, users []int6
 		}
 		change := tx.User.Update().Where(rows.Among(user.FieldID, others))
 		count(change)
-		return rows.Wrap("count follows", change.Exec(ctx))
+		return errs.Wrap(change.Exec(ctx), "count follows")
 	})
 }
 

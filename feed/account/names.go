@@ -14,6 +14,7 @@ import (
 	"tideline/ent/userword"
 	"tideline/feed/internal/rows"
 	"tideline/feed/internal/text"
+	"tideline/internal/errs"
 )
 
 // Bounds of the words by which a user is found.
@@ -98,7 +99,7 @@ func KeepNames(ctx context.Context, tx *ent.Tx, users ...*ent.User) error {
 	err = tx.User.Update().Where(rows.Among(user.FieldID, ids)).Modify(func(u *sql.UpdateBuilder) {
 		u.Set(user.FieldIndexedAs, sql.Expr("handle || ' ' || name"))
 	}).Exec(ctx)
-	return rows.Wrap("note names of users", err)
+	return errs.Wrap(err, "note names of users")
 }
 
 // IndexNames indexes up to n users that were created or renamed without KeepNames. It returns how
@@ -109,7 +110,7 @@ func KeepNames(ctx context.Context, tx *ent.Tx, users ...*ent.User) error {
 func IndexNames(ctx context.Context, db *ent.Client, n int) (int, error) {
 	ids, err := db.User.Query().Where(func(s *sql.Selector) { s.Where(sql.ExprP(schema.Unindexed)) }).Order(user.ByID()).Limit(n).IDs(ctx)
 	if err != nil || len(ids) == 0 {
-		return 0, rows.Wrap("find users without words", err)
+		return 0, errs.Wrap(err, "find users without words")
 	}
 	return len(ids), rows.InTx(ctx, db, func(tx *ent.Tx) error {
 		users, err := tx.User.Query().Where(rows.Among(user.FieldID, ids), rows.ForUpdate).Order(user.ByID()).All(ctx)

@@ -11,6 +11,7 @@ import (
 	"tideline/feed/internal/rows"
 	"tideline/feed/internal/text"
 	"tideline/feed/refusal"
+	"tideline/internal/errs"
 )
 
 // never is HiddenUser.due_at of a suspended user whose account is not going to be deleted.
@@ -110,7 +111,7 @@ func (a *Accounts) unsuspend(ctx context.Context, id int64, matches func(*ent.Hi
 		}
 		changed = true
 		if !row.DueAt.Equal(never) {
-			return rows.Wrap("unsuspend user", tx.HiddenUser.UpdateOneID(id).SetState(hiddenuser.StateLEAVING).SetReason("").ClearSuspendedUntil().Exec(ctx))
+			return errs.Wrap(tx.HiddenUser.UpdateOneID(id).SetState(hiddenuser.StateLEAVING).SetReason("").ClearSuspendedUntil().Exec(ctx), "unsuspend user")
 		}
 		if err := tx.HiddenUser.DeleteOneID(id).Exec(ctx); err != nil {
 			return fmt.Errorf("unsuspend user: %w", err)
@@ -167,7 +168,7 @@ func lockForSuspension(ctx context.Context, tx *ent.Tx, id int64) (*ent.User, *e
 	if err == nil && row.State != hiddenuser.StateLEAVING && row.State != hiddenuser.StateSUSPENDED {
 		return nil, nil, refusal.ErrNoSuchUser
 	}
-	return u, row, rows.Wrap("find hidden user", err)
+	return u, row, errs.Wrap(err, "find hidden user")
 }
 
 // SuspendNew suspends new users, by id, whose rows the transaction has written with hidden set. Nobody
@@ -182,7 +183,7 @@ func SuspendNew(ctx context.Context, tx *ent.Tx, users map[int64]Suspension) err
 	for id, s := range users {
 		create = append(create, tx.HiddenUser.Create().SetID(id).SetState(hiddenuser.StateSUSPENDED).SetDueAt(never).SetReason(s.Reason).SetNillableSuspendedUntil(s.Until))
 	}
-	return rows.Wrap("suspend new users", tx.HiddenUser.CreateBulk(create...).Exec(ctx))
+	return errs.Wrap(tx.HiddenUser.CreateBulk(create...).Exec(ctx), "suspend new users")
 }
 
 // Leaves reports whether the account of a hidden user is deleted, is being deleted, or is going to be

@@ -37,6 +37,7 @@ import (
 	"tideline/feed/paging"
 	"tideline/feed/refusal"
 	"tideline/internal/clock"
+	"tideline/internal/errs"
 )
 
 // Scope is a permission of a key.
@@ -296,7 +297,7 @@ func (k *Keys) get(ctx context.Context, id int64) (*Key, error) {
 // Cost: one query.
 func (k *Keys) Ended(ctx context.Context, ids []int64) ([]int64, error) {
 	open, err := k.cfg.DB.APIKey.Query().Where(rows.Among(apikey.FieldID, ids), apikey.RevokedAtIsNil()).IDs(ctx)
-	return rows.Without(ids, open), rows.Wrap("find API keys", err)
+	return rows.Without(ids, open), errs.Wrap(err, "find API keys")
 }
 
 // IsKey reports whether a credential is for Authenticate. A key that was cut off counts as a key,
@@ -404,7 +405,7 @@ func (k *Keys) userOf(ctx context.Context, key *Key, actAs string) (int64, error
 	if ent.IsNotFound(err) {
 		return 0, errNoUser
 	}
-	return id, rows.Wrap("find the user to act for", err)
+	return id, errs.Wrap(err, "find the user to act for")
 }
 
 // Run writes the times of last use once a minute until ctx ends.

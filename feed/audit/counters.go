@@ -14,6 +14,7 @@ import (
 	"tideline/ent/schema"
 	"tideline/ent/user"
 	"tideline/feed/internal/rows"
+	"tideline/internal/errs"
 )
 
 // Recounter compares the counters of users and posts with the rows that they count, and repairs
@@ -57,7 +58,7 @@ func (c *Recounter) Count(ctx context.Context) (int, error) {
 		return 0, fmt.Errorf("count users: %w", err)
 	}
 	posts, err := c.db.Post.Query().Count(ctx)
-	return users + posts, rows.Wrap("count posts", err)
+	return users + posts, errs.Wrap(err, "count posts")
 }
 
 // Users compares the counters of up to n users with ids above after, in the order of ids. With
@@ -198,7 +199,7 @@ func (table countedTable) compare(ctx context.Context, query func(context.Contex
 			}
 		}
 	}
-	return r, rows.Wrap("compare counters of "+table.name, errors.Join(found.Err(), found.Close()))
+	return r, errs.Wrap(errors.Join(found.Err(), found.Close()), "compare counters of "+table.name)
 }
 
 // repair corrects the wrong counters of a row, and returns them. It locks the row first, because the

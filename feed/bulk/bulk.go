@@ -42,6 +42,7 @@ import (
 	"tideline/feed/job"
 	"tideline/feed/refusal"
 	"tideline/feed/visibility"
+	"tideline/internal/errs"
 	"tideline/queue"
 	"tideline/timeline"
 )
@@ -185,7 +186,7 @@ func (b *Bulk) byIndex(ctx context.Context, tx *ent.Tx) error {
 		return nil
 	}
 	_, err := tx.ExecContext(ctx, "SELECT set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true)")
-	return rows.Wrap("set how statements are planned", err)
+	return errs.Wrap(err, "set how statements are planned")
 }
 
 // refused returns the result of a refused row.
@@ -224,7 +225,7 @@ func (b *Bulk) usersOf(ctx context.Context, tx *ent.Tx, issuer string, externalI
 			byID[string(u.ExternalID)] = u
 			return err
 		})
-	return byID, rows.Wrap("find users", err)
+	return byID, errs.Wrap(err, "find users")
 }
 
 // named calls scan for each row t of the table that has one of the external ids at the issuer. All
@@ -262,7 +263,7 @@ func (b *Bulk) named(ctx context.Context, tx *ent.Tx, selectFrom, table, join, i
 // deadlock.
 func lock(ctx context.Context, tx *ent.Tx, users []int64) error {
 	_, err := tx.User.Query().Where(rows.Among(user.FieldID, users)).Order(user.ByID()).Modify(rows.ForUpdate).Select(user.FieldID).Ints(ctx)
-	return rows.Wrap("lock users", err)
+	return errs.Wrap(err, "lock users")
 }
 
 // table returns a table r that is made of one parameter, $1, a JSON array of objects. A column is a
@@ -296,7 +297,7 @@ func (b *Bulk) relate(ctx context.Context, tx *ent.Tx, table, from, to string, p
 	}
 	err := exec(ctx, tx, fmt.Sprintf("INSERT INTO %s (%s, %s, created_at) SELECT r.a, r.b, %s FROM %s",
 		table, from, to, now, b.table("a bigint", "b bigint")), pairs, time.Now().UTC())
-	return rows.Wrap("create "+table, err)
+	return errs.Wrap(err, "create "+table)
 }
 
 // unhex returns the SQL expression that decodes a column of hexadecimal digits into bytes.

@@ -6,8 +6,8 @@ import (
 	"slices"
 
 	"tideline/ent"
-	"tideline/feed/internal/rows"
 	"tideline/feed/internal/text"
+	"tideline/internal/errs"
 )
 
 // data is the app's own fields of a user or a post, as a row of a statement.
@@ -45,5 +45,5 @@ func (b *Bulk) keepData(ctx context.Context, tx *ent.Tx, table, column string, l
 	}
 	err := exec(ctx, tx, fmt.Sprintf("INSERT INTO %[1]s (%[2]s, data) SELECT r.a, r.b FROM %[3]s WHERE TRUE ON CONFLICT (%[2]s) DO UPDATE SET data = excluded.data",
 		table, column, b.table("a bigint", "b text")), stored)
-	return rows.Wrap("store data", err)
+	return errs.Wrap(err, "store data")
 }

@@ -10,6 +10,7 @@ import (
 	"tideline/ent/post"
 	"tideline/feed/internal/rows"
 	"tideline/feed/refusal"
+	"tideline/internal/errs"
 )
 
 // Like says that a user likes a post. Both are external ids.
@@ -80,7 +81,7 @@ func (b *Bulk) Likes(ctx context.Context, issuer string, list []Like) ([]*Result
 			return fmt.Errorf("create likes: %w", err)
 		}
 		err = exec(ctx, tx, "UPDATE posts SET like_count = like_count + r.b FROM "+b.table("a bigint", "b bigint")+" WHERE posts.id = r.a", counts)
-		return rows.Wrap("count likes", err)
+		return errs.Wrap(err, "count likes")
 	})
 }
 

@@ -17,6 +17,7 @@ import (
 	"tideline/feed/internal/rows"
 	"tideline/feed/mention"
 	"tideline/feed/refusal"
+	"tideline/internal/errs"
 )
 
 // links are the posts that a new post names. They are posts of the database, or new ones of rows
@@ -68,7 +69,7 @@ func newLinker(ctx context.Context, tx *ent.Tx, known map[string]*ent.Post) (*li
 	for _, p := range found {
 		l.originals[p.ID] = p
 	}
-	return l, rows.Wrap("find originals", err)
+	return l, errs.Wrap(err, "find originals")
 }
 
 // named returns the post with the external id, or the original of a repost. Error: NoSuchPost.
@@ -308,7 +309,7 @@ func (b *Bulk) countNamed(ctx context.Context, tx *ent.Tx, newPosts []*ent.Post)
 	}
 	err := exec(ctx, tx, "UPDATE posts SET reply_count = reply_count + r.b, repost_count = repost_count + r.c, quote_count = quote_count + r.d FROM "+
 		b.table("a bigint", "b bigint", "c bigint", "d bigint")+" WHERE posts.id = r.a", list)
-	return rows.Wrap("count replies, reposts and quotes", err)
+	return errs.Wrap(err, "count replies, reposts and quotes")
 }
 
 // Mention says that a part of a post's text mentions a user.
@@ -397,7 +398,7 @@ func (b *Bulk) mention(ctx context.Context, tx *ent.Tx, issuer string, list []Po
 	}
 	err = exec(ctx, tx, insert+"NOT EXISTS (SELECT 1 FROM blocks k WHERE k.blocker_id = r.e AND k.blocked_id = r.b)"+
 		" AND NOT EXISTS (SELECT 1 FROM blocks k WHERE k.blocker_id = r.b AND k.blocked_id = r.e)", found)
-	return rows.Wrap("create mentions", err)
+	return errs.Wrap(err, "create mentions")
 }
 
 // usersCalled returns the users with the handles as acceptedUsersOf does, also suspended ones, by
@@ -432,7 +433,7 @@ func (b *Bulk) usersCalled(ctx context.Context, tx *ent.Tx, handles map[string]b
 		}
 		byHandle[handle] = id
 	}
-	return byHandle, rows.Wrap("find mentioned users", found.Err())
+	return byHandle, errs.Wrap(found.Err(), "find mentioned users")
 }
 
 // cleanLinks checks the fields that say which posts the row names.

@@ -22,6 +22,7 @@ import (
 	"tideline/feed/refusal"
 	"tideline/feed/tag"
 	"tideline/feed/visibility"
+	"tideline/internal/errs"
 	"tideline/queue"
 	"tideline/timeline"
 )
@@ -336,7 +337,7 @@ func (b *Bulk) postsOf(ctx context.Context, tx *ent.Tx, issuer string, externalI
 			byName[string(name)] = p
 			return err
 		})
-	return byName, rows.Wrap("find posts", err)
+	return byName, errs.Wrap(err, "find posts")
 }
 
 // spread is the number of steps of the id clock after a full step over which further posts of that

@@ -18,6 +18,7 @@ import (
 	"tideline/feed/paging"
 	"tideline/feed/session"
 	"tideline/feed/visibility"
+	"tideline/internal/errs"
 	"tideline/timeline"
 )
 
@@ -175,7 +176,7 @@ func (c *Conversations) OwnReposts(ctx context.Context, v session.Viewer, ids []
 	}
 	found, err := c.db.Post.Query().Where(post.AuthorID(v.ID), rows.Among(post.FieldRepostOf, ids)).Select(post.FieldID, post.FieldRepostOf).All(ctx)
 	if err != nil || len(found) == 0 {
-		return list, rows.Wrap("find reposts", err)
+		return list, errs.Wrap(err, "find reposts")
 	}
 	reposts, err := c.posts.Posts(ctx, visibility.Direct, v.ID, rows.PostIDs(found), visibility.Likes)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"tideline/feed/internal/rows"
 	"tideline/feed/visibility"
+	"tideline/internal/errs"
 	"tideline/timeline"
 )
 
@@ -126,10 +127,10 @@ func (b *builder) build(ctx context.Context, feed cachedFeed, begun *timeline.Bu
 	if feed.key == timeline.Inbox(feed.user) {
 		active, err := b.active.Check(ctx, []int64{feed.user})
 		if err != nil {
-			return rows.Wrap("build an inbox", err)
+			return errs.Wrap(err, "build an inbox")
 		}
 		if !active[0] {
-			return rows.Wrap("build an inbox", b.feeds.Drop(ctx, feed.key))
+			return errs.Wrap(b.feeds.Drop(ctx, feed.key), "build an inbox")
 		}
 	}
 	build := *begun

@@ -10,6 +10,7 @@ import (
 	"tideline/ent/user"
 	"tideline/feed/internal/rows"
 	"tideline/feed/job"
+	"tideline/internal/errs"
 	"tideline/queue"
 )
 
@@ -136,5 +137,5 @@ func (m *FanOutModes) FinishReturnToPush(ctx context.Context, j job.Author) erro
 	err := m.db.User.Update().
 		Where(user.ID(j.Author), user.FanOutModeEQ(user.FanOutModePULL_TO_PUSH), user.FanOutModeSince(j.Since)).
 		SetFanOutMode(user.FanOutModePUSH).SetFanOutModeSince(m.now().UnixMilli()).Exec(ctx)
-	return rows.Wrap("end the return to push", err)
+	return errs.Wrap(err, "end the return to push")
 }

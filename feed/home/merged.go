@@ -17,6 +17,7 @@ import (
 	"tideline/feed/internal/rows"
 	"tideline/feed/visibility"
 	"tideline/internal/batch"
+	"tideline/internal/errs"
 	"tideline/timeline"
 )
 
@@ -47,7 +48,7 @@ const listTimeout = 10 * time.Second
 func (m *mergedAuthors) list(ctx context.Context) ([]int64, error) {
 	fresh := func(l mergedList) bool { return m.now().Sub(l.read) <= m.policy.MergedListFor }
 	l, err := m.shared.Get(ctx, fresh, m.readList)
-	return l.authors, rows.Wrap("read authors to merge", err)
+	return l.authors, errs.Wrap(err, "read authors to merge")
 }
 
 func (m *mergedAuthors) readList(ctx context.Context) (mergedList, error) {
@@ -96,7 +97,7 @@ func (m *mergedAuthors) mergeable(ctx context.Context, viewers ...int64) ([]int6
 				WriteString(" FROM users WHERE users.id = ").Ident(s.C(follow.FieldFolloweeID)).WriteString(")")
 		}))
 	}).Unique(true).Select(follow.FieldFolloweeID).Scan(ctx, &list)
-	return list, rows.Wrap("read followees to merge", err)
+	return list, errs.Wrap(err, "read followees to merge")
 }
 
 // leftAfter returns a time in Unix milliseconds: readers still merge an author who returned to
@@ -127,7 +128,7 @@ func (m *mergedAuthors) among(ctx context.Context, viewer int64, list []int64) (
 	}
 	err = m.db.Follow.Query().Where(follow.FollowerID(viewer), rows.Among(follow.FieldFolloweeID, list)).
 		Select(follow.FieldFolloweeID).Scan(ctx, &authors)
-	return authors, true, rows.Wrap("read followees to merge", err)
+	return authors, true, errs.Wrap(err, "read followees to merge")
 }
 
 // mayMerge reports whether reads of the author's followers merge the author's outbox. If so, the
@@ -144,7 +145,7 @@ func (m *mergedAuthors) mayMerge(ctx context.Context, author int64) (bool, error
 // muted ones.
 func (m *mergedAuthors) sources(ctx context.Context, viewer int64) ([]int64, error) {
 	authors, err := rows.IDs(ctx, m.db, visibility.SourcesOf(), viewer)
-	return authors, rows.Wrap("read followees", err)
+	return authors, errs.Wrap(err, "read followees")
 }
 
 // reaching returns the authors who may have a post among the first posts of the range, up to its

@@ -9,6 +9,7 @@ import (
 
 	"tideline/feed/internal/rows"
 	"tideline/feed/visibility"
+	"tideline/internal/errs"
 	"tideline/live"
 	"tideline/timeline"
 )
@@ -67,7 +68,7 @@ func (s *Sync) InboxAndNotify(ctx context.Context, viewer, author, change int64,
 		ev = live.Event{Kind: live.Invalidated, Author: author, Reason: "a relation changed"}
 	}
 	if _, err = s.publisher.Publish(ctx, ev, []int64{viewer, live.Relations(viewer)}); err != nil || change == 0 {
-		return rows.Wrap("tell of a changed inbox", err)
+		return errs.Wrap(err, "tell of a changed inbox")
 	}
 	return s.journals.Tell(ctx, viewer, append(others, change)...)
 }
@@ -144,7 +145,7 @@ func (s *Sync) inbox(ctx context.Context, viewer, author int64, change *int64) (
 			differs, err = s.posts.PullsDependentOn(ctx, viewer, author, s.feeds.InboxCap())
 		}
 		if err != nil || !differs {
-			return false, rows.Wrap("read what else may differ", err)
+			return false, errs.Wrap(err, "read what else may differ")
 		}
 		return true, s.journals.InvalidatePositions(ctx, viewer, *change)
 	}

@@ -13,6 +13,7 @@ import (
 	"tideline/ent/schema"
 	"tideline/feed/internal/rows"
 	"tideline/feed/job"
+	"tideline/internal/errs"
 )
 
 // askedJobs is how many unfinished jobs one look reads. If it finds that many, no number is
@@ -116,7 +117,7 @@ func (u *Unread) each(ctx context.Context, scan func(*sql.Rows) error, query str
 			return fmt.Errorf("ask for unread posts: %w", err)
 		}
 	}
-	return rows.Wrap("ask for unread posts", found.Err())
+	return errs.Wrap(found.Err(), "ask for unread posts")
 }
 
 // among returns the users whose visible posts may change with unfinished jobs.
@@ -136,7 +137,7 @@ func (u *Unread) among(ctx context.Context, some concernedUsers, users []int64) 
 	for _, user := range followers {
 		uncertain[user] = true
 	}
-	return uncertain, rows.Wrap("ask for unread posts", err)
+	return uncertain, errs.Wrap(err, "ask for unread posts")
 }
 
 // moveMarker moves the user's read marker forwards to a post, never backwards, and reports
@@ -158,7 +159,7 @@ func (u *Unread) moveMarker(ctx context.Context, user, post int64) (moved bool, 
 		return false, fmt.Errorf("create read marker: %w", err)
 	}
 	n, err := u.db.ReadMarker.Update().Where(readmarker.ID(user), readmarker.Or(readmarker.PostIDLT(post), readmarker.PostIDGT(newest[0]))).SetPostID(post).Save(ctx)
-	return n > 0, rows.Wrap("move read marker", err)
+	return n > 0, errs.Wrap(err, "move read marker")
 }
 
 // concernedUsers collects the users whose visible posts may change with unfinished jobs.

@@ -13,6 +13,7 @@ import (
 	"tideline/feed/internal/rows"
 	"tideline/feed/refusal"
 	"tideline/feed/session"
+	"tideline/internal/errs"
 )
 
 const (
@@ -50,7 +51,7 @@ func (l *Login) OfferExport(ctx context.Context, v session.Viewer, password stri
 	if err == nil && ended > 0 {
 		l.cfg.Sessions.TellEnded(ctx, v.ID)
 	}
-	return ExportPath + "?secret=" + secret, until, rows.Wrap("offer export", err)
+	return ExportPath + "?secret=" + secret, until, errs.Wrap(err, "offer export")
 }
 
 // Offer is an export that OfferExport has offered and that has not ended.
@@ -81,7 +82,7 @@ func (l *Login) FindExport(ctx context.Context, secret string) (Offer, error) {
 // Cost: a deletion by primary key.
 func (l *Login) EndExport(ctx context.Context, o Offer) error {
 	_, err := l.cfg.DB.Session.Delete().Where(entsession.ID(o.session)).Exec(ctx)
-	return rows.Wrap("end export", err)
+	return errs.Wrap(err, "end export")
 }
 
 var errNoExport error = refusal.New(refusal.DownloadEnded, "This path was used, or has ended. Ask for another one.")

@@ -12,6 +12,7 @@ import (
 	"tideline/feed/password"
 	"tideline/feed/refusal"
 	"tideline/feed/session"
+	"tideline/internal/errs"
 )
 
 // ChangePassword changes the viewer's password and ends all other sessions, as SignOut does. A
@@ -78,7 +79,7 @@ func (l *Login) self(ctx context.Context, v session.Viewer) (*ent.User, error) {
 	if ent.IsNotFound(err) {
 		return nil, refusal.ErrSignIn
 	}
-	return u, rows.Wrap("find user", err)
+	return u, errs.Wrap(err, "find user")
 }
 
 // hasPassword reports whether the user can log in with a password. This includes a user of an

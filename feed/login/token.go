@@ -15,6 +15,7 @@ import (
 	"tideline/feed/refusal"
 	"tideline/feed/session"
 	"tideline/feed/webhook"
+	"tideline/internal/errs"
 )
 
 // Users of an issuer sign in with its tokens. The first token creates the user. All tokens of a
@@ -133,7 +134,7 @@ func (l *Login) userOf(ctx context.Context, c identity.Claims) (int64, error) {
 	for attempt := range 5 {
 		id, err := l.cfg.DB.User.Query().Where(user.Issuer(c.Issuer), user.ExternalID([]byte(c.ExternalID))).OnlyID(ctx)
 		if !ent.IsNotFound(err) {
-			return id, rows.Wrap("find user", err)
+			return id, errs.Wrap(err, "find user")
 		}
 		gone, err := l.cfg.Accounts.DeletedAfter(ctx, session.HashOfIssuer(c.Issuer, c.ExternalID), c.Issued)
 		if err != nil || gone {
@@ -155,7 +156,7 @@ func (l *Login) userOf(ctx context.Context, c identity.Claims) (int64, error) {
 			return l.cfg.Webhooks.User(ctx, tx, webhook.UserCreated, u)
 		})
 		if !ent.IsConstraintError(err) {
-			return id, rows.Wrap("create user", err)
+			return id, errs.Wrap(err, "create user")
 		}
 	}
 	return 0, fmt.Errorf("no handle for a user of the issuer %s", c.Issuer)
@@ -213,7 +214,7 @@ func (l *Login) UserByExternalID(ctx context.Context, v session.Viewer, external
 	if ent.IsNotFound(err) {
 		return nil, refusal.ErrNoSuchUser
 	}
-	return &id, rows.Wrap("find user", err)
+	return &id, errs.Wrap(err, "find user")
 }
 
 func (l *Login) publicIDs(issuer string) bool {

@@ -12,6 +12,7 @@ import (
 	"tideline/ent/user"
 	"tideline/feed/internal/rows"
 	"tideline/feed/paging"
+	"tideline/internal/errs"
 )
 
 // record adds an entry to the audit log. The database refuses to change or delete entries.
@@ -21,7 +22,7 @@ func record(ctx context.Context, tx *ent.Tx, who Actor, a auditentry.Action, kin
 		row.SetKeyID(who.Key.ID)
 	}
 	err := row.SetActorID(who.ID).SetAction(a).SetSubjectKind(kind).SetSubjectID(subject).SetNote(note).Exec(ctx)
-	return rows.Wrap("write the audit log", err)
+	return errs.Wrap(err, "write the audit log")
 }
 
 // Record adds an entry to the audit log, in the transaction of the change that it describes. It is

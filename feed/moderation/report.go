@@ -16,6 +16,7 @@ import (
 	"tideline/feed/refusal"
 	"tideline/feed/session"
 	"tideline/feed/webhook"
+	"tideline/internal/errs"
 )
 
 const (
@@ -103,7 +104,7 @@ func (m *Moderation) report(ctx context.Context, v session.Viewer, reported int6
 		}
 		open := tx.Report.Query().Where(report.ReporterID(v.ID), report.StatusEQ(report.StatusOPEN))
 		if found, err := open.Clone().Where(report.ReportedID(reported), report.PostID(about.ID)).Exist(ctx); err != nil || found {
-			return rows.Wrap("find reports", err)
+			return errs.Wrap(err, "find reports")
 		}
 		if n, err := open.Where(report.Unseen(unseen)).Count(ctx); err != nil || n >= MaxOpenReports {
 			if err == nil && !unseen {
@@ -186,7 +187,7 @@ func (m *Moderation) Report(ctx context.Context, who Actor, id int64) (*ent.Repo
 		return nil, err
 	}
 	r, err := m.cfg.DB.Report.Query().Where(report.ID(id), report.ReportedIDNEQ(who.ID)).Only(ctx)
-	return r, rows.Wrap("find report", unlessGone(err))
+	return r, errs.Wrap(unlessGone(err), "find report")
 }
 
 // Claim reserves an open report, and all open reports about the same subject, for the actor for
@@ -252,11 +253,11 @@ func (m *Moderation) handle(ctx context.Context, who Actor, id int64, do func(tx
 			return fmt.Errorf("find report: %w", err)
 		}
 		if _, err := tx.User.Query().Where(user.ID(first.ReportedID), rows.ForUpdate).OnlyID(ctx); err != nil {
-			return rows.Wrap("lock user", unlessGone(err))
+			return errs.Wrap(unlessGone(err), "lock user")
 		}
 		r, err = find.Clone().Only(ctx)
 		if err != nil {
-			return rows.Wrap("find report", unlessGone(err))
+			return errs.Wrap(unlessGone(err), "find report")
 		}
 		if r.Status != report.StatusOPEN {
 			return refusal.New(refusal.ReportDecided, "The report is decided already.")
@@ -275,11 +276,11 @@ func (m *Moderation) handle(ctx context.Context, who Actor, id int64, do func(tx
 		}
 		alike = append(alike, id)
 		if err := do(tx, alike); err != nil {
-			return rows.Wrap("handle report", err)
+			return errs.Wrap(err, "handle report")
 		}
 		n = len(alike)
 		r, err = tx.Report.Get(ctx, id)
-		return rows.Wrap("read report", err)
+		return errs.Wrap(err, "read report")
 	})
 	if err != nil {
 		return nil, 0, err

@@ -12,6 +12,7 @@ import (
 	"tideline/feed/ids"
 	"tideline/feed/internal/rows"
 	"tideline/feed/visibility"
+	"tideline/internal/errs"
 )
 
 // likesRead is how many of a viewer's likes, the newest, determine the affinities.
@@ -149,7 +150,7 @@ func affinitiesOf(ctx context.Context, db *ent.Client, viewer int64) (map[int64]
 		}
 		affinities[author] = n / (n + halfAffinity)
 	}
-	return affinities, rows.Wrap("read whom the viewer likes", found.Err())
+	return affinities, errs.Wrap(found.Err(), "read whom the viewer likes")
 }
 
 // parse returns the fields of a post's data, nil if they cannot be parsed.

@@ -12,6 +12,7 @@ import (
 	"tideline/feed/session"
 	"tideline/feed/visibility"
 	"tideline/internal/batch"
+	"tideline/internal/errs"
 )
 
 // Event is one event of a stream: *PostAdded, *PostUpdated, *PostRemoved, *Invalidated or
@@ -132,7 +133,7 @@ func (s *Streams) liked(ctx context.Context, v session.Viewer, post int64, e *sh
 	if e == nil || found.err != nil {
 		*alone = true
 		liked, err := s.cfg.DB.Like.Query().Where(like.PostID(post), like.UserID(v.ID)).Exist(ctx)
-		return liked, rows.Wrap("read likes", err)
+		return liked, errs.Wrap(err, "read likes")
 	}
 	return slices.Contains(found.users, int(v.ID)), nil
 }

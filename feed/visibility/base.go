@@ -14,6 +14,7 @@ import (
 	"tideline/ent/schema"
 	"tideline/ent/user"
 	"tideline/feed/internal/rows"
+	"tideline/internal/errs"
 	"tideline/timeline"
 )
 
@@ -111,8 +112,8 @@ func hiddenBase(on Surface, r Relation, answersViewer bool) string {
 //
 // Cost: none if no post is either; otherwise one query by primary key, with a look-up for each author who
 // was replied to and for each root. The query of all posts does none of this: it would prepare for it on
-// pages that have neither. The bases doubled the cost of such a page. While the query still read the wishes,
-// such a page took 8 to 10 % longer than before there were replies (BenchmarkHomePage).
+// pages that have neither. With the bases in it, such a page cost twice as much, and with the wishes 8 to
+// 10 % more; without both it costs what it did before there were replies (BenchmarkHomePage).
 func (r *Reader) addBases(ctx context.Context, in querier, viewer int64, list []*ent.Post, with Fields) error {
 	var ids, repliedTo []int64
 	for _, p := range list {
@@ -358,7 +359,7 @@ func (r *Reader) PullsDependentOn(ctx context.Context, user, author int64, limit
 	found, err := rows.IDs(ctx, r.db, "SELECT p.id FROM posts p WHERE p.id "+rows.In(r.dialect, "$1", "bigint")+" AND (p.parent_author_id = $2"+
 		" OR EXISTS (SELECT 1 FROM posts q WHERE q.id = p.root_id AND q.author_id = $2) OR EXISTS (SELECT 1 FROM posts q WHERE q.id = p.repost_of AND q.author_id = $2)) LIMIT 1",
 		rows.List(r.dialect, rows.PostIDs(b.posts)), author)
-	return len(found) > 0, rows.Wrap("look for replies and reposts", err)
+	return len(found) > 0, errs.Wrap(err, "look for replies and reposts")
 }
 
 // WroteBase reports whether the viewer, for whom p was read, wrote p or, if p is a repost, its

@@ -14,6 +14,7 @@ import (
 	"tideline/ent/post"
 	"tideline/ent/schema"
 	"tideline/feed/internal/rows"
+	"tideline/internal/errs"
 )
 
 // Fields selects the data that is read together with posts, in the same statement. Data that was
@@ -118,7 +119,7 @@ func (r InTx) Lock(ctx context.Context, id int64) error {
 	}
 	_, err := r.tx.ExecContext(ctx, "SELECT id FROM posts WHERE id IN (SELECT $1 UNION ALL SELECT root_id FROM posts WHERE id = $1"+
 		" UNION ALL SELECT repost_of FROM posts WHERE id = $1) ORDER BY id FOR SHARE", id)
-	return rows.Wrap("lock post", err)
+	return errs.Wrap(err, "lock post")
 }
 
 // Post returns a post that the viewer may see by its id, or nil.

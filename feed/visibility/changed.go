@@ -9,6 +9,7 @@ import (
 	"tideline/ent"
 	"tideline/ent/schema"
 	"tideline/feed/internal/rows"
+	"tideline/internal/errs"
 )
 
 // Changed is a change of a post of a conversation: the post is new, or its content or visibility
@@ -106,7 +107,7 @@ func (r *Reader) changeFor(ctx context.Context, c Changed, v *ChangeVerdict, use
 		v.sees[user] = v.Post != nil && mayShow(Direct, user, to, v.Post)
 		v.saw[user] = c.From != "" && mayShow(Direct, user, to&^Hidden, before)
 	}
-	return rows.Wrap("read relations", found.Err())
+	return errs.Wrap(found.Err(), "read relations")
 }
 
 // enough is how many posts of a user TakesPart looks at.
@@ -129,7 +130,7 @@ func (r Unchecked) TakesPart(ctx context.Context, root, user int64) (bool, error
 			return false, fmt.Errorf("look for posts of a conversation: %w", err)
 		}
 	}
-	return there > 0 || all == enough, rows.Wrap("look for posts of a conversation", found.Err())
+	return there > 0 || all == enough, errs.Wrap(found.Err(), "look for posts of a conversation")
 }
 
 // OfConversations returns the author's next posts that are the root of a conversation or a reply, after
@@ -157,5 +158,5 @@ func (r Unchecked) OfConversations(ctx context.Context, author, after int64, lim
 	if n < limit {
 		last = 0
 	}
-	return posts, last, rows.Wrap("read posts of an author", found.Err())
+	return posts, last, errs.Wrap(found.Err(), "read posts of an author")
 }

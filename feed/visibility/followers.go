@@ -13,6 +13,7 @@ import (
 	"tideline/ent"
 	"tideline/ent/follow"
 	"tideline/feed/internal/rows"
+	"tideline/internal/errs"
 )
 
 // Followers reads the followers of authors, with verdicts on the authors' posts.
@@ -87,7 +88,7 @@ func (r Followers) Objections(ctx context.Context, author int64) (Objections, er
 		}
 		objections[user] |= flag
 	}
-	return objections, rows.Wrap("read objections", found.Err())
+	return objections, errs.Wrap(found.Err(), "read objections")
 }
 
 // Audience returns a page of an author's followers, with verdicts: the newest follows with
@@ -193,7 +194,7 @@ func (r Followers) followers(ctx context.Context, author int64, c PostChange, ob
 		}
 	}
 	if err := page.Err(); err != nil || size == 0 {
-		return nil, last, rows.Wrap("read followers", err)
+		return nil, last, errs.Wrap(err, "read followers")
 	}
 	list, err = parse(found, size, c, objections)
 	return list, last, err
@@ -289,5 +290,5 @@ func (r Followers) Audiences(ctx context.Context, of []Followed) ([]Page, error)
 			pages[n-1].Next = last
 		}
 	}
-	return pages, rows.Wrap("read audiences", found.Err())
+	return pages, errs.Wrap(found.Err(), "read audiences")
 }

@@ -11,6 +11,7 @@ import (
 	"tideline/ent"
 	"tideline/ent/schema"
 	"tideline/feed/internal/rows"
+	"tideline/internal/errs"
 	"tideline/timeline"
 )
 
@@ -136,7 +137,7 @@ func (r *Reader) pulled(user int64, ids bool) Source {
 			}
 		}
 		if err := found.Err(); err != nil || reach == 0 {
-			return Batch{}, rows.Wrap("read newest posts of followees", err)
+			return Batch{}, errs.Wrap(err, "read newest posts of followees")
 		}
 		full := reach == in.Limit
 		if full { // the batch, hidden posts included, does not reach beyond the last head
@@ -217,5 +218,5 @@ func (r *Reader) readWordless(ctx context.Context, query string, args ...any) (l
 		p.Visibility = schema.Visibility(visibility)
 		list = append(list, &p)
 	}
-	return list, rows.Wrap("read posts", found.Err())
+	return list, errs.Wrap(found.Err(), "read posts")
 }

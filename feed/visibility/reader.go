@@ -11,6 +11,7 @@ import (
 	"tideline/ent/predicate"
 	"tideline/ent/schema"
 	"tideline/feed/internal/rows"
+	"tideline/internal/errs"
 	"tideline/timeline"
 )
 
@@ -209,7 +210,7 @@ func (r *Reader) matching(match predicate.Post) Source {
 		q.Modify(forViewer(viewer), rows.WithCounts)
 		list, err := q.All(ctx)
 		if err != nil || len(list) == 0 {
-			return Batch{}, rows.Wrap("read posts", err)
+			return Batch{}, errs.Wrap(err, "read posts")
 		}
 		words, err := keepFlags(list)
 		if err == nil {

@@ -10,6 +10,7 @@ import (
 	"tideline/ent/hiddenuser"
 	"tideline/ent/like"
 	"tideline/feed/internal/rows"
+	"tideline/internal/errs"
 )
 
 // This file turns the table of edges into SQL. Statements about one viewer and many authors, and
@@ -228,5 +229,5 @@ func (r *Reader) related(ctx context.Context, in querier, query string, viewers 
 		}
 		found[of] |= flag
 	}
-	return found, rows.Wrap("read relations", list.Err())
+	return found, errs.Wrap(list.Err(), "read relations")
 }

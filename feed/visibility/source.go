@@ -13,6 +13,7 @@ import (
 	"tideline/ent/posttag"
 	"tideline/ent/predicate"
 	"tideline/feed/internal/rows"
+	"tideline/internal/errs"
 	"tideline/timeline"
 )
 
@@ -77,7 +78,7 @@ func (r *Reader) LikedBy(user int64) (from Source, likes map[int64]int64, stoppe
 		}
 		list, err := r.db.Like.Query().Where(like.UserID(user), like.IDGT(in.After), like.IDLT(in.Upper())).Order(order).Limit(in.Limit).All(ctx)
 		if err != nil || len(list) == 0 {
-			return Batch{}, rows.Wrap("read likes", err)
+			return Batch{}, errs.Wrap(err, "read likes")
 		}
 		ids := make([]int64, len(list))
 		for i, l := range list {
@@ -107,7 +108,7 @@ func (r *Reader) Tagged(tag string) (from Source, stopped *int64) {
 		err := r.db.PostTag.Query().Where(posttag.Tag(tag), predicate.PostTag(sql.FieldGT(posttag.FieldPostID, in.After)), predicate.PostTag(sql.FieldLT(posttag.FieldPostID, in.Upper()))).
 			Order(order).Limit(in.Limit).Select(posttag.FieldPostID).Scan(ctx, &ids)
 		if err != nil || len(ids) == 0 {
-			return Batch{}, rows.Wrap("read tags", err)
+			return Batch{}, errs.Wrap(err, "read tags")
 		}
 		more, last := len(ids) == in.Limit, ids[len(ids)-1]
 		if final && more {
@@ -168,7 +169,7 @@ func (r *Reader) Linked(by Link, id int64) (from Source, stopped *int64) {
 		list, err := rows.IDs(ctx, r.db, fmt.Sprintf("SELECT id FROM posts WHERE %s = $1%s AND id > $2 AND id < $3 ORDER BY id %s LIMIT $4", by, also, order),
 			id, in.After, in.Upper(), in.Limit)
 		if err != nil || len(list) == 0 {
-			return Batch{}, rows.Wrap("read replies, reposts or quotes", err)
+			return Batch{}, errs.Wrap(err, "read replies, reposts or quotes")
 		}
 		more, last := len(list) == in.Limit, list[len(list)-1]
 		if final && more {
@@ -186,7 +187,7 @@ func (r *Reader) Linked(by Link, id int64) (from Source, stopped *int64) {
 func (r *Reader) AncestorIDs(ctx context.Context, parent int64, most int) ([]int64, error) {
 	list, err := rows.IDs(ctx, r.db, "WITH RECURSIVE up (id, parent_id, n) AS (SELECT id, parent_id, 1 FROM posts WHERE id = $1"+
 		" UNION ALL SELECT p.id, p.parent_id, up.n + 1 FROM up JOIN posts p ON p.id = up.parent_id WHERE up.n < $2) SELECT id FROM up ORDER BY n", parent, most)
-	return list, rows.Wrap("read ancestors", err)
+	return list, errs.Wrap(err, "read ancestors")
 }
 
 // cut returns the ordered ids up to their last gap, and an id in the middle of that gap. The ids

@@ -11,6 +11,7 @@ import (
 	"tideline/ent/post"
 	"tideline/ent/schema"
 	"tideline/feed/internal/rows"
+	"tideline/internal/errs"
 )
 
 // Unchecked reads what is stored of posts, and applies no rule. It is for jobs, which show posts to
@@ -26,7 +27,7 @@ type Unchecked struct {
 // Cost: one query by primary key.
 func (r Unchecked) Post(ctx context.Context, id int64) (*ent.Post, error) {
 	_, p, err := r.stored(ctx, "SELECT 0, '', 0, FALSE, id, author_id, visibility FROM posts WHERE id = $1 AND visibility <> '"+string(schema.Deleted)+"'", id)
-	return p, rows.Wrap("read post", err)
+	return p, errs.Wrap(err, "read post")
 }
 
 // WithAuthor is Post together with the author's fields that decide how posts are fanned
@@ -37,7 +38,7 @@ func (r Unchecked) Post(ctx context.Context, id int64) (*ent.Post, error) {
 func (r Unchecked) WithAuthor(ctx context.Context, author, id int64) (*ent.User, *ent.Post, error) {
 	u, p, err := r.stored(ctx, "SELECT u.id, u.fan_out_mode, "+rows.Followers.Of(r.dialect, "u")+", u.hidden, coalesce(p.id, 0), coalesce(p.author_id, 0), coalesce(p.visibility, '')"+
 		" FROM users u LEFT JOIN posts p ON p.id = $2 AND p.visibility <> '"+string(schema.Deleted)+"' AND NOT u.hidden WHERE u.id = $1", author, id)
-	return u, p, rows.Wrap("read author and post", err)
+	return u, p, errs.Wrap(err, "read author and post")
 }
 
 // Written names a post and its author.
@@ -81,7 +82,7 @@ func (r Unchecked) WithAuthors(ctx context.Context, of []Written) ([]Stored, err
 		" CROSS JOIN LATERAL (SELECT * FROM users WHERE id = w.author LIMIT 1) u"+
 		" LEFT JOIN LATERAL (SELECT * FROM posts WHERE id = w.post AND visibility <> '"+string(schema.Deleted)+"' AND NOT u.hidden LIMIT 1) p ON true", authors, posts)
 	if err != nil {
-		return nil, rows.Wrap("read authors and posts", err)
+		return nil, errs.Wrap(err, "read authors and posts")
 	}
 	defer found.Close()
 	for found.Next() {
@@ -89,14 +90,14 @@ func (r Unchecked) WithAuthors(ctx context.Context, of []Written) ([]Stored, err
 		var u ent.User
 		var p ent.Post
 		if err := found.Scan(&n, &u.ID, &u.FanOutMode, &u.FollowerCount, &u.Hidden, &p.ID, &p.AuthorID, &p.Visibility); err != nil {
-			return nil, rows.Wrap("read authors and posts", err)
+			return nil, errs.Wrap(err, "read authors and posts")
 		}
 		list[n-1].Author = &u
 		if p.ID != 0 {
 			list[n-1].Post = &p
 		}
 	}
-	return list, rows.Wrap("read authors and posts", found.Err())
+	return list, errs.Wrap(found.Err(), "read authors and posts")
 }
 
 func (r Unchecked) stored(ctx context.Context, query string, args ...any) (*ent.User, *ent.Post, error) {
@@ -130,7 +131,7 @@ func (r Unchecked) stored(ctx context.Context, query string, args ...any) (*ent.
 // Cost: one query by primary key.
 func (r Unchecked) WrittenBy(ctx context.Context, author int64, ids []int64) ([]int64, error) {
 	list, err := r.db.Post.Query().Where(rows.Among(post.FieldID, ids), post.AuthorID(author)).IDs(ctx)
-	return list, rows.Wrap("read posts", err)
+	return list, errs.Wrap(err, "read posts")
 }
 
 // ChangedSince returns the ids of posts by the viewer and the viewer's followees that changed after
@@ -141,7 +142,7 @@ func (r Unchecked) WrittenBy(ctx context.Context, author int64, ids []int64) ([]
 func (r Unchecked) ChangedSince(ctx context.Context, viewer int64, since time.Time, limit int) ([]int64, error) {
 	list, err := rows.IDs(ctx, r.db, "SELECT p.id FROM posts p WHERE p.changed_at > 0 AND p.changed_at > $2 AND p.author_id IN"+
 		" (SELECT f.followee_id FROM follows f WHERE f.follower_id = $1 UNION ALL SELECT $1) LIMIT $3", viewer, since.UnixMilli(), limit)
-	return list, rows.Wrap("find changed posts", err)
+	return list, errs.Wrap(err, "find changed posts")
 }
 
 // NewestPublic returns the ids of the newest public posts, newest first, at most limit, without
@@ -150,7 +151,7 @@ func (r Unchecked) ChangedSince(ctx context.Context, viewer int64, since time.Ti
 // Cost: one query by index range.
 func (r Unchecked) NewestPublic(ctx context.Context, limit int) ([]int64, error) {
 	list, err := rows.IDs(ctx, r.db, "SELECT id FROM posts WHERE "+schema.NewestPublic+" ORDER BY id DESC LIMIT $1", limit)
-	return list, rows.Wrap("read newest posts", err)
+	return list, errs.Wrap(err, "read newest posts")
 }
 
 // PostCounts are the public numbers of a post.
@@ -184,7 +185,7 @@ func (r Unchecked) Counts(ctx context.Context, ids []int64) (map[int64]PostCount
 		}
 		counts[id] = n
 	}
-	return counts, rows.Wrap("read counts", found.Err())
+	return counts, errs.Wrap(found.Err(), "read counts")
 }
 
 // NextBase returns the id of the author's next post, after the one with the id after, that has replies,
@@ -195,7 +196,7 @@ func (r Unchecked) NextBase(ctx context.Context, author, after int64) (int64, er
 	list, err := rows.IDs(ctx, r.db, "SELECT p.id FROM posts p WHERE p.author_id = $1 AND p.id > $2 AND (EXISTS (SELECT 1 FROM posts d WHERE d.root_id = p.id)"+
 		" OR EXISTS (SELECT 1 FROM posts d WHERE d.repost_of = p.id) OR EXISTS (SELECT 1 FROM posts d WHERE d.quote_of = p.id)) ORDER BY p.id LIMIT 1", author, after)
 	if err != nil || len(list) == 0 {
-		return 0, rows.Wrap("find posts with replies", err)
+		return 0, errs.Wrap(err, "find posts with replies")
 	}
 	return list[0], nil
 }

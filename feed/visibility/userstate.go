@@ -16,6 +16,7 @@ import (
 	"tideline/ent/mute"
 	"tideline/ent/user"
 	"tideline/feed/internal/rows"
+	"tideline/internal/errs"
 )
 
 // UserState is a digest of what a viewer is shown of a user: the profile, the counts, and the viewer's
@@ -88,5 +89,5 @@ func (r *Reader) UserStates(ctx context.Context, pairs []ViewerUser) (map[Viewer
 		}
 		states[p] = UserState(maphash.String(stateSeed, text))
 	}
-	return states, rows.Wrap("read the states of users", found.Err())
+	return states, errs.Wrap(found.Err(), "read the states of users")
 }

@@ -8,6 +8,7 @@ import (
 
 	"tideline/ent"
 	"tideline/feed/internal/rows"
+	"tideline/internal/errs"
 )
 
 // Verdict holds a post, and which of some users may be shown it on a surface.
@@ -97,7 +98,7 @@ func (r *Reader) basesFor(ctx context.Context, posts []*ent.Post, users []int64)
 		}
 		list[of] = flags
 	}
-	return list, rows.Wrap("read roots and originals", found.Err())
+	return list, errs.Wrap(found.Err(), "read roots and originals")
 }
 
 // JudgeDirect reads a post without its author, and decides which of the users may be shown it by
@@ -136,7 +137,7 @@ func (r *Reader) directFor(ctx context.Context, v Verdict, users []int64) error 
 		}
 		v.sees[user] = mayShow(Direct, user, to, v.Post)
 	}
-	return rows.Wrap("read relations", found.Err())
+	return errs.Wrap(found.Err(), "read relations")
 }
 
 const (

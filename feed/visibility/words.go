@@ -12,6 +12,7 @@ import (
 	"tideline/feed/internal/rows"
 	"tideline/feed/internal/text"
 	"tideline/feed/tag"
+	"tideline/internal/errs"
 )
 
 // A viewer may mute words. A post by somebody else that has one is not shown in the viewer's home
@@ -145,7 +146,7 @@ func (r *Reader) muters(ctx context.Context, post string, users []int64) (map[in
 			muting[user] = true
 		}
 	}
-	return muting, rows.Wrap("read muted words", found.Err())
+	return muting, errs.Wrap(found.Err(), "read muted words")
 }
 
 // MutedWords returns the words of each of the users who mute any, separated by line breaks.

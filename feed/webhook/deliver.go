@@ -20,7 +20,7 @@ import (
 	"tideline/ent"
 	"tideline/ent/webhookdelivery"
 	"tideline/ent/webhookendpoint"
-	"tideline/feed/internal/rows"
+	"tideline/internal/errs"
 )
 
 const (
@@ -187,7 +187,7 @@ func (d *Deliverer) claim(ctx context.Context, endpoint int64, room int) ([]*ent
 	}
 	found, err := d.cfg.DB.WebhookDelivery.Query().Where(webhookdelivery.EndpointID(endpoint), webhookdelivery.State(pending),
 		webhookdelivery.DueAt(now.Add(lease).UnixMilli()), webhookdelivery.Claim(claim)).Order(ent.Asc(webhookdelivery.FieldID)).All(ctx)
-	return found, rows.Wrap("read claimed webhooks", err)
+	return found, errs.Wrap(err, "read claimed webhooks")
 }
 
 // answer is the result of one request.
@@ -316,7 +316,7 @@ func (d *Deliverer) store(ctx context.Context, row *ent.WebhookDelivery, a answe
 	// Later deliveries of the subject need not be looked at before then.
 	_, err := d.cfg.DB.WebhookDelivery.Update().Where(webhookdelivery.EndpointID(row.EndpointID), webhookdelivery.Subject(row.Subject),
 		webhookdelivery.State(pending), webhookdelivery.IDGT(row.ID), webhookdelivery.DueAtLT(due)).SetDueAt(due).Save(ctx)
-	return Failed, rows.Wrap("put off webhooks", err)
+	return Failed, errs.Wrap(err, "put off webhooks")
 }
 
 // disable disables an endpoint and gives up its pending deliveries.
@@ -328,7 +328,7 @@ func (d *Deliverer) disable(ctx context.Context, endpoint int64) error {
 		n, err = d.giveUp(ctx, endpoint, math.MaxInt64, "the endpoint answered 410 Gone")
 	}
 	if err != nil {
-		return rows.Wrap("disable endpoint", err)
+		return errs.Wrap(err, "disable endpoint")
 	}
 	d.cfg.Logger.WarnContext(ctx, "webhook endpoint disabled: it answered 410 Gone; `tideline webhooks enable` has it told again", "endpoint", endpoint)
 	return nil

@@ -12,6 +12,7 @@ import (
 	"tideline/ent/webhookdelivery"
 	"tideline/ent/webhookendpoint"
 	"tideline/feed/internal/rows"
+	"tideline/internal/errs"
 )
 
 // MaxEndpoints is the largest number of endpoints.
@@ -126,7 +127,7 @@ func (d *Deliverer) Remove(ctx context.Context, id int64) error {
 	if err == nil && n == 0 {
 		return errNoEndpoint
 	}
-	return rows.Wrap("remove endpoint", err)
+	return errs.Wrap(err, "remove endpoint")
 }
 
 // Enable enables a disabled endpoint. It receives every event from SettleTime after the return of
@@ -136,7 +137,7 @@ func (d *Deliverer) Enable(ctx context.Context, id int64) error {
 	if err == nil && n == 0 {
 		return errNoEndpoint
 	}
-	return rows.Wrap("enable endpoint", err)
+	return errs.Wrap(err, "enable endpoint")
 }
 
 // Rotate gives an endpoint a new secret and returns it. The old secrets also sign, for as long as
@@ -171,7 +172,7 @@ func (d *Deliverer) Rotate(ctx context.Context, id int64, keep time.Duration) (s
 		}
 		return tx.WebhookEndpoint.UpdateOne(row).SetSecrets(string(secrets)).Exec(ctx)
 	})
-	return text, rows.Wrap("rotate secret", err)
+	return text, errs.Wrap(err, "rotate secret")
 }
 
 // Test sends an event of the type webhook.test to an endpoint, once and without delay. It returns

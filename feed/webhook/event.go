@@ -12,6 +12,7 @@ import (
 	"tideline/ent/user"
 	"tideline/feed/ids"
 	"tideline/feed/internal/rows"
+	"tideline/internal/errs"
 	"tideline/internal/pipeline"
 )
 
@@ -284,7 +285,7 @@ func (o *Outbox) Like(ctx context.Context, tx *ent.Tx, kind string, userID, post
 	}
 	u, err := tx.User.Query().Where(user.ID(userID)).Select(user.FieldID, user.FieldIssuer, user.FieldExternalID).Only(ctx)
 	if err != nil {
-		return rows.Wrap("find who likes a post", err)
+		return errs.Wrap(err, "find who likes a post")
 	}
 	data := Like{User: person(u), Post: Post{ID: ent.NodeID("Post", postID)}}
 	if err := data.Post.identify(ctx, tx, postID); err != nil {

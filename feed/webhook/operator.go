@@ -12,6 +12,7 @@ import (
 	"tideline/ent/predicate"
 	"tideline/ent/webhookdelivery"
 	"tideline/feed/internal/rows"
+	"tideline/internal/errs"
 )
 
 // ListOptions selects deliveries. A field with its zero value excludes nothing.
@@ -47,7 +48,7 @@ func (d *Deliverer) Deliveries(ctx context.Context, o ListOptions) ([]*ent.Webho
 		q.Where(webhookdelivery.LastErrorNEQ(""))
 	}
 	list, err := q.All(ctx)
-	return list, rows.Wrap("list deliveries", err)
+	return list, errs.Wrap(err, "list deliveries")
 }
 
 // Replay sends deliveries again. With ids, it takes these deliveries; without, the pending and dead
@@ -69,7 +70,7 @@ func (d *Deliverer) Replay(ctx context.Context, endpoint int64, ids ...int64) (i
 	}
 	n, err := d.cfg.DB.WebhookDelivery.Update().Where(which, webhookdelivery.StateIn(again...)).
 		SetState(pending).SetAttempts(0).SetClaim(0).SetDueAt(now.UnixMilli()).SetRetrySince(now.UnixMilli()).SetEndedAt(0).Save(ctx)
-	return hurried + n, rows.Wrap("replay deliveries", err)
+	return hurried + n, errs.Wrap(err, "replay deliveries")
 }
 
 // Stats has the numbers of pending and dead deliveries.
@@ -93,7 +94,7 @@ func (d *Deliverer) Stats(ctx context.Context) (s Stats, err error) {
 		return s, fmt.Errorf("find oldest webhook: %w", err)
 	}
 	s.Dead, err = d.cfg.DB.WebhookDelivery.Query().Where(webhookdelivery.State(dead)).Count(ctx)
-	return s, rows.Wrap("count webhooks", err)
+	return s, errs.Wrap(err, "count webhooks")
 }
 
 const (
@@ -158,7 +159,7 @@ func (d *Deliverer) purge(ctx context.Context) (more bool, err error) {
 			err = step(d.giveUp(ctx, id, now.Add(-giveUpAfter-time.Hour).UnixMilli(), "the endpoint is disabled"))
 		}
 		if err != nil {
-			return more, rows.Wrap("purge webhooks", err)
+			return more, errs.Wrap(err, "purge webhooks")
 		}
 	}
 }
@@ -168,7 +169,7 @@ func (d *Deliverer) purge(ctx context.Context) (more bool, err error) {
 func (d *Deliverer) nextEndpoint(ctx context.Context, after int64) (int64, error) {
 	ids, err := rows.IDs(ctx, d.cfg.DB, "SELECT endpoint_id AS id FROM webhook_deliveries WHERE endpoint_id > $1 ORDER BY endpoint_id LIMIT 1", after)
 	if err != nil || len(ids) == 0 {
-		return 0, rows.Wrap("find endpoints of webhooks", err)
+		return 0, errs.Wrap(err, "find endpoints of webhooks")
 	}
 	return ids[0], nil
 }
@@ -176,7 +177,7 @@ func (d *Deliverer) nextEndpoint(ctx context.Context, after int64) (int64, error
 // deleteSome deletes the first deliveries that match, at most purgeBatch.
 func (d *Deliverer) deleteSome(ctx context.Context, match string, args ...any) (int64, error) {
 	n, err := changed(d.cfg.DB.ExecContext(ctx, "DELETE FROM webhook_deliveries WHERE id IN ("+d.some(match)+")", args...))
-	return n, rows.Wrap("delete webhooks", err)
+	return n, errs.Wrap(err, "delete webhooks")
 }
 
 // giveUp makes an endpoint's pending deliveries dead that were due before a time in Unix
@@ -185,7 +186,7 @@ func (d *Deliverer) giveUp(ctx context.Context, endpoint int64, before int64, wh
 	n, err := changed(d.cfg.DB.ExecContext(ctx, "UPDATE webhook_deliveries SET state = $1, ended_at = $2, last_error = $3 WHERE id IN ("+
 		d.some("endpoint_id = $4 AND state = $5 AND due_at < $6 ORDER BY due_at, id")+")",
 		dead, d.cfg.Now().UnixMilli(), why, endpoint, pending, before))
-	return n, rows.Wrap("give up webhooks", err)
+	return n, errs.Wrap(err, "give up webhooks")
 }
 
 // some returns the query for the ids of the first deliveries that match. It skips rows that another

@@ -28,8 +28,8 @@ import (
 
 	"tideline/ent"
 	"tideline/ent/webhookendpoint"
-	"tideline/feed/internal/rows"
 	"tideline/internal/clock"
+	"tideline/internal/errs"
 	"tideline/internal/pipeline"
 )
 
@@ -130,7 +130,7 @@ func (o *Outbox) record(ctx context.Context, tx *ent.Tx, e event) error {
 	if err == nil {
 		err = insert.Send(ctx, tx)
 	}
-	return rows.Wrap("record "+e.Type, err)
+	return errs.Wrap(err, "record "+e.Type)
 }
 
 // recordWith adds a statement to w that records the event for every enabled endpoint that asks for

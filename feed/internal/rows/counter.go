@@ -15,6 +15,7 @@ import (
 	"tideline/ent/postdelta"
 	"tideline/ent/user"
 	"tideline/ent/userdelta"
+	"tideline/internal/errs"
 )
 
 // Counter is a number of a user or a post that many transactions change at the same time. It is the
@@ -90,7 +91,7 @@ type executor interface {
 func (c Counter) Add(ctx context.Context, in executor, of string, id int64, n int) error {
 	query, args := c.Adding(of, id, n)
 	_, err := in.ExecContext(ctx, query, args...)
-	return Wrap("count", err)
+	return errs.Wrap(err, "count")
 }
 
 // Adding returns the statement of Add.
@@ -185,5 +186,5 @@ func LockPair(ctx context.Context, tx *ent.Tx, of string, a, b int64) error {
 	const class, odd, prime = 7_445_637, 0x9E3779B97F4A7C15, 0x100000001B3
 	pair := (uint64(min(a, b))*odd ^ uint64(max(a, b))) * prime // pairs with the same number wait for each other, too
 	_, err := tx.ExecContext(ctx, "SELECT pg_advisory_xact_lock($1, $2)", class, int32(pair>>32))
-	return Wrap("lock pair", err)
+	return errs.Wrap(err, "lock pair")
 }

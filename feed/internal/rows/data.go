@@ -8,6 +8,7 @@ import (
 	"tideline/ent/postdata"
 	"tideline/ent/user"
 	"tideline/ent/userdata"
+	"tideline/internal/errs"
 )
 
 // KeepPostData replaces the app's own fields of the post with data, which is in canonical form.
@@ -31,7 +32,7 @@ func keepData(ctx context.Context, tx *ent.Tx, table, column string, of int64, d
 		_, err = tx.ExecContext(ctx, fmt.Sprintf("INSERT INTO %[1]s (%[2]s, data) VALUES ($1, $2)"+
 			" ON CONFLICT (%[2]s) DO UPDATE SET data = excluded.data", table, column), of, data)
 	}
-	return Wrap("store data", err)
+	return errs.Wrap(err, "store data")
 }
 
 // PostData returns the app's own fields of posts, in the order of the ids, and ent.NoData for posts

@@ -16,6 +16,7 @@ import (
 
 	"tideline/ent"
 	"tideline/ent/hiddenuser"
+	"tideline/internal/errs"
 )
 
 // InOrder arranges rows in the order of ids, with nil for ids that have no row.
@@ -101,7 +102,7 @@ func inTx(ctx context.Context, db *ent.Client, fn func(tx *ent.Tx) error) (err e
 		return err
 	}
 	done = true
-	return Wrap("commit", tx.Commit())
+	return errs.Wrap(tx.Commit(), "commit")
 }
 
 // Undone reports whether PostgreSQL undid a transaction because of a deadlock or a serialization
@@ -138,13 +139,5 @@ func ForDeletion(s *sql.Selector) {
 // Cost: a look-up by primary key.
 func MayReturn(ctx context.Context, hidden *ent.HiddenUserClient, id int64) (bool, error) {
 	found, err := hidden.Query().Where(hiddenuser.ID(id), hiddenuser.StateIn(hiddenuser.StateLEAVING, hiddenuser.StateSUSPENDED)).Exist(ctx)
-	return found, Wrap("find hidden user", err)
-}
-
-// Wrap adds an operation to an error. It returns nil for nil.
-func Wrap(doing string, err error) error {
-	if err != nil {
-		return fmt.Errorf("%s: %w", doing, err)
-	}
-	return nil
+	return found, errs.Wrap(err, "find hidden user")
 }
