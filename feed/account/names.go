@@ -31,7 +31,7 @@ func IndexedAs(handle, name string) string { return handle + " " + name }
 // word begins with it.
 func wordsOf(u *ent.User) []string {
 	var words []string
-	for word := range text.Beginnings(text.FoldPhrase(IndexedAs(u.Handle, u.Name))) {
+	for word := range text.Beginnings(text.Unaccented(text.FoldPhrase(IndexedAs(u.Handle, u.Name)))) {
 		words = append(words, text.Cut(word, maxWord))
 		if len(words) == maxWords {
 			break

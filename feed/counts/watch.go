@@ -209,18 +209,6 @@ func (w *Watch) Err() error {
 	return w.err
 }
 
-// Shared returns no event, because each viewer's event differs.
-func (*Watch) Shared() (event []*ent.Post, ok bool) { return nil, false }
-
-// TakeShared returns false, because Shared returns no event.
-func (*Watch) TakeShared([]*ent.Post) bool { return false }
-
-// AppendOwn appends nothing, because Shared returns no event.
-func (*Watch) AppendOwn(b []byte, _ []*ent.Post) []byte { return b }
-
-// TellBy ignores tell, because Shared returns no event.
-func (*Watch) TellBy(func() (wait <-chan struct{})) {}
-
 func idsOf(posts []*watched) []int64 {
 	ids := make([]int64, len(posts))
 	for i, p := range posts {

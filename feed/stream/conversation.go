@@ -510,15 +510,6 @@ func (c *Conversation) Confirm(ctx context.Context, event ConversationEvent, _ b
 	return err == nil && posts[0] != nil
 }
 
-// Shared returns no event: each response is made for one viewer.
-func (*Conversation) Shared() (event ConversationEvent, ok bool) { return nil, false }
-
-// TakeShared returns false, because Shared returns no event.
-func (*Conversation) TakeShared(ConversationEvent) bool { return false }
-
-// AppendOwn appends nothing, because Shared returns no event.
-func (*Conversation) AppendOwn(b []byte, _ ConversationEvent) []byte { return b }
-
 // ConversationPosition returns the cursor to resume after for a client that reads the conversation of
 // the post after this call. It is empty for an anonymous viewer. A client that resumes after it more than
 // timeline.TopicLife later is told to read again, unless somebody watched meanwhile. If Redis does not

@@ -579,6 +579,28 @@ func TestConversationAfterRedisLostIt(t *testing.T) {
 	})
 }
 
+// Redis does not answer when a stream must catch up: the stream ends with an error, and the client resumes
+// from its position without loss. A stream that need not read goes on.
+func TestConversationWhileRedisDoesNotAnswer(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *world) {
+		w.Stores.Redis.AddHook(outage{})
+		u := w.Users(2)
+		ann, bob := u[0], u[1]
+		root := w.Post(ann, schema.Public)
+		w.Drain()
+		after, _ := w.pageOf(bob, root)
+		open, away := w.watch(bob, root, nil), w.watch(bob, root, after)
+		away.ctx = context.WithValue(away.ctx, outage{}, true)
+		_, ok := away.take()
+		require.False(w, ok)
+		require.ErrorContains(w, away.stream.Err(), "redis is away")
+		reply := w.reply(ann, root, schema.Public)
+		w.watch(bob, root, after).gets(added(reply))
+		open.gets(added(reply))
+	})
+}
+
 // Redis returns to an older state, in which the position of a client is also a position: clients read
 // again.
 func TestConversationWhenRedisComesBackOlder(t *testing.T) {

@@ -317,15 +317,3 @@ func (w *Watch) Err() error {
 	defer w.of.mu.Unlock()
 	return w.err
 }
-
-// Shared returns no event, because each viewer's event differs.
-func (*Watch) Shared() (event []*ent.User, ok bool) { return nil, false }
-
-// TakeShared returns false, because Shared returns no event.
-func (*Watch) TakeShared([]*ent.User) bool { return false }
-
-// AppendOwn appends nothing, because Shared returns no event.
-func (*Watch) AppendOwn(b []byte, _ []*ent.User) []byte { return b }
-
-// TellBy ignores tell, because Shared returns no event.
-func (*Watch) TellBy(func() (wait <-chan struct{})) {}

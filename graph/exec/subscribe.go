@@ -10,11 +10,23 @@ import (
 )
 
 // Source provides the events of a subscription, one for each response. It lives as long as the context that
-// opened it. Its methods are not called concurrently.
+// opened it. Its methods are not called concurrently. A source that is also a [Sharer] sends events that
+// several subscriptions get.
 type Source[T any] interface {
 	// Next returns the next event. If there is none, ok is false, and the source calls wake when there is
 	// one. Next may read from stores, but must not wait for an event.
 	Next(ctx context.Context) (event T, ok bool)
+	// Confirm reports whether the finished response to the last event of Next may still be sent. alone says
+	// that a value was read for this subscription alone, as a resolver has reported with [Own] or [Read].
+	Confirm(ctx context.Context, event T, alone bool) bool
+	// Ended reports whether the source has no more events.
+	Ended() bool
+	// Err returns an error if the source has ended too early and another subscription may continue.
+	Err() error
+}
+
+// Sharer is a [Source] of events whose response is made once for several subscriptions.
+type Sharer[T any] interface {
 	// Shared returns the event that Next would return next, if it is [Common] and Next would neither read nor
 	// wait. It does not take the event.
 	Shared() (event T, ok bool)
@@ -27,13 +39,6 @@ type Source[T any] interface {
 	// TellBy makes the source call tell instead of wake for an event that Shared may return. If tell returns
 	// a channel, tell is called again when the channel is closed.
 	TellBy(tell func() (wait <-chan struct{}))
-	// Confirm reports whether the finished response to the last event of Next may still be sent. alone says
-	// that a value was read for this subscription alone, as a resolver has reported with [Own] or [Read].
-	Confirm(ctx context.Context, event T, alone bool) bool
-	// Ended reports whether the source has no more events.
-	Ended() bool
-	// Err returns an error if the source has ended too early and another subscription may continue.
-	Err() error
 }
 
 // Subscription is a running operation with any number of responses. It has no goroutine: it wakes its reader,
@@ -43,7 +48,7 @@ type Subscription struct {
 	op     *Operation
 	shape  shape
 	plain  any // the key of the template without flags
-	source Source[any]
+	source source
 
 	charge  func(cost int) gqlerror.List
 	refused gqlerror.List
@@ -181,7 +186,8 @@ func Open[T any](ctx context.Context, open func(ctx context.Context, wake func()
 	if s, opening := ctx.Value(openingKey{}).(*Subscription); opening && s.source == nil {
 		source, err := open(s.ctx, s.wake) //nolint:contextcheck // gqlgen's context would keep all that it knows of the start
 		if err == nil {
-			s.source = untyped[T]{source}
+			sharer, _ := source.(Sharer[T])
+			s.source = untyped[T]{source, sharer}
 		}
 		return one, err
 	}
@@ -201,16 +207,37 @@ func Executed[T any](ctx context.Context) (event T, ok bool) {
 	return event, ok
 }
 
-type untyped[T any] struct{ Source[T] }
+// source is a Source and a Sharer whose events have any type.
+type source interface {
+	Source[any]
+	Sharer[any]
+}
+
+// untyped makes a source of a Source, and of the same value as a Sharer, which is nil if it is none.
+type untyped[T any] struct {
+	Source[T]
+	sharer Sharer[T]
+}
 
 func (u untyped[T]) Next(ctx context.Context) (any, bool) { return u.Source.Next(ctx) }
 
-func (u untyped[T]) Shared() (any, bool) { return u.Source.Shared() }
-
-func (u untyped[T]) TakeShared(event any) bool { return u.Source.TakeShared(event.(T)) }
-
-func (u untyped[T]) AppendOwn(b []byte, event any) []byte { return u.Source.AppendOwn(b, event.(T)) }
-
 func (u untyped[T]) Confirm(ctx context.Context, event any, alone bool) bool {
 	return u.Source.Confirm(ctx, event.(T), alone)
+}
+
+func (u untyped[T]) Shared() (event any, ok bool) {
+	if u.sharer == nil {
+		return nil, false
+	}
+	return u.sharer.Shared()
+}
+
+func (u untyped[T]) TakeShared(event any) bool { return u.sharer.TakeShared(event.(T)) }
+
+func (u untyped[T]) AppendOwn(b []byte, event any) []byte { return u.sharer.AppendOwn(b, event.(T)) }
+
+func (u untyped[T]) TellBy(tell func() (wait <-chan struct{})) {
+	if u.sharer != nil {
+		u.sharer.TellBy(tell)
+	}
 }

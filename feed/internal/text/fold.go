@@ -44,6 +44,24 @@ func fold(s string, typed bool) string {
 	return strings.Join(strings.Fields(strings.ToLower(s)), " ")
 }
 
+// Unaccented returns a folded text without the accents and strokes of Latin, Greek and Cyrillic letters,
+// which many people leave out when they look for a name.
+func Unaccented(folded string) string {
+	if isASCII(folded) {
+		return folded
+	}
+	marks := func(r rune) rune {
+		if '\u0300' <= r && r <= '\u036F' {
+			return -1
+		}
+		return r
+	}
+	return strokes.Replace(norm.NFC.String(strings.Map(marks, norm.NFD.String(folded))))
+}
+
+// strokes replaces the letters that Unicode does not decompose.
+var strokes = strings.NewReplacer("ł", "l", "ø", "o", "đ", "d", "ı", "i", "æ", "ae", "œ", "oe")
+
 func isASCII(s string) bool {
 	for i := range len(s) {
 		if s[i] >= utf8.RuneSelf {

@@ -44,6 +44,7 @@ func TestFold(t *testing.T) {
 		}
 	}
 	require.Equal(t, "צה״ל", text.Fold("צה״ל"), "a tag keeps it")
+	require.Equal(t, "zoe lukasz елка ελενη soren 한글 がき ไม้ नि", text.Unaccented(text.Fold("Zoë Łukasz Ёлка Ελένη Søren 한글 がき ไม้ नि")), "only letters that have a form without")
 	require.Equal(t, []string{"o'neil", "'neil", "neil", "李小龙", "小龙", "龙"}, slices.Collect(text.Beginnings("o'neil 李小龙")))
 	require.Equal(t, "李小", text.Cut("李小龙", 2))
 	require.Equal(t, "李小龙", text.Cut("李小龙", 3))

@@ -68,18 +68,6 @@ func (s *Source) Confirm(_ context.Context, event any, _ bool) bool {
 	return !withdrawn
 }
 
-// Shared implements exec.Source. No event is shared.
-func (*Source) Shared() (event any, ok bool) { return nil, false }
-
-// TakeShared implements exec.Source.
-func (*Source) TakeShared(any) bool { return false }
-
-// AppendOwn implements exec.Source.
-func (*Source) AppendOwn(b []byte, _ any) []byte { return b }
-
-// TellBy implements exec.Source.
-func (*Source) TellBy(func() <-chan struct{}) {}
-
 // Ended implements exec.Source.
 func (s *Source) Ended() bool {
 	s.mu.Lock()
