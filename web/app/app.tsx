@@ -6,7 +6,7 @@ import type { Session } from './documents'
 import { openReports } from './duties'
 import { Home, LiveSign, placeBefore } from './home'
 import { Later } from './later'
-import { Dialog, Empty, Icon, Notices } from './parts'
+import { Dialog, Empty, Icon, notify, Notices } from './parts'
 import { Others, People, useRequests } from './people'
 import { PostList, Profile, PublicPage, TagPage } from './profile'
 import { preferences, t } from './preferences'
@@ -146,7 +146,14 @@ function Member({ session }: { session: Session }) {
                 {t.close}
               </button>
             </div>
-            <Compose quoted={writing.quoted} focused onPosted={() => composing.set(null)} />
+            <Compose
+              quoted={writing.quoted}
+              focused
+              onPosted={() => {
+                composing.set(null)
+                notify(t.posted)
+              }}
+            />
           </Dialog>
         )}
         <Shortcuts onCompose={() => composing.set({})} />

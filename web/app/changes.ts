@@ -16,7 +16,7 @@ export type Change =
   /** The viewer's lists of follow requests, blocks and mutes may have changed on another device. */
   | { what: 'lists' }
   /** The viewer's relation to a person changed. shown: only what is shown of the person did, such as a count. */
-  | { what: 'relation'; person: Person; shown?: boolean }
+  | { what: 'relation'; person: Pick<Person, 'id' | 'relationship'> & Partial<Person>; shown?: boolean }
   /** The server answers again, after a request that it did not answer. */
   | { what: 'back' }
   /** More changed than the server sends one by one. */

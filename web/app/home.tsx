@@ -1,11 +1,11 @@
 // The home view: the box for a new post, and the live timeline.
 import { Fragment, type RefObject } from 'preact'
-import { useEffect, useLayoutEffect, useRef } from 'preact/hooks'
+import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks'
 
 import { Compose } from './compose'
 import type { Entry, Session } from './documents'
 import { useLimits } from './limits'
-import { Empty, Failure, Icon, More, Skeleton } from './parts'
+import { Empty, Failure, Icon, More, notify, Skeleton } from './parts'
 import { Suggestions } from './people'
 import { PostCard } from './post'
 import { preferences, t } from './preferences'
@@ -46,10 +46,38 @@ export function Home({ session, timeline }: { session: Session; timeline: Timeli
     requestAnimationFrame(() => list.current?.querySelector<HTMLElement>('article')?.focus({ preventScroll: true }))
   }
 
+  const [seeking, setSeeking] = useState(false)
+  const toLine = async () => {
+    setSeeking(true)
+    await timeline.toLine()
+    setSeeking(false)
+    requestAnimationFrame(() => {
+      const mark = list.current?.querySelector('.tideline')
+      // From the oldest new post the reader goes on upwards.
+      const oldest = (mark?.previousElementSibling ?? list.current?.lastElementChild) as HTMLElement | null | undefined
+      oldest?.focus({ preventScroll: true })
+      ;(mark ?? oldest)?.scrollIntoView({ block: 'center', behavior: 'instant' })
+    })
+  }
+  const markAllRead = async () => {
+    if (!(await timeline.markAllRead())) notify(t.unreachable)
+  }
+
   // The line goes above the first entry that is not new, if somebody else's new post is above it.
   const line = order === 'LATEST' && read !== undefined ? entries.findIndex(({ score }) => score <= read) : -1
   const fresh = line > 0 && entries.slice(0, line).some(foreign) ? line : 0
   const lonely = state.loaded && !state.next && !entries.some(foreign)
+  // A newcomer follows several people in a row: the suggestions stay where they are, above the first posts by others.
+  const newcomer = useRef(false)
+  newcomer.current ||= lonely
+  const cards = entries.map(({ post, reposts }, i) => (
+    <Fragment key={post.id}>
+      {i === fresh && i > 0 && <Tideline />}
+      <PostCard post={post} reposts={reposts} fresh={i < fresh} />
+    </Fragment>
+  ))
+  const others = entries.findIndex(foreign)
+  if (newcomer.current) cards.splice(others < 0 ? cards.length : others, 0, <Suggestions key="suggestions" />)
 
   return (
     <>
@@ -65,8 +93,20 @@ export function Home({ session, timeline }: { session: Session; timeline: Timeli
         {order === 'RANKED' && <RankingChoice timeline={timeline} />}
       </div>
       <Compose />
+      <div class="since" aria-live="polite">
+        {state.unread > 0 && order === 'LATEST' && line !== 0 && entries.some(foreign) && (
+          <>
+            <button class="quiet unread" title={t.toLine} aria-disabled={seeking} onClick={() => !seeking && toLine()}>
+              <Icon name="down" />
+              <span class="words">{seeking ? t.loading : t.unread(state.unread)}</span>
+            </button>
+            <button class="quiet all-read" title={t.markAllRead} aria-label={t.markAllRead} onClick={markAllRead}>
+              <Icon name="done" />
+            </button>
+          </>
+        )}
+      </div>
       <div class="shore" aria-live="polite">
-        {state.unread > 0 && order === 'LATEST' && entries.some(foreign) && <span class="unread">{t.unread(state.unread)}</span>}
         {waiting.length > 0 && (
           <button class="new-posts" onClick={show}>
             <Icon name="up" />
@@ -78,17 +118,18 @@ export function Home({ session, timeline }: { session: Session; timeline: Timeli
         {pending.map((post) => (
           <PostCard key={post.id} post={post} pending />
         ))}
-        {entries.map(({ post, reposts }, i) => (
-          <Fragment key={post.id}>
-            {i === fresh && i > 0 && <Tideline />}
-            <PostCard post={post} reposts={reposts} fresh={i < fresh} />
-          </Fragment>
-        ))}
+        {cards}
       </section>
       {!state.loaded && !state.error && <Skeleton />}
-      {state.error && <Failure message={state.error} onRetry={timeline.retry} />}
-      {state.loaded && entries.length + pending.length === 0 && <Empty title={t.emptyTimeline}>{<p class="muted">{t.emptyTimelineHint}</p>}</Empty>}
-      {lonely && <Suggestions />}
+      {state.error && !seeking && <Failure message={state.error} onRetry={timeline.retry} />}
+      {state.loaded && entries.length + pending.length === 0 && (
+        <Empty title={t.emptyTimeline}>
+          <p class="muted">{t.emptyTimelineHint}</p>
+          <a class="link" href="/public">
+            {t.readPublic}
+          </a>
+        </Empty>
+      )}
       {state.next && !state.error && <More busy={state.busy} onMore={timeline.more} />}
       {state.loaded && !state.next && !lonely && <p class="muted end-of-list">{t.end}</p>}
     </>

@@ -22,6 +22,7 @@ const icons = {
   flag: 'M5.5 21V4M5.5 5c4-2.5 7 2.5 13 0v9c-6 2.5-9-2.5-13 0',
   more: 'M5.5 12h.01M12 12h.01M18.5 12h.01',
   up: 'M12 19V5M6 11l6-6 6 6',
+  down: 'M12 5v14M6 13l6 6 6-6',
   back: 'M19 12H5M11 6l-6 6 6 6',
   next: 'M9 6l6 6-6 6',
   done: 'M4.5 12.5l5 5L19.5 7',
@@ -112,6 +113,9 @@ export function Time({ at }: { at: string }) {
     </time>
   )
 }
+
+/** A time to the minute. */
+export const exact = (at: string) => new Date(at).toLocaleString(preferences.state.language, { dateStyle: 'medium', timeStyle: 'short' })
 
 type ChoiceProps<V extends string> = {
   icon: keyof typeof icons

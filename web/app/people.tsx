@@ -18,14 +18,14 @@ import { tagFor } from './tag'
 import { usePerson } from './watch'
 
 /** The people with the changed person replaced. */
-export function withPerson<P extends Person>(people: P[], person: Person): P[] {
+export function withPerson<P extends Person>(people: P[], person: Pick<Person, 'id'> & Partial<Person>): P[] {
   return people.map((other) => (other.id === person.id ? { ...other, ...person } : other))
 }
 
 const changes = { follow: Follow, unfollow: Unfollow, block: Block, unblock: Unblock, mute: Mute, unmute: Unmute, accept: AcceptFollower, reject: RejectFollower, remove: RemoveFollower }
 
 /** Changes the viewer's relation to a person, and broadcasts the change. change reports whether it was made. */
-export function useRelation(person: Person) {
+export function useRelation(person: Pick<Person, 'id' | 'handle'> & Partial<Person>) {
   const { run, busy } = useAction(notify)
   const change = async (how: keyof typeof changes) => {
     let done = false
@@ -161,15 +161,15 @@ export function PersonList({ people, label, brief, menus }: { people: Person[] }
   )
 }
 
-/** The number of suggestions. */
-const suggested = 5
+/** The number of suggestions beside or above posts, and on the page for people. */
+const suggested = { few: 5, many: 20 }
 
 /** Suggests people to follow. */
-export function Suggestions({ brief }: { brief?: boolean }) {
+export function Suggestions({ brief, most = suggested.few }: { brief?: boolean; most?: number }) {
   const viewer = useStore(session)?.user.id
   const { items, loaded, error, retry, change } = usePages(
     async () => {
-      const { suggestedUsers } = await request(Suggested, { first: suggested })
+      const { suggestedUsers } = await request(Suggested, { first: most })
       return { nodes: suggestedUsers, pageInfo: { hasNextPage: false, endCursor: null } }
     },
     [viewer],
@@ -235,7 +235,7 @@ export function Others({ brief }: { brief?: boolean }) {
   return (
     <>
       <Requests brief={brief} />
-      <Suggestions brief={brief} />
+      <Suggestions brief={brief} most={brief ? suggested.few : suggested.many} />
     </>
   )
 }

@@ -18,6 +18,7 @@ import { Later } from './later'
 import { useLimits } from './limits'
 import { usePages } from './pages'
 import { Avatar, Confirm, Count, Dialog, Icon, lengthOf, Menu, notify, steady, Time } from './parts'
+import { useRelation } from './people'
 import { preferences, t } from './preferences'
 import { QuoteCard } from './quote'
 import { useReceipt } from './receipts'
@@ -114,10 +115,10 @@ export const PostCard = steady(({ post, reposts, pending, fresh, place, onReply 
             <Counts post={place === 'subject' ? { ...post, repostCount: 0, quoteCount: 0 } : post} />
           )}
           {!pending && own ? <Own post={post} editing={editing !== false} onEdit={() => setEditing('begun')} /> : !pending && <Audience of={post.visibility} />}
-          {!pending && own && place === 'subject' && !replyTo && <Audiences post={post} />}
           {!pending && own && <Delivery id={post.id} />}
           {!pending && !own && viewer && <Complain post={post} />}
-          {!pending && viewer && <Further post={post} hides={!own && moderates(viewer)} />}
+          {!pending && viewer && <Further post={post} own={own} hides={!own && moderates(viewer)} />}
+          {!pending && own && place === 'subject' && !replyTo && <Audiences post={post} />}
         </div>
         {replying && (
           <Compose
@@ -527,9 +528,19 @@ function Complain({ post }: { post: Original }) {
   )
 }
 
-/** The menu with which the viewer mutes the conversation of a post. hides: the viewer may hide the post from everybody. */
-function Further({ post, hides }: { post: Original; hides: boolean }) {
+/**
+ * The menu with which the viewer mutes the conversation of a post, and mutes or blocks its author. hides: the viewer may
+ * hide the post from everybody.
+ */
+function Further({ post, own, hides }: { post: Original; own: boolean; hides: boolean }) {
+  const { handle } = post.author
   const [hiding, setHiding] = useState(false)
+  const [blocking, setBlocking] = useState(false)
+  const relation = useRelation(post.author)
+  const relate = async (how: 'mute' | 'block') => {
+    setBlocking(false)
+    if (await relation.change(how)) notify(how === 'mute' ? t.muted(handle) : t.blocked(handle))
+  }
   const muted = post.viewerHasMutedConversation
   const { run, busy } = useAction(notify)
   const toggle = () =>
@@ -546,8 +557,15 @@ function Further({ post, hides }: { post: Original; hides: boolean }) {
         <button disabled={busy} onClick={toggle}>
           {muted ? t.unmuteConversation : t.muteConversation}
         </button>
+        {!own && (
+          <>
+            <button disabled={relation.busy} onClick={() => relate('mute')}>{`${t.mute} @${handle}`}</button>
+            <button disabled={relation.busy} onClick={() => setBlocking(true)}>{`${t.block} @${handle}`}</button>
+          </>
+        )}
         {hides && <button onClick={() => setHiding(true)}>{t.hidePost}</button>}
       </Menu>
+      {blocking && <Confirm title={t.blockPerson(handle)} hint={t.blockHint} action={t.block} onYes={() => void relate('block')} onNo={() => setBlocking(false)} />}
       {hiding && <Later onFailed={() => setHiding(false)} draw={({ HidePost }) => <HidePost postId={post.id} onClose={() => setHiding(false)} />} />}
     </>
   )

@@ -26,7 +26,7 @@ export function Profile({ handle, tab }: { handle: string; tab: Tab }) {
     return user && user.list
   }
   useChanges((change) => {
-    if (change.what === 'relation' && change.person.id === person?.id) setPerson(change.person)
+    if (change.what === 'relation' && change.person.id === person?.id) setPerson({ ...person, ...change.person })
   })
   if (person === null) {
     return (

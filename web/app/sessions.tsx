@@ -34,10 +34,22 @@ export async function logOut(session: Session) {
 
 export function Sessions({ session }: { session: Session }) {
   const list = usePages<OpenSession>(async (after) => (await request(SessionsQuery, { after })).viewer?.sessions ?? null, [])
-  const [asking, setAsking] = useState(false)
+  const [asking, setAsking] = useState<'elsewhere' | 'everywhere'>()
   const { run, busy } = useAction(notify)
+  const ended = (session: OpenSession) => list.change((all) => all.filter(({ id }) => id !== session.id))
+  const others = list.items.some(({ current }) => current) ? list.items.filter(({ current }) => !current) : []
+  const elsewhere = () => {
+    setAsking(undefined)
+    return run(async () => {
+      for (const other of others) {
+        await request(EndSession, { input: { sessionId: other.id } })
+        ended(other)
+      }
+      notify(t.loggedOutElsewhere)
+    })
+  }
   const everywhere = () => {
-    setAsking(false)
+    setAsking(undefined)
     return run(async () => {
       await request(LogOutEverywhere, {})
       discard(session.user.handle)
@@ -49,23 +61,34 @@ export function Sessions({ session }: { session: Session }) {
       {list.items.length > 0 && (
         <ul class="rows" aria-label={t.sections.sessions}>
           {list.items.map((open) => (
-            <Row open={open} session={session} onEnded={() => list.change((all) => all.filter(({ id }) => id !== open.id))} key={open.id} />
+            <Row open={open} session={session} onEnded={() => ended(open)} key={open.id} />
           ))}
         </ul>
       )}
       {!list.loaded && !list.error && <Skeleton lines={2} />}
       {list.error && <Failure message={list.error} onRetry={list.retry} />}
       {list.next && !list.error && <More busy={list.busy} onMore={list.more} />}
+      {list.loaded && !list.next && others.length > 0 && (
+        <section class="panel row">
+          <p class="grow muted">{t.logOutElsewhereHint}</p>
+          <button class="quiet" aria-disabled={busy} onClick={() => setAsking('elsewhere')}>
+            {t.logOutElsewhere}
+          </button>
+        </section>
+      )}
       {list.loaded && !list.next && (
         <section class="panel row">
           <p class="grow muted">{t.logOutEverywhereHint}</p>
-          <button class="quiet" aria-disabled={busy} onClick={() => setAsking(true)}>
+          <button class="quiet" aria-disabled={busy} onClick={() => setAsking('everywhere')}>
             {t.logOutEverywhere}
           </button>
         </section>
       )}
-      {asking && (
-        <Confirm title={`${t.logOutEverywhere}?`} hint={t.logOutEverywhereHint} action={t.logOutEverywhere} onYes={everywhere} onNo={() => setAsking(false)} />
+      {asking === 'elsewhere' && (
+        <Confirm title={`${t.logOutElsewhere}?`} hint={t.logOutElsewhereHint} action={t.logOutElsewhere} onYes={elsewhere} onNo={() => setAsking(undefined)} />
+      )}
+      {asking === 'everywhere' && (
+        <Confirm title={`${t.logOutEverywhere}?`} hint={t.logOutEverywhereHint} action={t.logOutEverywhere} onYes={everywhere} onNo={() => setAsking(undefined)} />
       )}
     </>
   )

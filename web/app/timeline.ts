@@ -8,6 +8,7 @@ import { Ranked, timelineFields, type Entry, type Original, type Post, type Sess
 import { askLimits, largestPage, limits, readSize } from './limits'
 import { asPost, type Outbox } from './outbox'
 import { preferences } from './preferences'
+import { ApiError } from './refusal'
 import { expire } from './session'
 import { Store } from './store'
 
@@ -37,6 +38,8 @@ export type State = {
 
 /** The maximum number of new entries that one read loads. */
 const mostNew = 2000
+/** The maximum number of times in a row that a read waits because the server limits its rate. */
+const mostWaits = 5
 const seenKey = 'tideline:seen'
 
 /**
@@ -181,6 +184,30 @@ export class Timeline {
   more = () => void this.#kit.more()
 
   retry = () => void this.#kit.retry()
+
+  /** Loads pages until the line is among the entries, or no more can be loaded. */
+  async toLine() {
+    for (let before = -1, waits = 0; this.store.state.read === undefined; ) {
+      const { entries, error } = this.#kit.getSnapshot()
+      if (entries.length >= mostNew) return
+      if (entries.length > before) waits = 0
+      else {
+        // So many pages at once may be more than the server allows.
+        const seconds = error instanceof ApiError ? error.refusal.retryAfter : undefined
+        if (!seconds || ++waits > mostWaits) return
+        await new Promise((done) => setTimeout(done, seconds * 1000))
+      }
+      before = entries.length
+      await this.#kit.more()
+    }
+  }
+
+  /** Marks everything as read except the entries that wait. Reports whether it succeeded. */
+  async markAllRead(): Promise<boolean> {
+    const done = await this.#kit.markRead()
+    if (done) this.look()
+    return done
+  }
 
   /** Shows the waiting entries, above the line. */
   showWaiting() {

@@ -82,6 +82,16 @@ func TestAccount(t *testing.T) {
 	a.see(`document.querySelectorAll('.rows li').length === 1`)
 	require.Error(t, other.ask(`mutation($i: MuteWordInput!) { muteWord(input: $i) { word } }`, map[string]any{"word": "x"}, nil))
 
+	// All other sessions end at once.
+	ada.logIn("ada_l", password)
+	ada.logIn("ada_l", password)
+	a.reload()
+	a.see(`document.querySelectorAll('.rows li').length === 3`)
+	a.click("Log out elsewhere")
+	a.clickOn(`document.querySelector('dialog .grave')`)
+	a.sees("Logged out everywhere else.")
+	a.see(`document.querySelectorAll('.rows li').length === 1 && document.querySelector('.rows .tag') !== null`)
+
 	// A new password ends the session of another browser. That browser says so without an error,
 	// and a log-in leads back to the same page.
 	b := open(t, s.url)

@@ -236,7 +236,7 @@ func TestAnAdminGivesARole(t *testing.T) {
 	b.visit(s.url + "/moderation/log")
 	b.see(`document.querySelectorAll('.log li').length === 3`)
 	b.see(`document.querySelector('.log li:nth-child(2)').innerText.replaceAll(/\s+/g, ' ').startsWith('@boss changed the role of @ada')`)
-	b.sees("USER -> MODERATOR: helps out")
+	b.sees("User → Moderator: helps out")
 	b.sees("The command line changed the role of @boss")
 }
 
@@ -281,7 +281,7 @@ func TestAModeratorActsFromAPostAndAProfile(t *testing.T) {
 	b.fill("Handle", "bob")
 	b.fill("Password", password)
 	b.key(kb.Enter)
-	b.see(`document.querySelector('form [role=alert]')?.textContent.match(/^This account is suspended until \w+ \d+, \d{4} at .*\. The reason: You advertise\.$/)`)
+	b.see(`/^This account is suspended until \w+ \d+, \d{4} at .*\. The reason: You advertise\.$/.test(document.querySelector('form [role=alert]')?.textContent)`)
 	m.click("Undo")
 	m.sees("@bob is no longer suspended.")
 	b.key(kb.Enter)

@@ -98,6 +98,32 @@ func TestReadIsWhatWasScrolledPast(t *testing.T) {
 	a.see(`document.querySelector('.tideline') === null && document.querySelector('.unread') === null`)
 }
 
+// A reader who comes back goes to the line, however far down it is, or marks everything as read.
+func TestTheWayToTheLine(t *testing.T) {
+	storagetest.Long(t)
+	t.Parallel()
+	s := serve(t)
+	ada, bob := s.signUp("ada"), s.signUp("bob")
+	ada.relate("follow", bob)
+	bob.post("read before")
+	a := ada.browse()
+	a.see(unread + `.then((n) => n === 0)`)
+	a.visit(s.url + "/settings")
+	bob.postMany(60)
+	a.visit(s.url)
+	a.see(`document.querySelector('.unread')?.textContent === '60 new since you last read'`)
+	require.Equal(t, true, a.value(`document.querySelector('.tideline') === null`))
+	a.clickOn(`document.querySelector('.unread')`)
+	a.see(`(({ top, bottom }) => top > 0 && bottom < innerHeight)(document.querySelector('.tideline').getBoundingClientRect())`)
+	a.see(`document.querySelector('.tideline').nextElementSibling.textContent.includes('read before')`)
+	a.see(`document.activeElement.textContent.includes('post 0')`)
+
+	a.click("Home")
+	a.click("Mark all as read")
+	a.see(`document.querySelector('.unread') === null && document.querySelector('.tideline') === null`)
+	a.see(unread + `.then((n) => n === 0)`)
+}
+
 // A reload restores the scroll position, however far down. If the post there is gone, the next
 // one takes its place.
 func TestReloadKeepsThePlace(t *testing.T) {

@@ -179,7 +179,29 @@ func TestSuggestionsForANewcomer(t *testing.T) {
 	a.see(`document.querySelector('main .suggestions').textContent.includes('@ada') === false`)
 	a.click("Follow @bob")
 	a.shows("by bob")
+
+	// The suggestions stay for the next follow, until the view is opened again.
+	a.see(`document.querySelector('main .suggestions').textContent.includes('@bob')`)
+	a.click("People")
+	a.click("Home")
+	a.shows("by bob")
 	a.see(`document.querySelector('main .suggestions') === null`)
+}
+
+// The menu of a post leads to muting and blocking its author.
+func TestBlockFromAPost(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	ada, bob := s.signUp("ada"), s.signUp("bob")
+	ada.relate("follow", bob)
+	bob.post("unwelcome")
+	a := ada.browse()
+	a.shows("unwelcome")
+	a.clickOn(within("unwelcome", ".further summary"))
+	a.click("Block @bob")
+	a.clickOn(`document.querySelector('dialog .grave')`)
+	a.sees("You block @bob. Neither of you sees the other’s posts.")
+	a.see(`document.querySelector('main article') === null`)
 }
 
 // The followees of a followee are suggested before the newest users.

@@ -87,6 +87,9 @@ export const en = {
   noEntries: 'Nothing has been recorded yet.',
   commandLine: 'The command line',
   noLonger: 'a deleted account',
+  decisions: { UPHELD: 'Upheld', DISMISSED: 'Dismissed' },
+  until: (end: string) => `Until ${end}`,
+  toldUser: 'The user is told: ',
   withKey: (id: string) => `with the API key ${id}`,
   actions: {
     SET_ROLE: 'changed the role of',

@@ -2,8 +2,9 @@
 import { useState } from 'preact/hooks'
 
 import { request } from '../api'
+import type { Role } from '../documents'
 import { usePages } from '../pages'
-import { Empty, Failure, More, Skeleton, Time } from '../parts'
+import { Empty, exact, Failure, More, Skeleton, Time } from '../parts'
 import { HidePost, Suspend } from './acts'
 import { AuditLog, type AuditEntry } from './documents'
 import { m } from './texts'
@@ -29,8 +30,23 @@ const ofUsers = ['SET_ROLE', 'SUSPEND_USER', 'UNSUSPEND_USER', 'HIDE_POST', 'UNH
 
 const at = (handle: string) => <a href={`/@${handle}`}>@{handle}</a>
 
+/** The note, with the words that the server adds to it in the reader's language. */
+function noteOf({ action, note }: AuditEntry): string {
+  switch (action) {
+    case 'DECIDE_REPORT':
+      return note.replace(/^(UPHELD|DISMISSED)(?=$|:)/, (decision) => m().decisions[decision as 'UPHELD' | 'DISMISSED'])
+    case 'SET_ROLE':
+      return note.replace(/^([A-Z]+) -> ([A-Z]+)/, (_, from: Role, to: Role) => `${m().roles[from]} → ${m().roles[to]}`)
+    case 'SUSPEND_USER':
+      return note.replace(/^Until: (\S+Z)$/m, (_, end: string) => m().until(exact(end))).replace(/^Told the user: /m, m().toldUser)
+    default:
+      return note
+  }
+}
+
 function Entry({ entry, onChanged }: { entry: AuditEntry; onChanged: () => void }) {
-  const { action, actorId, actorHandle, apiKeyId, subjectId, subjectHandle, note, createdAt } = entry
+  const { action, actorId, actorHandle, apiKeyId, subjectId, subjectHandle, createdAt } = entry
+  const note = noteOf(entry)
   const [asking, setAsking] = useState(false)
   const close = () => {
     setAsking(false)

@@ -4,7 +4,7 @@ import { useEffect, useState } from 'preact/hooks'
 import { useAction } from '../action'
 import { request } from '../api'
 import { usePages } from '../pages'
-import { Avatar, Failure, More, notify, Skeleton, Time } from '../parts'
+import { Avatar, exact, Failure, More, notify, Skeleton, Time } from '../parts'
 import { preferences, t } from '../preferences'
 import { ApiError } from '../refusal'
 import { session } from '../session'
@@ -24,8 +24,6 @@ type Props = {
 }
 
 type Dialogs = 'hide' | 'suspend' | 'UPHELD' | 'DISMISSED'
-
-const exact = (at: string) => new Date(at).toLocaleString(preferences.state.language, { dateStyle: 'medium', timeStyle: 'short' })
 
 export function ReportCard({ report, onClaimed, onDecided, onChanged }: Props) {
   const { id, post, postId, suspension, status } = report

@@ -87,6 +87,9 @@ export const zh: ModerationTexts = {
   noEntries: '还没有记录。',
   commandLine: '命令行',
   noLonger: '已删除的帐号',
+  decisions: { UPHELD: '成立', DISMISSED: '驳回' },
+  until: (end) => `至 ${end}`,
+  toldUser: '告知用户的原因：',
   withKey: (id) => `使用 API 密钥 ${id}`,
   actions: {
     SET_ROLE: '更改了角色：',
