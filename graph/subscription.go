@@ -10,6 +10,9 @@ import (
 	"tideline/graph/model"
 )
 
+// The compiler checks this, because Open only asks whether a source is a Sharer.
+var _ exec.Sharer[stream.Event] = (*stream.Stream)(nil)
+
 func (r subscription) TimelineEvents(ctx context.Context, after *string, heartbeat *int, updates *bool) (<-chan stream.Event, error) {
 	return exec.Open(ctx, func(ctx context.Context, wake func()) (exec.Source[stream.Event], error) {
 		return r.Streams.Listen(ctx, Viewer(ctx), stream.Options{

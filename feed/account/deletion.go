@@ -120,8 +120,8 @@ func (a *Accounts) beginDeletion(ctx context.Context, tx *ent.Tx, id int64) erro
 }
 
 // RestoreIn shows a hidden user again in tx, and reports whether the user was hidden. The caller
-// has locked the user's row. A suspension whose time is over is ended, too. Errors: Forbidden if the user is suspended, with the
-// reason and the end of the suspension; Conflict if the deletion has begun.
+// has locked the user's row. A suspension whose time is over is ended, too. Errors: Forbidden if the user is
+// suspended, with the reason and the end of the suspension; Conflict if the deletion has begun.
 //
 // Cost: none unless the user is hidden; otherwise a deletion and an update by primary key, and a
 // job.

@@ -156,8 +156,8 @@ func named(ctx context.Context, db *ent.Client, users func() *ent.UserQuery, nam
 }
 
 // Search returns a page of users, newest first. A user matches if every word of the query is the
-// beginning of a word of the handle or the name. Case, accents and the form of letters make no
-// difference.
+// beginning of a word of the handle or the name. Case and the form of letters make no difference,
+// and a query may leave out the accents of a name.
 // In scripts that do not separate words, a match may begin at any letter. An empty query matches
 // all users. If a query matches more than 5,000 users, a page examines the newest 2,000 users
 // after the cursor: it may be shorter than requested, or empty, even if the list continues after
@@ -174,7 +174,7 @@ func (d *Directory) Search(ctx context.Context, query string, p paging.Page) (*p
 	if err != nil {
 		return nil, err
 	}
-	list, stopped, err := d.search(ctx, wordsOfQuery(text.Unaccented(query)), w.Range().Upper(), w.Range().Limit)
+	list, stopped, err := d.search(ctx, wordsOfQuery(query), w.Range().Upper(), w.Range().Limit)
 	if err != nil {
 		return nil, fmt.Errorf("search users: %w", err)
 	}

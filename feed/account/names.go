@@ -31,7 +31,12 @@ func IndexedAs(handle, name string) string { return handle + " " + name }
 // word begins with it.
 func wordsOf(u *ent.User) []string {
 	var words []string
-	for word := range text.Beginnings(text.Unaccented(text.FoldPhrase(IndexedAs(u.Handle, u.Name)))) {
+	// A query with the accents of a name and one without them both find it.
+	names := text.FoldPhrase(IndexedAs(u.Handle, u.Name))
+	if plain := text.Unaccented(names); plain != names {
+		names += " " + plain
+	}
+	for word := range text.Beginnings(names) {
 		words = append(words, text.Cut(word, maxWord))
 		if len(words) == maxWords {
 			break

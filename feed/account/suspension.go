@@ -17,7 +17,7 @@ import (
 // never is HiddenUser.due_at of a suspended user whose account is not going to be deleted.
 var never = time.Date(9999, time.December, 31, 0, 0, 0, 0, time.UTC)
 
-// Suspension is what a suspended user is told at a log-in.
+// Suspension has the reason and the end of a suspension. The user reads both at a log-in.
 type Suspension struct {
 	// Reason is why, in words for the user; it may be empty.
 	Reason string
@@ -44,10 +44,10 @@ func (s *Suspension) Clean() (err error) {
 func SuspensionOf(row *ent.HiddenUser) Suspension { return Suspension{row.Reason, row.SuspendedUntil} }
 
 // Suspend hides a user from everybody until Unsuspend or s.Until, and ends all sessions, as SignOut does.
-// A log-in tells the user s, which the caller has cleaned. If the user is in the grace period of a deletion, the end of the period stays,
-// but the deletion does not begin while the user is suspended. Suspending a suspended user changes nothing.
-// Otherwise Suspend first calls allow, in the transaction, with the user's locked row. Errors: NotFound, also
-// for a user whose deletion has begun, and any error of allow.
+// A log-in tells the user s, which the caller has cleaned. If the user is in the grace period of a deletion,
+// the end of the period stays, but the deletion does not begin while the user is suspended. Suspending a
+// suspended user changes nothing. Otherwise Suspend first calls allow, in the transaction, with the user's
+// locked row. Errors: NotFound, also for a user whose deletion has begun, and any error of allow.
 //
 // Cost: a short transaction, which deletes the user's sessions; one message to each process; and a
 // job, unless the user was hidden before.

@@ -42,7 +42,7 @@ type User struct {
 	// Suspended hides a new user from the start, and suspends an existing user. False changes
 	// nothing: a suspension here stays.
 	Suspended bool
-	// Suspension is what a user is told who is suspended by this row.
+	// Suspension has the reason and the end of the suspension, if this row suspends the user.
 	Suspension account.Suspension
 }
 

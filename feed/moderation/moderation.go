@@ -201,10 +201,10 @@ func noteOfRole(from, to user.Role, note string) string {
 }
 
 // Suspend hides a user and ends all the user's sessions, until Unsuspend or the end of the suspension; see
-// account.Accounts. The user reads reason and end at a log-in, and never the note, which is for the audit
-// log. The audit log has all three. It reports whether the user was not suspended before. Errors:
-// Unauthenticated; BadInput, also for an end that is not in the future; NotFound, also for a user who is being deleted; Forbidden, for an actor who is not a moderator, and for a
-// user whose role is not below the actor's.
+// account.Accounts. The user reads the reason and the end at a log-in, and never the note, which is for the
+// audit log. The audit log has all three. It reports whether the user was not suspended before. An end that
+// is not in the future is BadInput. Errors: Unauthenticated, BadInput; NotFound, also for a user who is being
+// deleted; Forbidden, for an actor who is not a moderator, and for a user whose role is not below the actor's.
 //
 // Cost: a look-up, and the cost of account.Accounts.Suspend.
 func (m *Moderation) Suspend(ctx context.Context, who Actor, id int64, note string, s account.Suspension) (changed bool, err error) {

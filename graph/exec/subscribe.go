@@ -19,7 +19,7 @@ type Source[T any] interface {
 	// Confirm reports whether the finished response to the last event of Next may still be sent. alone says
 	// that a value was read for this subscription alone, as a resolver has reported with [Own] or [Read].
 	Confirm(ctx context.Context, event T, alone bool) bool
-	// Ended reports whether the source has no more events.
+	// Ended reports whether Next will return no further event.
 	Ended() bool
 	// Err returns an error if the source has ended too early and another subscription may continue.
 	Err() error
