@@ -46,12 +46,14 @@ func NewFollowers(t *testing.T, users []User, restless bool, servers ...*Process
 		f.all = append(f.all, c)
 		c.begin(nil)
 		work.Go(c.watch)
-		if restless {
-			work.Go(func() { c.fidget(f.calm) })
-		}
 	}
 	for _, c := range f.all {
-		c.await(func(s tideline.Snapshot[Post]) bool { return s.Live })
+		c.awaitLive()
+	}
+	if restless { // only now: a restless client replaces its timeline
+		for _, c := range f.all {
+			work.Go(func() { c.fidget(f.calm) })
+		}
 	}
 	return f
 }
@@ -210,11 +212,11 @@ func (c *follower) watch() {
 	}
 }
 
-// await waits until so returns true for the timeline's snapshot, or the test ends.
-func (c *follower) await(so func(tideline.Snapshot[Post]) bool) {
+// awaitLive waits until the first timeline is live, or the test ends.
+func (c *follower) awaitLive() {
 	for timeline := c.now(); ; {
 		changed := timeline.Changed()
-		if so(timeline.Snapshot()) {
+		if timeline.Snapshot().Live {
 			return
 		}
 		select {
