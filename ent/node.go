@@ -105,18 +105,38 @@ func (r *Report) ReporterNodeID() string { return NodeID("User", r.ReporterID) }
 // ReportedNodeID is the global id of whom it is about, or whose post.
 func (r *Report) ReportedNodeID() string { return NodeID("User", r.ReportedID) }
 
-// ClaimedByNodeID is the global id of the moderator who claimed it last and has not decided;
-// nil where nobody has.
-func (r *Report) ClaimedByNodeID() *string {
-	if r.ClaimedBy == 0 {
-		return nil
+// Claimant is the moderator who claimed it last; 0 where nobody has, or it is decided.
+func (r *Report) Claimant() int64 {
+	if r.DecidedAt != 0 {
+		return 0
 	}
-	id := NodeID("User", r.ClaimedBy)
-	return &id
+	return r.ClaimedBy
 }
 
-// ClaimEnds is when the claim ends; nil where nobody has claimed it.
-func (r *Report) ClaimEnds() *time.Time { return timeOf(r.ClaimedUntil, r.ClaimedBy != 0) }
+// Decider is the moderator who decided it; 0 while it is open, and for the command line.
+func (r *Report) Decider() int64 {
+	if r.DecidedAt == 0 {
+		return 0
+	}
+	return r.ClaimedBy
+}
+
+// ClaimantNodeID is the global id of the Claimant; nil where there is none.
+func (r *Report) ClaimantNodeID() *string { return userOrNil(r.Claimant()) }
+
+// DeciderNodeID is the global id of the Decider; nil where there is none.
+func (r *Report) DeciderNodeID() *string { return userOrNil(r.Decider()) }
+
+func userOrNil(id int64) *string {
+	if id == 0 {
+		return nil
+	}
+	node := NodeID("User", id)
+	return &node
+}
+
+// ClaimEnds is when the claim ends; nil where nobody has claimed it, or it is decided.
+func (r *Report) ClaimEnds() *time.Time { return timeOf(r.ClaimedUntil, r.Claimant() != 0) }
 
 // Decided is when it was decided; nil while it is open.
 func (r *Report) Decided() *time.Time { return timeOf(r.DecidedAt, r.DecidedAt != 0) }

@@ -38,11 +38,11 @@ type Report struct {
 	Unseen bool `json:"unseen,omitempty"`
 	// Status holds the value of the "status" field.
 	Status report.Status `json:"status,omitempty"`
-	// the moderator who claimed it; 0: nobody
+	// the moderator who claimed it or, once it is decided, who decided; 0: nobody
 	ClaimedBy int64 `json:"claimed_by,omitempty"`
 	// Unix time in milliseconds
 	ClaimedUntil int64 `json:"claimed_until,omitempty"`
-	// Unix time in milliseconds; the audit log names the moderator
+	// Unix time in milliseconds; 0: it is open
 	DecidedAt int64 `json:"decided_at,omitempty"`
 	// the moderator's
 	Note string `json:"note,omitempty"`

@@ -111,23 +111,40 @@ func (f *Feed) Muted(ctx context.Context, v session.Viewer, owner int64, p pagin
 // are hidden by now adds the same cost again for twice as many posts, up to visibility.MostLooked
 // posts in total.
 func (f *Feed) LikedPosts(ctx context.Context, v session.Viewer, owner int64, p paging.Page) (*paging.Connection[ent.Post], error) {
+	return f.markedPage(ctx, v, paging.Liked, owner, p, f.cfg.Visibility.LikedBy)
+}
+
+// MutedConversations returns a page of the first posts of the conversations that the viewer mutes,
+// newest mute first, without posts that the viewer may no longer see. It returns nil unless the
+// viewer is the owner. The page may be shorter than requested, or empty, even if the list continues
+// after it. Error: BadInput.
+//
+// Cost: as LikedPosts, but reads the ids of all conversations that the viewer mutes.
+func (f *Feed) MutedConversations(ctx context.Context, v session.Viewer, owner int64, p paging.Page) (*paging.Connection[ent.Post], error) {
+	return f.markedPage(ctx, v, paging.MutedConversations, owner, p, f.cfg.Visibility.MutedBy)
+}
+
+// markedPage returns a page of the posts that the owner marked, newest mark first, or nil unless
+// the viewer is the owner.
+func (f *Feed) markedPage(ctx context.Context, v session.Viewer, l paging.List, owner int64, p paging.Page,
+	by func(user int64) (visibility.Source, map[int64]int64, *int64)) (*paging.Connection[ent.Post], error) {
 	if v.ID != owner {
 		return nil, nil
 	}
-	w, err := paging.Open(p, paging.Liked, owner, f.cfg.MaxPage)
+	w, err := paging.Open(p, l, owner, f.cfg.MaxPage)
 	if err != nil {
 		return nil, err
 	}
-	from, likes, stopped := f.cfg.Visibility.LikedBy(owner)
+	from, marks, stopped := by(owner)
 	posts, err := visibility.Fill(ctx, visibility.Direct, owner, w.Range(), from)
 	if err != nil {
 		return nil, err
 	}
 	page := paging.Connect(w, posts, func(p *ent.Post) paging.Edge[ent.Post] {
-		return paging.Edge[ent.Post]{Cursor: paging.Cursor{ID: likes[p.ID]}.Encode(paging.Liked, owner), Node: p}
+		return paging.Edge[ent.Post]{Cursor: paging.Cursor{ID: marks[p.ID]}.Encode(l, owner), Node: p}
 	})
 	if !page.HasNextPage && *stopped != 0 {
-		page.HasNextPage, page.End = true, paging.Cursor{ID: *stopped}.Encode(paging.Liked, owner)
+		page.HasNextPage, page.End = true, paging.Cursor{ID: *stopped}.Encode(l, owner)
 	}
 	return page, nil
 }

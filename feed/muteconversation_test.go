@@ -160,6 +160,49 @@ func TestMutingAConversationTellsOfNoHiddenPost(t *testing.T) {
 	})
 }
 
+// Users see which conversations they mute, newest mute first, without those that they may no longer see.
+func TestListOfMutedConversations(t *testing.T) {
+	t.Parallel()
+	eachTalk(t, func(w talkers) {
+		u := w.Users(2)
+		ann, bob := u[0], u[1]
+		read := func(upwards bool) []int64 {
+			return walk(w.World, upwards, func(p *ent.Post) int64 { return p.ID }, func(p paging.Page) (*paging.Connection[ent.Post], error) {
+				return w.Feed.MutedConversations(w.Ctx, ann, ann.ID, p)
+			})
+		}
+		require.Empty(w, read(false))
+		old, own, narrow, root, other := w.Post(bob, schema.Public), w.Post(ann, schema.Private), w.Post(bob, schema.Public), w.Post(bob, schema.Public), w.Post(bob, schema.Public)
+		reply, unseen := w.reply(ann, root, schema.Public), w.reply(bob, other, schema.Private)
+		require.True(w, w.muteConversation(ann, narrow, true))
+		require.True(w, w.muteConversation(ann, reply, true), "its root is muted")
+		require.True(w, w.muteConversation(ann, own, true))
+		require.False(w, w.muteConversation(ann, unseen, true), "it mutes nothing, because it is no first post")
+		require.True(w, w.muteConversation(ann, old, true))
+		require.True(w, w.muteConversation(bob, other, true), "another user's")
+		all := []int64{old, own, root, narrow}
+		require.Equal(w, all, read(false))
+		require.Equal(w, all, read(true))
+
+		_, err := w.Feed.SetVisibility(w.Ctx, bob, unseen, schema.Public)
+		require.NoError(w, err)
+		require.Equal(w, all, read(false))
+		_, err = w.Feed.SetVisibility(w.Ctx, bob, narrow, schema.Private)
+		require.NoError(w, err)
+		require.NoError(w, w.Feed.DeletePost(w.Ctx, bob, old))
+		require.Equal(w, []int64{own, root}, read(false))
+		_, err = w.Feed.SetVisibility(w.Ctx, bob, narrow, schema.Public)
+		require.NoError(w, err)
+		w.muteConversation(ann, root, false)
+		require.Equal(w, []int64{own, narrow}, read(false))
+		for _, nobody := range []session.Viewer{bob, {}} {
+			page, err := w.Feed.MutedConversations(w.Ctx, nobody, ann.ID, paging.Page{})
+			require.NoError(w, err)
+			require.Nil(w, page)
+		}
+	})
+}
+
 // A user mutes a bounded number of conversations. Those whose first post is gone make room, but not those
 // that were muted unseen, which would tell of the post.
 func TestMutedConversationsAreBounded(t *testing.T) {

@@ -133,6 +133,7 @@ func (w *world) busyDay() {
 		do(w.Feed.Blocked(w.Ctx, v, v.ID, paging.Page{}))
 		do(w.Feed.Muted(w.Ctx, v, v.ID, paging.Page{}))
 		do(w.Feed.LikedPosts(w.Ctx, v, v.ID, paging.Page{}))
+		do(w.Feed.MutedConversations(w.Ctx, v, v.ID, paging.Page{}))
 		do(w.Feed.Suggestions(w.Ctx, v, nil))
 		do(w.Feed.Relations(w.Ctx, v, []int64{ann.ID, bob.ID}))
 		do(w.Directory.User(w.Ctx, "crowd77"))

@@ -23,6 +23,7 @@ func TestOwnListsOverTheAPI(t *testing.T) {
 		on := map[string]any{"user": bobID, "post": post}
 		const lists = `query($handle: String!) { user(handle: $handle) {
 			blocked { ...users } muted { ...users } sentRequests { ...users }
+			mutedConversations { nodes { viewerHasMutedConversation } }
 			likedPosts { nodes { text viewerHasLiked author { handle } } edges { cursor } pageInfo { hasNextPage } } } }
 			fragment users on UserConnection { nodes { handle relationship { blocking muting requested } } edges { cursor } pageInfo { hasNextPage } }`
 		of := func(list string) []any {
@@ -30,10 +31,11 @@ func TestOwnListsOverTheAPI(t *testing.T) {
 			return c.get("user."+list+".nodes", lists, map[string]any{"handle": "ann"}).([]any)
 		}
 		require.Empty(c.t, c.do(`mutation($user: ID!, $post: ID!) { follow(input: {userId: $user}) { user { id } }
-			mute(input: {userId: $user}) { user { id } } likePost(input: {postId: $post}) { post { id } } }`, on).Errors)
+			mute(input: {userId: $user}) { user { id } } muteConversation(input: {postId: $post}) { post { id } } likePost(input: {postId: $post}) { post { id } } }`, on).Errors)
 		like := map[string]any{"text": "hello", "viewerHasLiked": true, "author": map[string]any{"handle": "bob"}}
 		toBob := map[string]any{"handle": "bob", "relationship": map[string]any{"blocking": false, "muting": true, "requested": true}}
 		require.Equal(c.t, []any{like}, of("likedPosts"))
+		require.Equal(c.t, []any{map[string]any{"viewerHasMutedConversation": true}}, of("mutedConversations"))
 		require.Equal(c.t, []any{toBob}, of("muted"))
 		require.Equal(c.t, []any{toBob}, of("sentRequests"))
 		require.Empty(c.t, of("blocked"))
@@ -44,7 +46,7 @@ func TestOwnListsOverTheAPI(t *testing.T) {
 			handle string
 		}{{bob, "ann"}, {session.Viewer{}, "ann"}, {ann, "bob"}} {
 			c.viewer = of.viewer
-			require.Equal(c.t, map[string]any{"blocked": nil, "muted": nil, "sentRequests": nil, "likedPosts": nil},
+			require.Equal(c.t, map[string]any{"blocked": nil, "muted": nil, "sentRequests": nil, "likedPosts": nil, "mutedConversations": nil},
 				c.get("user", lists, map[string]any{"handle": of.handle}))
 		}
 		c.viewer = ann

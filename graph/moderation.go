@@ -125,7 +125,11 @@ func (r report) Reported(ctx context.Context, one *ent.Report) (*ent.User, error
 }
 
 func (r report) ClaimedBy(ctx context.Context, one *ent.Report) (*ent.User, error) {
-	return r.userOf(ctx, one, "claimedBy", func(r *ent.Report) int64 { return r.ClaimedBy })
+	return r.userOf(ctx, one, "claimedBy", (*ent.Report).Claimant)
+}
+
+func (r report) DecidedBy(ctx context.Context, one *ent.Report) (*ent.User, error) {
+	return r.userOf(ctx, one, "decidedBy", (*ent.Report).Decider)
 }
 
 func (r report) Suspension(ctx context.Context, one *ent.Report) (*moderation.Suspension, error) {

@@ -134,7 +134,7 @@ func TestReportsOverTheAPI(t *testing.T) {
 		reportUser = `mutation($user: ID!) { reportUser(input: {userId: $user, reason: OTHER}) { reported } }`
 		reports    = `query($status: ReportStatus) { reports(status: $status) { pageInfo { hasNextPage } edges { cursor } nodes {
 			id reporterId reporter { handle } reportedId reported { handle } suspension { handle name reason } postId post { text hiddenByModerators author { handle } }
-			text reason comment status claimedById claimedBy { handle } claimedUntil decidedAt note createdAt } } }`
+			text reason comment status claimedById claimedBy { handle } claimedUntil decidedAt decidedById decidedBy { handle } note createdAt } } }`
 		one    = `query($report: ID!) { report(id: $report) { text post { text hiddenByModerators } suspension { handle reason } claimedBy { handle } } }`
 		claim  = `mutation($report: ID!) { claimReport(input: {reportId: $report}) { report { status claimedById claimedUntil reported { handle } } } }`
 		decide = `mutation($report: ID!) { decideReport(input: {reportId: $report, decision: UPHELD, note: "hidden"}) { decided report { status note decidedAt claimedById } } }`
@@ -156,7 +156,7 @@ func TestReportsOverTheAPI(t *testing.T) {
 	first := list[0].(map[string]any)
 	require.Subset(t, first, map[string]any{
 		"reporterId": goodID, "reporter": map[string]any{"handle": "good"}, "reportedId": badID, "reported": map[string]any{"handle": "bad"},
-		"postId": post, "text": "buy this", "reason": "SPAM", "comment": "an advertisement", "status": "OPEN", "claimedById": nil, "decidedAt": nil,
+		"postId": post, "text": "buy this", "reason": "SPAM", "comment": "an advertisement", "status": "OPEN", "claimedById": nil, "decidedAt": nil, "decidedById": nil, "decidedBy": nil,
 		"post": map[string]any{"text": "buy this", "hiddenByModerators": false, "author": map[string]any{"handle": "bad"}}, "claimedBy": nil, "suspension": nil,
 	})
 	require.Subset(t, list[1], map[string]any{"postId": nil, "post": nil, "text": nil, "reason": "OTHER", "comment": ""})
@@ -188,7 +188,8 @@ func TestReportsOverTheAPI(t *testing.T) {
 	c.refused("BAD_USER_INPUT", claim, map[string]any{"report": post})
 	upheld := c.get("reports.nodes", reports, map[string]any{"status": "UPHELD"}).([]any)
 	require.Len(t, upheld, 1)
-	require.Subset(t, upheld[0], map[string]any{"reported": nil, "reportedId": badID, "status": "UPHELD", "note": "hidden", "claimedById": nil})
+	require.Subset(t, upheld[0], map[string]any{"reported": nil, "reportedId": badID, "status": "UPHELD", "note": "hidden", "claimedById": nil, "claimedBy": nil, "claimedUntil": nil, "decidedBy": map[string]any{"handle": "mod"}})
+	require.NotNil(t, upheld[0].(map[string]any)["decidedById"])
 	require.NotNil(t, upheld[0].(map[string]any)["decidedAt"])
 	require.Nil(t, c.get("node", `query($id: ID!) { node(id: $id) { id } }`, map[string]any{"id": first["id"]}))
 }

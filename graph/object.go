@@ -90,6 +90,11 @@ func (r user) LikedPosts(ctx context.Context, u *ent.User, first *int, after *st
 	return postPage(ctx, c, err)
 }
 
+func (r user) MutedConversations(ctx context.Context, u *ent.User, first *int, after *string) (*paging.Connection[ent.Post], error) {
+	c, err := r.Feed.MutedConversations(ctx, Viewer(ctx), u.ID, paging.Page{First: first, After: after})
+	return postPage(ctx, c, err)
+}
+
 func (r user) Sessions(ctx context.Context, u *ent.User, first *int, after *string) (*paging.Connection[session.Session], error) {
 	return r.Backend.Sessions.List(ctx, Viewer(ctx), u.ID, paging.Page{First: first, After: after}, r.Home.MaxPage())
 }

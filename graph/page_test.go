@@ -292,16 +292,17 @@ func TestPricesAreOfWhatIsRead(t *testing.T) {
 	const page = 50
 	ranked, looked := page+c.Home.MostRanked(), page+2*visibility.MostLooked
 	for field, want := range map[string]int{
-		`timeline(first: 1) { nodes { id } }`:                         page,
-		`timeline(first: 1, order: RANKED) { nodes { id } }`:          ranked,
-		`timeline(last: 1, order: RANKED) { nodes { id } }`:           ranked,
-		`users(first: 1) { nodes { id } }`:                            page,
-		`users(first: 1, query: "") { nodes { id } }`:                 page,
-		`users(first: 1, query: "a") { nodes { id } }`:                page + 500,
-		`taggedPosts(tag: "a", first: 1) { nodes { id } }`:            looked,
-		`publicPosts(first: 1) { nodes { id } }`:                      looked,
-		`user(handle: "a") { likedPosts(first: 1) { nodes { id } } }`: 1 + 10 + looked,
-		`user(handle: "a") { posts(first: 1) { nodes { id } } }`:      1 + 10 + page,
+		`timeline(first: 1) { nodes { id } }`:                                 page,
+		`timeline(first: 1, order: RANKED) { nodes { id } }`:                  ranked,
+		`timeline(last: 1, order: RANKED) { nodes { id } }`:                   ranked,
+		`users(first: 1) { nodes { id } }`:                                    page,
+		`users(first: 1, query: "") { nodes { id } }`:                         page,
+		`users(first: 1, query: "a") { nodes { id } }`:                        page + 500,
+		`taggedPosts(tag: "a", first: 1) { nodes { id } }`:                    looked,
+		`publicPosts(first: 1) { nodes { id } }`:                              looked,
+		`user(handle: "a") { likedPosts(first: 1) { nodes { id } } }`:         1 + 10 + looked,
+		`user(handle: "a") { mutedConversations(first: 1) { nodes { id } } }`: 1 + 10 + looked,
+		`user(handle: "a") { posts(first: 1) { nodes { id } } }`:              1 + 10 + page,
 	} {
 		require.Equal(t, 1+want+2, cost("{ "+field+" }", nil), field)
 		require.Equal(t, 3*(1+want+2), cost("{ a: "+field+" b: "+field+" ...F } fragment F on Query { c: "+field+" }", nil), field)

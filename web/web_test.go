@@ -49,7 +49,7 @@ func linked(t *testing.T, h http.Handler, page string) []string {
 func TestPagesAreAskedForAnew(t *testing.T) {
 	h := Handler(Options{GraphiQL: true})
 	for _, page := range []string{
-		"/", "/people", "/public", "/search", "/login", "/settings", "/settings/profile", "/settings/account", "/settings/likes", "/moderation", "/moderation/log", "/@ada", "/@ada/followers", "/@ada/following", "/post/UG9zdDox", "/tag/tide", "/tag/%E6%BD%AE", "/graphiql", "/graphiql/",
+		"/", "/people", "/public", "/search", "/login", "/settings", "/settings/profile", "/settings/account", "/settings/likes", "/settings/conversations", "/moderation", "/moderation/log", "/@ada", "/@ada/followers", "/@ada/following", "/post/UG9zdDox", "/tag/tide", "/tag/%E6%BD%AE", "/graphiql", "/graphiql/",
 	} {
 		w := get(t, h, "GET", page, "gzip")
 		assert.Equal(t, http.StatusOK, w.Code, page)

@@ -25,9 +25,9 @@ func (Report) Fields() []ent.Field {
 		field.Bool("unseen").Default(false).Immutable().
 			Comment("whether the reporter could not see the post when reporting it: then the reporter must not learn that the report exists"),
 		field.Enum("status").Values("OPEN", "UPHELD", "DISMISSED").Default("OPEN"),
-		field.Int64("claimed_by").Default(0).Comment("the moderator who claimed it; 0: nobody"),
+		field.Int64("claimed_by").Default(0).Comment("the moderator who claimed it or, once it is decided, who decided; 0: nobody"),
 		field.Int64("claimed_until").Default(0).Comment("Unix time in milliseconds"),
-		field.Int64("decided_at").Default(0).Comment("Unix time in milliseconds; the audit log names the moderator"),
+		field.Int64("decided_at").Default(0).Comment("Unix time in milliseconds; 0: it is open"),
 		field.Text("note").Default("").Comment("the moderator's"),
 		field.Time("created_at").Immutable().Default(now),
 	}

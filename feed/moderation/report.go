@@ -221,7 +221,7 @@ func (m *Moderation) Decide(ctx context.Context, who Actor, id int64, upheld boo
 	}
 	return m.handle(ctx, who, id, func(tx *ent.Tx, alike []int64) error {
 		err := tx.Report.Update().Where(rows.Among(report.FieldID, alike)).
-			SetStatus(to).SetClaimedBy(0).SetDecidedAt(m.cfg.Now().UnixMilli()).SetNote(note).Exec(ctx)
+			SetStatus(to).SetClaimedBy(who.ID).SetDecidedAt(m.cfg.Now().UnixMilli()).SetNote(note).Exec(ctx)
 		if err != nil {
 			return err
 		}

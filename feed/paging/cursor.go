@@ -63,6 +63,7 @@ const (
 	ConversationEvents
 	// Public is the list of the newest public posts.
 	Public
+	MutedConversations
 )
 
 const (

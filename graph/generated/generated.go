@@ -208,6 +208,8 @@ type ReportResolver interface {
 	Versions(ctx context.Context, obj *ent.Report, first *int, after *string) (*paging.Connection[ent.PostVersion], error)
 
 	ClaimedBy(ctx context.Context, obj *ent.Report) (*ent.User, error)
+
+	DecidedBy(ctx context.Context, obj *ent.Report) (*ent.User, error)
 }
 type ReportedPostResolver interface {
 	Author(ctx context.Context, obj *ent.Post) (*ent.User, error)
@@ -257,6 +259,7 @@ type UserResolver interface {
 	Blocked(ctx context.Context, obj *ent.User, first *int, after *string) (*paging.Connection[ent.User], error)
 	Muted(ctx context.Context, obj *ent.User, first *int, after *string) (*paging.Connection[ent.User], error)
 	LikedPosts(ctx context.Context, obj *ent.User, first *int, after *string) (*paging.Connection[ent.Post], error)
+	MutedConversations(ctx context.Context, obj *ent.User, first *int, after *string) (*paging.Connection[ent.Post], error)
 	Sessions(ctx context.Context, obj *ent.User, first *int, after *string) (*paging.Connection[session.Session], error)
 	MutedWords(ctx context.Context, obj *ent.User) ([]string, error)
 	UnreadCount(ctx context.Context, obj *ent.User) (*int, error)
@@ -527,6 +530,8 @@ type User implements Node {
   muted(first: Int, after: Cursor): UserConnection
   "Posts that the user likes and may still see, newest like first. Null for anyone but the user. A page may be short or empty although pageInfo.hasNextPage is true: continue after its endCursor."
   likedPosts(first: Int, after: Cursor): PostConnection
+  "The first posts of the conversations that the user mutes, newest mute first, without those that the user may no longer see. Null for anyone but the user. A page may be short, as one of likedPosts."
+  mutedConversations(first: Int, after: Cursor): PostConnection
   "The user's active sessions, newest first. Null for anyone but the user."
   sessions(first: Int, after: Cursor): SessionConnection
   "Words and phrases that keep posts by others out of the user's timeline, in the order in which they were muted. Null for anyone but the user."
@@ -821,13 +826,17 @@ type Report {
   comment: String!
   status: ReportStatus!
   createdAt: Time!
-  "The moderator who claimed the report, until claimedUntil."
+  "The moderator who claimed the report, until claimedUntil; null once it is decided."
   claimedById: ID
   "Null if nobody claimed the report, or nobody may see the moderator."
   claimedBy: User
   claimedUntil: Time
   decidedAt: Time
-  "The note of the moderator who decided. The audit log says who it was."
+  "The moderator who decided; null while the report is open, and for the command line. The id stays after the user is deleted."
+  decidedById: ID
+  "Null if nobody decided yet, or nobody may see the moderator."
+  decidedBy: User
+  "The note of the moderator who decided."
   note: String!
 }
 "A suspended user, for moderators."
@@ -1774,6 +1783,10 @@ func (ec *executionContext) childFields_Report(ctx context.Context, field graphq
 		return ec.fieldContext_Report_claimedUntil(ctx, field)
 	case "decidedAt":
 		return ec.fieldContext_Report_decidedAt(ctx, field)
+	case "decidedById":
+		return ec.fieldContext_Report_decidedById(ctx, field)
+	case "decidedBy":
+		return ec.fieldContext_Report_decidedBy(ctx, field)
 	case "note":
 		return ec.fieldContext_Report_note(ctx, field)
 	}
@@ -2032,6 +2045,8 @@ func (ec *executionContext) childFields_User(ctx context.Context, field graphql.
 		return ec.fieldContext_User_muted(ctx, field)
 	case "likedPosts":
 		return ec.fieldContext_User_likedPosts(ctx, field)
+	case "mutedConversations":
+		return ec.fieldContext_User_mutedConversations(ctx, field)
 	case "sessions":
 		return ec.fieldContext_User_sessions(ctx, field)
 	case "mutedWords":
@@ -3501,6 +3516,28 @@ func (ec *executionContext) field_User_following_args(ctx context.Context, rawAr
 }
 
 func (ec *executionContext) field_User_likedPosts_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "first",
+		func(ctx context.Context, v any) (*int, error) {
+			return ec.unmarshalOInt2ᚖint(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["first"] = arg0
+	arg1, err := graphql.ProcessArgField(ctx, rawArgs, "after",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOCursor2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["after"] = arg1
+	return args, nil
+}
+
+func (ec *executionContext) field_User_mutedConversations_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
 	var err error
 	args := map[string]any{}
 	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "first",
@@ -11192,7 +11229,7 @@ func (ec *executionContext) _Report_claimedById(ctx context.Context, field graph
 			return ec.fieldContext_Report_claimedById(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return obj.ClaimedByNodeID(), nil
+			return obj.ClaimantNodeID(), nil
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
@@ -11282,6 +11319,61 @@ func (ec *executionContext) _Report_decidedAt(ctx context.Context, field graphql
 }
 func (ec *executionContext) fieldContext_Report_decidedAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("Report", field, true, false, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _Report_decidedById(ctx context.Context, field graphql.CollectedField, obj *ent.Report) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Report_decidedById(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.DeciderNodeID(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
+			return ec.marshalOID2ᚖstring(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Report_decidedById(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Report", field, true, false, errors.New("field of type ID does not have child fields"))
+}
+
+func (ec *executionContext) _Report_decidedBy(ctx context.Context, field graphql.CollectedField, obj *ent.Report) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Report_decidedBy(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Report().DecidedBy(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *ent.User) graphql.Marshaler {
+			return ec.marshalOUser2ᚖtidelineᚋentᚐUser(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Report_decidedBy(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Report",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_User(ctx, field)
+		},
+	}
+	return fc, nil
 }
 
 func (ec *executionContext) _Report_note(ctx context.Context, field graphql.CollectedField, obj *ent.Report) (ret graphql.Marshaler) {
@@ -13931,6 +14023,50 @@ func (ec *executionContext) fieldContext_User_likedPosts(ctx context.Context, fi
 	}()
 	ctx = graphql.WithFieldContext(ctx, fc)
 	if fc.Args, err = ec.field_User_likedPosts_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _User_mutedConversations(ctx context.Context, field graphql.CollectedField, obj *ent.User) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_User_mutedConversations(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.User().MutedConversations(ctx, obj, fc.Args["first"].(*int), fc.Args["after"].(*string))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *paging.Connection[ent.Post]) graphql.Marshaler {
+			return ec.marshalOPostConnection2ᚖtidelineᚋfeedᚋpagingᚐConnection(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_User_mutedConversations(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "User",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_PostConnection(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_User_mutedConversations_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
 		ec.Error(ctx, err)
 		return fc, err
 	}
@@ -21144,6 +21280,49 @@ func (ec *executionContext) _Report(ctx context.Context, sel ast.SelectionSet, o
 			if out.Values[i] == graphql.RequiredNull {
 				atomic.AddUint32(&out.Invalids, 1)
 			}
+		case "decidedById":
+			out.Values[i] = ec._Report_decidedById(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "decidedBy":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Report_decidedBy(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "note":
 			out.Values[i] = ec._Report_note(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
@@ -23148,6 +23327,44 @@ func (ec *executionContext) _User(ctx context.Context, sel ast.SelectionSet, obj
 					}
 				}()
 				res = ec._User_likedPosts(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "mutedConversations":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._User_mutedConversations(ctx, field, obj)
 				if res == graphql.RequiredNull {
 					atomic.AddUint32(&fs.Invalids, 1)
 				}

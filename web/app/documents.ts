@@ -395,6 +395,37 @@ export const LikedPosts = graphql(
   [PostFields],
 )
 
+export const MutedConversations = graphql(
+  `
+    query MutedConversations($after: Cursor) {
+      viewer {
+        mutedConversations(first: 20, after: $after) {
+          nodes {
+            ...Post
+          }
+          pageInfo {
+            hasNextPage
+            endCursor
+          }
+        }
+      }
+    }
+  `,
+  [PostFields],
+)
+
+export const MutesAuthor = graphql(`
+  query MutesAuthor($id: ID!) {
+    node(id: $id) {
+      ... on User {
+        relationship {
+          muting
+        }
+      }
+    }
+  }
+`)
+
 export const MutedWords = graphql(`
   query MutedWords {
     viewer {

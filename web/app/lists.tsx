@@ -4,7 +4,7 @@ import { useEffect, useState } from 'preact/hooks'
 import { useAction } from './action'
 import { request } from './api'
 import { useChanges } from './changes'
-import { Blocked as BlockedQuery, LikedPosts, Muted as MutedQuery, MutedWords, MuteWord, SentRequests, UnmuteWord, type Person } from './documents'
+import { Blocked as BlockedQuery, LikedPosts, Muted as MutedQuery, MutedConversations, MutedWords, MuteWord, SentRequests, UnmuteWord, type Person } from './documents'
 import { Field, Form } from './form'
 import { usePages } from './pages'
 import { Avatar, Empty, Failure, More, notify, Skeleton } from './parts'
@@ -74,6 +74,11 @@ export const Requested = () => (
 /** The posts that the viewer likes. A post stays after its like was taken back, until the list is loaded again. */
 export const Liked = () => (
   <Posts fetch={async (after) => (await request(LikedPosts, { after })).viewer?.likedPosts ?? null} keys={[]} none={t.noLikes} takes={() => false} />
+)
+
+/** The posts whose conversations the viewer mutes. A post stays after its conversation is no longer muted, until the list is loaded again. */
+export const Silenced = () => (
+  <Posts fetch={async (after) => (await request(MutedConversations, { after })).viewer?.mutedConversations ?? null} keys={[]} none={t.noMutedConversations} takes={() => false} />
 )
 
 /** The muted words. A row stays after its button was pressed, so that the viewer can undo it. */

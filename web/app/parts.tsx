@@ -213,11 +213,12 @@ type MenuProps = {
   /** What the button shows, instead of three dots. */
   button?: ComponentChildren
   class?: string
+  onOpen?: () => void
   children: ComponentChildren
 }
 
 /** A button that opens a list of further buttons. Escape or a click elsewhere closes it. */
-export function Menu({ label, button = <Icon name="more" />, class: kind = '', children }: MenuProps) {
+export function Menu({ label, button = <Icon name="more" />, class: kind = '', onOpen, children }: MenuProps) {
   const element = useRef<HTMLDetailsElement>(null)
   const [open, setOpen] = useState(false)
   useLayoutEffect(() => {
@@ -243,7 +244,14 @@ export function Menu({ label, button = <Icon name="more" />, class: kind = '', c
     if (!document.querySelector('dialog[open]')) element.current!.querySelector('summary')!.focus()
   }
   return (
-    <details class={`menu ${kind}`} ref={element} onToggle={(event) => setOpen(event.currentTarget.open)}>
+    <details
+      class={`menu ${kind}`}
+      ref={element}
+      onToggle={(event) => {
+        setOpen(event.currentTarget.open)
+        if (event.currentTarget.open) onOpen?.()
+      }}
+    >
       <summary aria-label={label}>{button}</summary>
       <div class="menu-items" onClick={(event) => (event.target as Element).closest('button') && choose()}>
         {children}

@@ -5,11 +5,11 @@ import { useId, useLayoutEffect, useRef, useState } from 'preact/hooks'
 import { useAction } from './action'
 import { request } from './api'
 import { AudienceChoice, VisibilityChoice } from './audience'
-import { tell } from './changes'
+import { tell, useChanges } from './changes'
 import { Compose, composing } from './compose'
 import { changing, useCounts } from './watch'
 import {
-  DeletePost, LikePost, MuteConversation, Repost as RepostPost, SetAudience, SetVisibility, UndoRepost, UnlikePost, UnmuteConversation, UpdatePost, Versions,
+  DeletePost, LikePost, MuteConversation, MutesAuthor, Repost as RepostPost, SetAudience, SetVisibility, UndoRepost, UnlikePost, UnmuteConversation, UpdatePost, Versions,
   WithdrawQuote,
   type Audience as Who, type Original, type Post, type Visibility,
 } from './documents'
@@ -44,10 +44,12 @@ type Props = {
   place?: 'ancestor' | 'subject' | 'reply'
   /** Replies somewhere else than below the post. */
   onReply?: () => void
+  /** The viewer has deleted the post here. */
+  onDeleted?: () => void
 }
 
 /** A post. */
-export const PostCard = steady(({ post, reposts, pending, fresh, place, onReply }: Props) => {
+export const PostCard = steady(({ post, reposts, pending, fresh, place, onReply, onDeleted }: Props) => {
   const { author, replyTo } = post
   useStore(preferences)
   useCounts(post, pending ?? false, place === 'subject')
@@ -114,7 +116,7 @@ export const PostCard = steady(({ post, reposts, pending, fresh, place, onReply 
           ) : (
             <Counts post={place === 'subject' ? { ...post, repostCount: 0, quoteCount: 0 } : post} />
           )}
-          {!pending && own ? <Own post={post} editing={editing !== false} onEdit={() => setEditing('begun')} /> : !pending && <Audience of={post.visibility} />}
+          {!pending && own ? <Own post={post} editing={editing !== false} onEdit={() => setEditing('begun')} onDeleted={onDeleted} /> : !pending && <Audience of={post.visibility} />}
           {!pending && own && <Delivery id={post.id} />}
           {!pending && !own && viewer && <Complain post={post} />}
           {!pending && viewer && <Further post={post} own={own} hides={!own && moderates(viewer)} />}
@@ -452,7 +454,7 @@ function Edit({ post, focused, onDone }: { post: Original; focused: boolean; onD
   )
 }
 
-function Own({ post, editing, onEdit }: { post: Original; editing: boolean; onEdit: () => void }) {
+function Own({ post, editing, onEdit, onDeleted }: { post: Original; editing: boolean; onEdit: () => void; onDeleted?: () => void }) {
   const [asking, setAsking] = useState(false)
   const [publishing, setPublishing] = useState(false)
   const { run, busy } = useAction(notify)
@@ -467,6 +469,7 @@ function Own({ post, editing, onEdit }: { post: Original; editing: boolean; onEd
     return run(async () => {
       await request(DeletePost, { input: { postId: post.id } })
       notify(t.deleted)
+      onDeleted?.()
       tell({ what: 'gone', postId: post.id })
     })
   }
@@ -537,9 +540,21 @@ function Further({ post, own, hides }: { post: Original; own: boolean; hides: bo
   const [hiding, setHiding] = useState(false)
   const [blocking, setBlocking] = useState(false)
   const relation = useRelation(post.author)
-  const relate = async (how: 'mute' | 'block') => {
+  const [muting, setMuting] = useState(false)
+  useChanges((change) => {
+    if (change.what === 'relation' && change.person.id === post.author.id) setMuting(change.person.relationship?.muting ?? false)
+  })
+  // The relation is not part of the posts. Until the answer comes, the menu offers to mute, which does no harm twice.
+  const ask = () => {
+    if (own) return
+    request(MutesAuthor, { id: post.author.id }).then(
+      ({ node }) => setMuting((node && 'relationship' in node && node.relationship?.muting) || false),
+      () => {},
+    )
+  }
+  const relate = async (how: 'mute' | 'unmute' | 'block') => {
     setBlocking(false)
-    if (await relation.change(how)) notify(how === 'mute' ? t.muted(handle) : t.blocked(handle))
+    if (await relation.change(how)) notify({ mute: t.muted, unmute: t.unmuted, block: t.blocked }[how](handle))
   }
   const muted = post.viewerHasMutedConversation
   const { run, busy } = useAction(notify)
@@ -553,13 +568,13 @@ function Further({ post, own, hides }: { post: Original; own: boolean; hides: bo
     })
   return (
     <>
-      <Menu class="act further" label={t.more}>
+      <Menu class="act further" label={t.more} onOpen={ask}>
         <button disabled={busy} onClick={toggle}>
           {muted ? t.unmuteConversation : t.muteConversation}
         </button>
         {!own && (
           <>
-            <button disabled={relation.busy} onClick={() => relate('mute')}>{`${t.mute} @${handle}`}</button>
+            <button disabled={relation.busy} onClick={() => relate(muting ? 'unmute' : 'mute')}>{`${muting ? t.unmute : t.mute} @${handle}`}</button>
             <button disabled={relation.busy} onClick={() => setBlocking(true)}>{`${t.block} @${handle}`}</button>
           </>
         )}

@@ -6,7 +6,7 @@ import { Store, useStore } from './store'
 export type Tab = 'posts' | 'followers' | 'following'
 
 /** The sections of the settings. */
-export const sections = ['profile', 'account', 'sessions', 'words', 'muted', 'blocked', 'requests', 'likes'] as const
+export const sections = ['profile', 'account', 'sessions', 'words', 'muted', 'conversations', 'blocked', 'requests', 'likes'] as const
 export type Section = (typeof sections)[number]
 
 /** The pages for moderators: reports and, for admins, roles and the audit log. */

@@ -7,7 +7,7 @@ import { request } from './api'
 import { visibilities } from './audience'
 import { Settings as SettingsQuery, UpdateProfile, type HomeReplies, type Session, type Visibility } from './documents'
 import { Area, Field, Form, Group, Item } from './form'
-import { Kept, Liked, Muting, Requested } from './lists'
+import { Kept, Liked, Muting, Requested, Silenced } from './lists'
 import { Failure, Icon, notify, Skeleton } from './parts'
 import { languages, preferences, t, themes, type Preferences } from './preferences'
 import { Head } from './profile'
@@ -63,6 +63,8 @@ function SectionOf({ session, section }: { session: Session; section: Section })
       return <Sessions session={session} />
     case 'words':
       return <Muting />
+    case 'conversations':
+      return <Silenced />
     case 'requests':
       return <Requested />
     case 'likes':

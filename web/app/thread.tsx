@@ -1,5 +1,5 @@
 // The page of a post: the posts that it replies to, the post, and its replies, all of them live.
-import { useContext, useEffect, useMemo, useRef } from 'preact/hooks'
+import { useContext, useEffect, useMemo, useRef, useState } from 'preact/hooks'
 
 import { Compose, CurrentTimeline } from './compose'
 import { Talk, type State } from './conversation'
@@ -24,6 +24,7 @@ export function Thread({ id }: { id: string }) {
   const page = useRef<HTMLDivElement>(null)
   const subject = useRef<HTMLDivElement>(null)
   const list = useRef<HTMLElement>(null)
+  const [deleted, setDeleted] = useState(false)
   useEffect(() => talk.start(), [])
 
   // The post is what the reader came for, so the ancestors above it do not move it.
@@ -43,7 +44,7 @@ export function Thread({ id }: { id: string }) {
     return (
       <>
         <Head title={t.onePost} />
-        <Empty title={t.postGone} />
+        <Empty title={deleted ? t.deleted : t.postGone} />
       </>
     )
   }
@@ -57,7 +58,13 @@ export function Thread({ id }: { id: string }) {
       ))}
       {post && (
         <div ref={subject} class="thread">
-          <PostCard post={post} place="subject" onReply={() => page.current!.querySelector<HTMLElement>('.thread ~ .compose textarea')?.focus()} key={post.id} />
+          <PostCard
+            post={post}
+            place="subject"
+            onReply={() => page.current!.querySelector<HTMLElement>('.thread ~ .compose textarea')?.focus()}
+            onDeleted={() => setDeleted(true)}
+            key={post.id}
+          />
         </div>
       )}
       {post && viewer && <Answer post={post} talk={talk} />}

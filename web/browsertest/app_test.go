@@ -171,6 +171,23 @@ func TestUnreadLine(t *testing.T) {
 	a.see(`document.querySelector('.tideline').nextElementSibling.textContent.includes('one')`)
 }
 
+// An author who deletes a post on its own page is told that it is deleted.
+func TestDeleteOnItsOwnPage(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	ada := s.signUp("ada")
+	ada.post("regretted")
+	a := ada.browse()
+	a.clickOn(within("regretted", ".when"))
+	a.see(`document.querySelector('.thread article') !== null`)
+	a.pressIn("regretted", "Delete")
+	a.sees("Delete this post?")
+	a.click("Delete")
+	a.see(`document.querySelector('main .empty')?.innerText.trim() === 'Post deleted.'`)
+	a.reload()
+	a.sees("This post does not exist, or is not for you to see.")
+}
+
 // Posts that were read on another device are not new on this page, even while it is hidden.
 func TestReadOnAnotherDevice(t *testing.T) {
 	t.Parallel()

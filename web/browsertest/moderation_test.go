@@ -137,6 +137,7 @@ func TestAModeratorWorksThroughTenReports(t *testing.T) {
 	m.tabTo("Upheld")
 	m.key(kb.Enter)
 	m.see(`location.pathname === '/moderation/upheld' && document.querySelectorAll('article.report').length === 3`)
+	m.sees("Upheld by @mod")
 	m.key("j")
 	m.see(card + `?.textContent.includes('complaint 8')`)
 	m.key("s")

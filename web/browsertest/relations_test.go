@@ -204,6 +204,28 @@ func TestBlockFromAPost(t *testing.T) {
 	a.see(`document.querySelector('main article') === null`)
 }
 
+// The menu of a post offers to mute its author, or to unmute if another device has muted meanwhile.
+func TestUnmuteFromAPost(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	ada, bob := s.signUp("ada"), s.signUp("bob")
+	bob.post("loud")
+	a := ada.browse()
+	a.visit(s.url + "/@bob")
+	open := func() { a.clickOn(within("loud", ".further summary")) }
+	open()
+	a.click("Mute @bob")
+	a.sees("You mute @bob: their posts stay out of your timeline.")
+	open()
+	a.click("Unmute @bob")
+	a.sees("You no longer mute @bob.")
+	ada.relate("mute", bob)
+	a.reload()
+	open()
+	a.click("Unmute @bob")
+	a.sees("You no longer mute @bob.")
+}
+
 // The followees of a followee are suggested before the newest users.
 func TestSuggestionsOfFriends(t *testing.T) {
 	storagetest.Long(t)

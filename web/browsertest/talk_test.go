@@ -296,6 +296,8 @@ func TestMutingAConversation(t *testing.T) {
 	bob.post("later")
 	a.click("1 new post")
 	a.shows("later", "root")
+	a.visit(s.url + "/settings/conversations")
+	a.shows("root")
 
 	a.clickOn(within("root", ".when"))
 	a.shows("first")
@@ -303,6 +305,8 @@ func TestMutingAConversation(t *testing.T) {
 	further("root", "Unmute conversation")
 	a.sees("Conversation no longer muted.")
 	a.see(within("first", ".further button") + `.textContent === 'Mute conversation'`)
+	a.visit(s.url + "/settings/conversations")
+	a.sees("You mute no conversations.")
 	a.click("Home")
 	a.shows("later", "second", "first", "root")
 

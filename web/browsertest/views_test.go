@@ -104,6 +104,7 @@ func village(t *testing.T, in tongue) *page {
 	for _, liker := range []string{"ada", "ines"} {
 		people[liker].must(`mutation($i: LikePostInput!) { likePost(input: $i) { post { id } } }`, map[string]any{"postId": liked}, nil)
 	}
+	ada.must(`mutation($i: PostInput!) { muteConversation(input: $i) { post { id } } }`, map[string]any{"postId": liked}, nil)
 	ada.must(`mutation($i: CreatePostInput!) { createPost(input: $i) { post { id } } }`,
 		map[string]any{"text": in.own, "visibility": "MUTUALS"}, nil)
 
@@ -207,6 +208,7 @@ var views = []view{
 	{"settings muted", goTo("/settings/muted", func(in tongue) string { return "@muted" })},
 	{"settings blocked", goTo("/settings/blocked", func(in tongue) string { return "@blocked" })},
 	{"settings requests", goTo("/settings/requests", func(in tongue) string { return "@asked" })},
+	{"settings conversations", goTo("/settings/conversations", func(in tongue) string { return in.post["marina"][0] })},
 	{"settings likes", goTo("/settings/likes", func(in tongue) string { return in.post["marina"][0] })},
 	{"missing", goTo("/@nobody", func(in tongue) string { return "@nobody" })},
 	{"loading", func(p *page, in tongue) {

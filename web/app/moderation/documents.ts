@@ -40,6 +40,9 @@ const report = graphql(`
     }
     claimedUntil
     decidedAt
+    decidedBy {
+      handle
+    }
     note
   }
 `)

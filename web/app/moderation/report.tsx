@@ -97,7 +97,7 @@ export function ReportCard({ report, onClaimed, onDecided, onChanged }: Props) {
       )}
       {report.decidedAt && (
         <div class="note">
-          <p>{m().decidedAt[status](exact(report.decidedAt))}</p>
+          <p>{m().decidedAt[status](exact(report.decidedAt), report.decidedBy ? `@${report.decidedBy.handle}` : m().aModerator)}</p>
           {report.note && (
             <p class="text" dir="auto">
               {report.note}
