@@ -369,7 +369,7 @@ func (r *run) settle() error {
 			}
 		}
 	}
-	if err := r.caughtUp(); err != nil {
+	if err := errors.Join(r.caughtUp(), r.talksCaughtUp()); err != nil {
 		return fmt.Errorf("when all work is done: %w", err)
 	}
 	return nil

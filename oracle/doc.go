@@ -8,7 +8,7 @@
 // The model is a few sets and the rules in their shortest form. It shares no code with package
 // feed.
 //
-// Clients follow timelines live. They lose their connection, resume at another process, and take
+// Clients follow timelines and conversations live. They lose their connection, resume at another process, and take
 // their events late. Processes are cut off from Redis while minutes or hours of virtual time pass,
 // which also determines the ids. If Redis is a separate process, it is rolled back to a snapshot,
 // all of it or one master of a cluster.
@@ -25,7 +25,7 @@
 //
 // When no job is outstanding, every timeline equals the model's: from SQL and from the inbox,
 // downwards and upwards, latest and ranked. Unread counts are right, and each client has exactly
-// its timeline. No inbox has an extra id, not even one that no read shows. The audit finds no
+// its timeline or conversation. No inbox has an extra id, not even one that no read shows. The audit finds no
 // difference. Deleted users are gone from SQL and from all counts.
 //
 // A run that fails is reduced, and its steps are printed as sentences.

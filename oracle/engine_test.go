@@ -167,6 +167,7 @@ type run struct {
 	certain []map[int]bool // by viewer: posts that every read must return
 	walks   map[int]*walk
 	clients map[int]*client // by viewer
+	talks   map[int]*talk   // by viewer
 	acted   time.Time       // time of the last action
 	saved   bool            // a snapshot of Redis exists
 	told    []string        // the steps so far, as sentences
@@ -206,9 +207,12 @@ func (r *run) say(format string, args ...any) { r.told = append(r.told, fmt.Spri
 // between the feeds and the rules.
 func (e *engine) play(p plan, over func() bool) (told []string, err error) {
 	e.reset()
-	r := &run{engine: e, plan: p, model: newModel(), numbers: map[int64]int{}, walks: map[int]*walk{}, clients: map[int]*client{}}
+	r := &run{engine: e, plan: p, model: newModel(), numbers: map[int64]int{}, walks: map[int]*walk{}, clients: map[int]*client{}, talks: map[int]*talk{}}
 	defer func() {
 		for _, c := range r.clients {
+			c.cut()
+		}
+		for _, c := range r.talks {
 			c.cut()
 		}
 		r.comeBack()
@@ -230,7 +234,7 @@ func (e *engine) play(p plan, over func() bool) (told []string, err error) {
 		if err := r.do(s); err != nil {
 			return r.told, err
 		}
-		if err := errors.Join(r.look(s), r.listen()); err != nil {
+		if err := errors.Join(r.look(s), r.listen(), r.listenTalks()); err != nil {
 			return r.told, fmt.Errorf("after this: %w", err)
 		}
 	}

@@ -70,6 +70,9 @@ func (r *run) mishap(s step, a, p int) error {
 		for _, c := range r.clients {
 			c.cut()
 		}
+		for _, c := range r.talks {
+			c.cut()
+		}
 		return r.jump(80 * time.Hour)
 	case "settle":
 		r.say("all work is done")
@@ -80,14 +83,29 @@ func (r *run) mishap(s step, a, p int) error {
 		}
 		return r.stroll(a, s.n)
 	default:
-		return r.onClient(s, a)
+		return r.onClient(s, a, p)
 	}
 	return nil
 }
 
 // onClient executes the steps of clients and of their serving processes.
-func (r *run) onClient(s step, a int) error {
+func (r *run) onClient(s step, a, p int) error {
 	switch s.do {
+	case "open conversation":
+		if p < 0 {
+			return nil
+		}
+		return r.openTalk(a, p)
+	case "cut conversation":
+		c := r.talks[a]
+		if c == nil || c.at == nil || r.users[a].hidden {
+			return nil
+		}
+		most := s.n % 3
+		r.say("%s takes up to %d events of the conversation of #%d, and the connection breaks", r.name(a), most, c.root)
+		err := r.takeTalk(c, most)
+		c.cut()
+		return err
 	case "subscribe":
 		if r.users[a].hidden {
 			return nil

@@ -118,6 +118,35 @@ func thread(people int) *rapid.Generator[[]step] {
 	})
 }
 
+// talking generates steps in which a reader shows a conversation. Then replies come, change and go.
+func talking(people int) *rapid.Generator[[]step] {
+	return rapid.Custom(func(t *rapid.T) []step {
+		who, n, quiet := rapid.IntRange(0, people-1), rapid.IntRange(0, 1000), rapid.Bool()
+		reader := who.Draw(t, "reader")
+		of := func(do string) step {
+			return step{do: do, a: who.Draw(t, "a"), b: n.Draw(t, "b"), n: n.Draw(t, "n"), quiet: quiet.Draw(t, "quiet")}
+		}
+		list := []step{{do: "post", a: who.Draw(t, "author"), b: n.Draw(t, "text")}} // for everybody
+		for range rapid.IntRange(1, 3).Draw(t, "replies") {
+			list = append(list, step{do: "reply", a: who.Draw(t, "by"), b: n.Draw(t, "text"), quiet: quiet.Draw(t, "quiet")})
+		}
+		list = append(list, step{do: "open conversation", a: reader})
+		for range rapid.IntRange(1, 8).Draw(t, "changes") {
+			do := rapid.SampledFrom([]string{
+				"reply", "reply", "reply", "edit", "edit", "delete", "delete", "narrow or widen", "narrow or widen", "narrow or widen", "hide or show",
+				"follow", "unfollow", "block", "unblock", "suspend or reinstate", "base: narrow or widen", "base: edit", "delete account",
+				"hold", "release", "kill", "wipe", "lose", "snapshot", "roll back", "cut off", "back",
+			}).Draw(t, "change")
+			list = append(list, of(do))
+			if rapid.IntRange(0, 3).Draw(t, "breaks") == 0 {
+				do := rapid.SampledFrom([]string{"cut conversation", "open conversation"}).Draw(t, "how")
+				list = append(list, step{do: do, a: reader, n: n.Draw(t, "events")})
+			}
+		}
+		return append(list, step{do: rapid.SampledFrom([]string{"settle", "settle", "release"}).Draw(t, "then"), quiet: true})
+	})
+}
+
 // cutOff generates steps in which a process stops hearing from Redis while its clients are connected,
 // something happens, and time passes.
 func cutOff(people int) *rapid.Generator[[]step] {
@@ -166,7 +195,7 @@ var plans = rapid.Custom(func(t *rapid.T) plan {
 		pulling: rapid.SampledFrom([]bool{false, false, true}).Draw(t, "pulling"),
 	}
 	// Slices of slices, because rapid mostly generates short slices.
-	part := rapid.OneOf(scene(p.people), scene(p.people), rush(p.people), staleWorker(p.people), thread(p.people), thread(p.people), rollback, cutOff(p.people), reconnect(p.people), rapid.SliceOfN(steps, 1, 10), rapid.SliceOfN(steps, 1, 10))
+	part := rapid.OneOf(scene(p.people), scene(p.people), rush(p.people), staleWorker(p.people), thread(p.people), thread(p.people), talking(p.people), talking(p.people), rollback, cutOff(p.people), reconnect(p.people), rapid.SliceOfN(steps, 1, 10), rapid.SliceOfN(steps, 1, 10))
 	p.steps = slices.Concat(rapid.SliceOfN(part, 1, max(mostSteps/10, 1)).Draw(t, "steps")...)
 	return p
 })

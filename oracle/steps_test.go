@@ -47,7 +47,7 @@ var kinds = []struct {
 	{"wipe", 2}, {"snapshot", 3}, {"roll back", 3}, {"lose", 4}, {"dead builder", 2}, {"balance", 7}, {"wait", 3}, {"away", 1},
 	{"walk", 6}, {"settle", 3},
 
-	{"subscribe", 8}, {"events", 4}, {"cut", 4}, {"cut off", 2}, {"back", 2}, {"pass", 2},
+	{"subscribe", 8}, {"open conversation", 8}, {"cut conversation", 4}, {"events", 4}, {"cut", 4}, {"cut off", 2}, {"back", 2}, {"pass", 2},
 }
 
 var steps = rapid.Custom(func(t *rapid.T) step {
