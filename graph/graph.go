@@ -152,7 +152,7 @@ func (a api) prices() map[string]func(map[string]any) int {
 		"Report.replies":          flat(keyPrice + feed.MostReportedReplies),
 
 		"Query.viewer": flat(keyPrice), "Query.user": flat(keyPrice), "Query.userByExternalId": flat(keyPrice),
-		"Query.post": flat(keyPrice), "Query.report": flat(keyPrice), "Query.node": flat(keyPrice), "Query.nodes": flat(keyPrice), "User.mutedWords": flat(keyPrice),
+		"Query.post": flat(keyPrice), "Query.report": flat(keyPrice), "Query.suspension": flat(keyPrice), "Query.node": flat(keyPrice), "Query.nodes": flat(keyPrice), "User.mutedWords": flat(keyPrice),
 
 		"Mutation.markTimelineRead": flat(unreadPrice), // it counts, whether or not the client selects the count
 	}

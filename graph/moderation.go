@@ -116,6 +116,10 @@ func (r query) Report(ctx context.Context, id string) (*ent.Report, error) {
 	return orNull(r.Moderation.Report(ctx, moderation.By(Viewer(ctx)), row))
 }
 
+func (r query) Suspension(ctx context.Context, handle string) (*moderation.Suspension, error) {
+	return r.Moderation.SuspensionOf(ctx, moderation.By(Viewer(ctx)), handle)
+}
+
 func (r report) Reporter(ctx context.Context, one *ent.Report) (*ent.User, error) {
 	return r.userOf(ctx, one, "reporter", func(r *ent.Report) int64 { return r.ReporterID })
 }

@@ -93,7 +93,7 @@ func TestKeysModerateByAScopeOfTheirOwn(t *testing.T) {
 	}
 	as(apikey.Read, apikey.Write, apikey.Import, apikey.Manage)
 	for _, query := range []string{
-		`{ reports { nodes { id } } }`, `{ report(id: "USER") { id } }`, `{ auditLog { nodes { id } } }`, setRole,
+		`{ reports { nodes { id } } }`, `{ report(id: "USER") { id } }`, `{ suspension(handle: "bad") { handle } }`, `{ auditLog { nodes { id } } }`, setRole,
 		`mutation { suspendUser(input: {userId: "USER"}) { changed } }`, `mutation { unsuspendUser(input: {userId: "USER"}) { changed } }`,
 		`mutation { hidePost(input: {postId: "POST"}) { changed } }`, `mutation { unhidePost(input: {postId: "POST"}) { changed } }`,
 		`mutation { claimReport(input: {reportId: "USER"}) { report { id } } }`, `mutation { decideReport(input: {reportId: "USER", decision: UPHELD}) { decided } }`,
@@ -170,6 +170,8 @@ func TestReportsOverTheAPI(t *testing.T) {
 		"text": "buy this", "post": map[string]any{"text": "buy this", "hiddenByModerators": true},
 		"suspension": map[string]any{"handle": "bad", "reason": "You advertise."}, "claimedBy": map[string]any{"handle": "mod"},
 	}, c.get("report", one, on))
+	require.Equal(t, map[string]any{"userId": badID, "handle": "bad", "name": "bad", "reason": "You advertise.", "until": nil},
+		c.get("suspension", `{ suspension(handle: "bad") { userId handle name reason until } }`, nil))
 	c.viewer = good
 	c.refused("FORBIDDEN", one, on)
 	c.viewer = mod

@@ -26,6 +26,7 @@ import (
 	"tideline/feed/refusal"
 	"tideline/feed/session"
 	"tideline/feed/webhook"
+	"tideline/internal/errs"
 )
 
 // MaxNote bounds the characters of a note.
@@ -226,8 +227,35 @@ func (m *Moderation) Unsuspend(ctx context.Context, who Actor, id int64, note st
 
 // Suspension says who is suspended, and what the user is told.
 type Suspension struct {
+	User         int64
 	Handle, Name string
 	account.Suspension
+}
+
+// UserNodeID returns the user's id in the API.
+func (s *Suspension) UserNodeID() string { return ent.NodeID("User", s.User) }
+
+// SuspensionOf returns the suspension of the user with the handle, or nil if there is no such user or
+// the user is not suspended. Errors: Unauthenticated; Forbidden, for an actor who is not a moderator.
+//
+// Cost: two look-ups, and the cost of Suspensions.
+func (m *Moderation) SuspensionOf(ctx context.Context, who Actor, handle string) (*Suspension, error) {
+	if _, err := m.demand(ctx, who, user.RoleMODERATOR); err != nil {
+		return nil, err
+	}
+	handle, err := account.Handle(handle)
+	if err != nil {
+		return nil, nil // nobody has it
+	}
+	ids, err := m.cfg.DB.User.Query().Where(user.Handle(handle)).IDs(ctx)
+	if err != nil || len(ids) == 0 {
+		return nil, errs.Wrap(err, "find user")
+	}
+	list, err := m.Suspensions(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	return list[0], nil
 }
 
 // Suspensions returns the suspensions of the users with the ids, in their order. An entry is nil if the user
@@ -247,7 +275,7 @@ func (m *Moderation) Suspensions(ctx context.Context, ids []int64) ([]*Suspensio
 	suspensions := make([]*Suspension, len(ids))
 	for i, u := range rows.InOrder(ids, list, func(u *ent.User) int64 { return u.ID }) {
 		if u != nil && hidden[i] != nil {
-			suspensions[i] = &Suspension{u.Handle, u.Name, account.SuspensionOf(hidden[i])}
+			suspensions[i] = &Suspension{u.ID, u.Handle, u.Name, account.SuspensionOf(hidden[i])}
 		}
 	}
 	return suspensions, nil

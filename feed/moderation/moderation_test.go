@@ -198,7 +198,18 @@ func TestTheReasonOfASuspension(t *testing.T) {
 		require.Equal(w, "the third time\nTold the user: You advertise.", log.Nodes()[0].Note)
 		suspensions, err := m.Suspensions(w.Ctx, all)
 		require.NoError(w, err)
-		require.Equal(w, []*moderation.Suspension{nil, {Handle: "bad", Name: "bad", Suspension: account.Suspension{Reason: "You advertise."}}}, suspensions)
+		require.Equal(w, []*moderation.Suspension{nil, {User: bad.ID, Handle: "bad", Name: "bad", Suspension: account.Suspension{Reason: "You advertise."}}}, suspensions)
+		of := func(handle string) *moderation.Suspension {
+			s, err := m.SuspensionOf(w.Ctx, moderation.By(admin), handle)
+			require.NoError(w, err)
+			return s
+		}
+		require.Equal(w, suspensions[1], of("Bad"))
+		require.Nil(w, of("other"))
+		require.Nil(w, of("unknown"))
+		require.Nil(w, of("no handle"))
+		_, err = m.SuspensionOf(w.Ctx, moderation.By(other), "bad")
+		requireCode(w, refusal.Forbidden, err)
 
 		_, err = m.Unsuspend(w.Ctx, moderation.Console, bad.ID, "")
 		require.NoError(w, err)

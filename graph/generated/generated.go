@@ -191,6 +191,7 @@ type QueryResolver interface {
 	Limits(ctx context.Context) (*model.Limits, error)
 	Reports(ctx context.Context, status *report.Status, first *int, after *string) (*paging.Connection[ent.Report], error)
 	Report(ctx context.Context, id string) (*ent.Report, error)
+	Suspension(ctx context.Context, handle string) (*moderation.Suspension, error)
 }
 type RelationshipPayloadResolver interface {
 	Relationship(ctx context.Context, obj *model.RelationshipPayload) (*model.Relationship, error)
@@ -699,6 +700,8 @@ type Query {
   reports(status: ReportStatus = OPEN, first: Int, after: Cursor): ReportConnection!
   "Null if there is no such report, or it is about the viewer. For moderators."
   report(id: ID!): Report
+  "The suspension of the user with the handle; null if there is no such user, or the user is not suspended. For moderators."
+  suspension(handle: String!): Suspension
 }
 
 "Lengths are in characters (Unicode code points)."
@@ -841,6 +844,7 @@ type Report {
 }
 "A suspended user, for moderators."
 type Suspension {
+  userId: ID!
   handle: String!
   name: String!
   "What the user is told at a log-in; empty if no reason was given."
@@ -1923,6 +1927,8 @@ func (ec *executionContext) childFields_SetRolePayload(ctx context.Context, fiel
 
 func (ec *executionContext) childFields_Suspension(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
+	case "userId":
+		return ec.fieldContext_Suspension_userId(ctx, field)
 	case "handle":
 		return ec.fieldContext_Suspension_handle(ctx, field)
 	case "name":
@@ -3180,6 +3186,20 @@ func (ec *executionContext) field_Query_suggestedUsers_args(ctx context.Context,
 		return nil, err
 	}
 	args["first"] = arg0
+	return args, nil
+}
+
+func (ec *executionContext) field_Query_suspension_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "handle",
+		func(ctx context.Context, v any) (string, error) {
+			return ec.unmarshalNString2string(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["handle"] = arg0
 	return args, nil
 }
 
@@ -10421,6 +10441,50 @@ func (ec *executionContext) fieldContext_Query_report(ctx context.Context, field
 	return fc, nil
 }
 
+func (ec *executionContext) _Query_suspension(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Query_suspension(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Query().Suspension(ctx, fc.Args["handle"].(string))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *moderation.Suspension) graphql.Marshaler {
+			return ec.marshalOSuspension2ᚖtidelineᚋfeedᚋmoderationᚐSuspension(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Query_suspension(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Query",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Suspension(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Query_suspension_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _Query___type(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -12403,6 +12467,29 @@ func (ec *executionContext) fieldContext_Subscription_conversationEvents(ctx con
 		return fc, err
 	}
 	return fc, nil
+}
+
+func (ec *executionContext) _Suspension_userId(ctx context.Context, field graphql.CollectedField, obj *moderation.Suspension) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Suspension_userId(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.UserNodeID(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNID2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Suspension_userId(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Suspension", field, true, false, errors.New("field of type ID does not have child fields"))
 }
 
 func (ec *executionContext) _Suspension_handle(ctx context.Context, field graphql.CollectedField, obj *moderation.Suspension) (ret graphql.Marshaler) {
@@ -20682,6 +20769,28 @@ func (ec *executionContext) _Query(ctx context.Context, sel ast.SelectionSet) gr
 			}
 
 			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return rrm(innerCtx) })
+		case "suspension":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Query_suspension(ctx, field)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			rrm := func(ctx context.Context) graphql.Marshaler {
+				return ec.OperationContext.RootResolverMiddleware(ctx,
+					func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return rrm(innerCtx) })
 		case "__type":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Query___type(ctx, field)
@@ -21971,6 +22080,11 @@ func (ec *executionContext) _Suspension(ctx context.Context, sel ast.SelectionSe
 		switch field.Name {
 		case "__typename":
 			out.Values[i] = graphql.MarshalString("Suspension")
+		case "userId":
+			out.Values[i] = ec._Suspension_userId(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
 		case "handle":
 			out.Values[i] = ec._Suspension_handle(ctx, field, obj)
 			if out.Values[i] == graphql.Null {

@@ -5,13 +5,14 @@ import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
 import { request } from './api'
 import { changed, useChanges } from './changes'
 import { Followers, Following, Profile as ProfileQuery, Public, Quotes, Reposts, Tagged, type Person, type Post } from './documents'
+import { Later } from './later'
 import { usePages, type Page } from './pages'
 import { Avatar, Empty, Failure, Icon, More, Skeleton } from './parts'
 import { FollowButton, PersonList, RelationMenu, withPerson } from './people'
 import { PostCard } from './post'
 import { preferences, t } from './preferences'
 import { back, type Tab } from './route'
-import { session } from './session'
+import { moderates, session } from './session'
 import { useStore } from './store'
 import { usePerson } from './watch'
 import { Words } from './words'
@@ -29,7 +30,7 @@ export function Profile({ handle, tab }: { handle: string; tab: Tab }) {
     if (change.what === 'relation' && change.person.id === person?.id) setPerson({ ...person, ...change.person })
   })
   if (person === null) {
-    return (
+    const nobody = (
       <Empty title={t.nobody(handle)} whole>
         {viewer && (
           <a class="button" href="/people">
@@ -37,6 +38,16 @@ export function Profile({ handle, tab }: { handle: string; tab: Tab }) {
           </a>
         )}
       </Empty>
+    )
+    if (!moderates(logged?.user)) return nobody
+    return (
+      <Later
+        draw={({ Suspended }) => (
+          <Suspended handle={handle} onEnded={() => setPerson(undefined)}>
+            {nobody}
+          </Suspended>
+        )}
+      />
     )
   }
   const own = person !== undefined && person.id === logged?.user.id

@@ -275,7 +275,8 @@ func TestAModeratorActsFromAPostAndAProfile(t *testing.T) {
 	m.choose(`document.querySelector('dialog select')`, "7")
 	m.click("Suspend")
 	m.sees("@bob is suspended.")
-	m.sees("There is nobody called @bob.")
+	m.see(`document.querySelector('main .tag')?.textContent.startsWith('suspended until')`)
+	m.sees("The reason that the user reads: You advertise.")
 
 	b := open(t, s.url)
 	b.visit(s.url + "/login")
@@ -285,8 +286,23 @@ func TestAModeratorActsFromAPostAndAProfile(t *testing.T) {
 	b.see(`/^This account is suspended until \w+ \d+, \d{4} at .*\. The reason: You advertise\.$/.test(document.querySelector('form [role=alert]')?.textContent)`)
 	m.click("Undo")
 	m.sees("@bob is no longer suspended.")
+	m.shows("buy this")
 	b.key(kb.Enter)
 	b.see(live)
+
+	// Where there is no undo, the profile ends the suspension. Others are told nothing there.
+	cem := s.signUp("cem")
+	cem.post("buy that")
+	mod.must(`mutation($i: ModerateUserInput!) { suspendUser(input: $i) { changed } }`, map[string]any{"userId": cem.id}, nil)
+	b.visit(s.url + "/@cem")
+	b.sees("There is nobody called @cem.")
+	m.visit(s.url + "/@cem")
+	m.click("End suspension")
+	m.see(`document.activeElement.name === 'note'`)
+	m.click("End suspension")
+	m.shows("buy that")
+	m.visit(s.url + "/@nobody")
+	m.sees("There is nobody called @nobody.")
 }
 
 // The pages for moderators in every look and language, as TestViews does it for all other pages.
@@ -359,6 +375,10 @@ func TestModerationViews(t *testing.T) {
 					p.see(`document.querySelector('[value=USER]:checked') !== null`)
 				}},
 				{"moderation log", goTo("/moderation/log", func(in tongue) string { return in.bio["olu"] })},
+				{"moderation suspended", func(p *page, in tongue) {
+					boss.must(`mutation($i: ModerateUserInput!) { suspendUser(input: $i) { changed } }`, map[string]any{"userId": tomas.id, "reason": in.bio["tomas"]}, nil)
+					goTo("/@tomas_the_boat_builder_of_olh", func(in tongue) string { return in.bio["tomas"] })(p, in)
+				}},
 			} {
 				v.to(p, in)
 				if p.value(`typeof axe`) == "undefined" {

@@ -137,6 +137,20 @@ export const DecideReport = graphql(`
   }
 `)
 
+export type Suspension = NonNullable<ResultOf<typeof SuspensionOf>['suspension']>
+
+export const SuspensionOf = graphql(`
+  query SuspensionOf($handle: String!) {
+    suspension(handle: $handle) {
+      userId
+      handle
+      name
+      reason
+      until
+    }
+  }
+`)
+
 export const HidePost = graphql(`
   mutation HidePost($input: ModeratePostInput!) {
     hidePost(input: $input) {

@@ -12,6 +12,7 @@ import { m } from './texts'
 
 export { HidePost, Suspend } from './acts'
 export { GiveRole } from './roles'
+export { Suspended } from './suspended'
 
 export function Moderation({ page }: { page: ModerationPage }) {
   useStore(preferences)
