@@ -62,7 +62,7 @@ ONCE_MORE = --rerun-fails=1 --rerun-fails-run-root-test --rerun-fails-abort-on-d
 # take a quarter of the processor time of linking: 1.7 of 6.4 s for the tests of graph.
 ALL = ./web/browsertest ./workers ./queue ./feed/... ./e2e/... ./...
 RUN_TESTS = $(GOTESTSUM) --format-hide-empty-pkg --jsonfile-timing-events=.test/results.json --post-run-command='bash .ci/totals' \
-  $(if $(CI),$(ONCE_MORE)) --packages='$(or $(PKGS),$(ALL))' -- $(if $(COUNT),-count=$(COUNT)) $(PACKAGES) -vet=off -ldflags=-w -timeout=15m $(if $(RUN),-run '$(value RUN)')
+  $(if $(CI),$(ONCE_MORE)) --packages='$(or $(PKGS),$(ALL))' -- $(if $(COUNT),-count=$(COUNT)) $(PACKAGES) -vet=off -ldflags=-w -timeout=25m $(if $(RUN),-run '$(value RUN)')
 
 .PHONY: test
 # Without cgo, the tests use the packages that "make run" has already compiled.
