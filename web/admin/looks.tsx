@@ -167,8 +167,7 @@ export function TimelineLook() {
             ask(false)
             run(async () => {
               const { built } = await call<{ built: boolean }>('POST', '/api/timelines/rebuild', { user: String(found.user) })
-              notify(built ? w().rebuilt : w().dropped)
-              await inspect(found.user)
+              await inspect(found.user).finally(() => notify(built ? w().rebuilt : w().dropped))
             })
           }}
         />

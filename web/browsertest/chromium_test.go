@@ -321,18 +321,18 @@ func (p *page) click(name string) {
 	p.clickOn(named(name))
 }
 
-// clickOn waits for the element that the expression returns, and clicks on it with the mouse. If the page
-// draws the element again meanwhile, clickOn waits for the new one.
+// clickOn waits for the element that the expression returns, and clicks on it with the mouse. It waits
+// while the element is disabled. If the page draws the element again meanwhile, clickOn waits for the new one.
 func (p *page) clickOn(expression string) {
 	p.t.Helper()
 	var at []any
 	for len(at) == 0 {
-		p.see(`(` + expression + `) != null`)
+		p.see(`((e) => e != null && !e.disabled)(` + expression + `)`)
 		at = p.value(`(async () => {
 			const e = ` + expression + `
 			e?.scrollIntoView({ block: 'nearest', behavior: 'instant' })
 			await new Promise(requestAnimationFrame)
-			if (!e?.isConnected) return []
+			if (!e?.isConnected || e.disabled) return []
 			const { x, y, width, height } = e.getBoundingClientRect()
 			return [x + width / 2, y + height / 2]
 		})()`).([]any)
