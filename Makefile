@@ -143,9 +143,9 @@ deps:
 	@$(if $(NPM),$(MAKE) --no-print-directory web/node_modules/.package-lock.json e2e/node_modules/.package-lock.json clients/typescript/build/.tsbuildinfo,:)
 
 .PHONY: lint
-# The linter reads what the compiler made. With -race, that is what the tests of "make check" need
-# too, so that it compiles everything once: four minutes less without caches.
-lint: ## Check the format and the rules in .golangci.yml, including go vet
+# The linter reads what the compiler made. With -race, the tests of "make check" use the same, so
+# everything is compiled once. -race needs the C compiler that deps installs.
+lint: deps ## Check the format and the rules in .golangci.yml, including go vet
 	@files=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go' | while read -r f; do [ -f "$$f" ] && echo "$$f"; done)); \
 	  if [ -n "$$files" ]; then echo "not formatted (gofmt -w):"; echo "$$files"; exit 1; fi
 	@echo "lint (the first time builds the linter, some minutes)"

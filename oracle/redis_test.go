@@ -31,8 +31,8 @@ func (e *engine) masters() (list []*redis.Client, err error) {
 // real reports whether Redis is a separate process, which can be rolled back.
 func (e *engine) real() bool { return storagetest.Config(e.s).RedisURL != "" }
 
-// deafen records that Redis may have lost the activity of users and the records of conversations, and nothing else. Open streams
-// notice this within minutes, or when their clients reconnect.
+// deafen records that Redis may have lost the activity of users and the records of conversations,
+// and nothing else. Open streams notice this within minutes, or when their clients reconnect.
 func (r *run) deafen() {
 	for _, c := range r.clients {
 		c.deaf = c.at != nil

@@ -152,8 +152,8 @@ func (r *run) takeTalk(c *talk, most int) error {
 	return nil
 }
 
-// listenTalks lets the clients of conversations take events, except those of shy users. If users are
-// online at the beginning, each of them soon opens a conversation.
+// listenTalks lets the clients of conversations take events. The clients of shy users take theirs in
+// their own steps. In a plan that begins with connected clients, each reader soon opens a conversation.
 func (r *run) listenTalks() error {
 	if v := r.readers[r.turn%len(r.readers)]; r.online && r.talks[v] == nil && len(r.posts) > 0 {
 		if err := r.openTalk(v, len(r.posts)-1); err != nil {

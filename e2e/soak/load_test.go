@@ -49,7 +49,8 @@ func newTown(t *testing.T, s *storage.Stores, server *worldtest.Process, people 
 		require.NoError(t, err)
 		w.users = append(w.users, &citizen{User: u})
 	}
-	// Otherwise a worker does so at some time within a minute, and the rows look like a leak.
+	// The indexing worker would write the same rows at some time within a minute, and they would look
+	// like a leak.
 	_, err := account.IndexNames(t.Context(), s.DB, people)
 	require.NoError(t, err)
 	for i, u := range w.users {

@@ -235,8 +235,9 @@ type Suspension struct {
 // UserNodeID returns the user's id in the API.
 func (s *Suspension) UserNodeID() string { return ent.NodeID("User", s.User) }
 
-// SuspensionOf returns the suspension of the user with the handle, or nil if there is no such user or
-// the user is not suspended. Errors: Unauthenticated; Forbidden, for an actor who is not a moderator.
+// SuspensionOf returns the suspension of the user with the handle. It returns nil if nobody has the
+// handle, and for a user who is not suspended. Only moderators may call it. Errors: Unauthenticated,
+// Forbidden.
 //
 // Cost: two look-ups, and the cost of Suspensions.
 func (m *Moderation) SuspensionOf(ctx context.Context, who Actor, handle string) (*Suspension, error) {
