@@ -65,11 +65,12 @@ type Hub struct {
 	born     time.Time
 
 	running atomic.Bool
-	online  atomic.Bool  // connected, and presence is written
-	heard   atomic.Int64 // when the channel last delivered anything, as a duration since born
-	gap     atomic.Bool  // a message was lost: Resync at the next heartbeat
-	marked  atomic.Int64 // the highest mark taken
-	covered atomic.Int64 // see Subscription.Covered
+	first   chan struct{} // closed when the hub has come online for the first time
+	online  atomic.Bool   // connected, and presence is written
+	heard   atomic.Int64  // when the channel last delivered anything, as a duration since born
+	gap     atomic.Bool   // a message was lost: Resync at the next heartbeat
+	marked  atomic.Int64  // the highest mark taken
+	covered atomic.Int64  // see Subscription.Covered
 	wake    chan struct{}
 	prepare atomic.Pointer[func(context.Context, Event)]
 	telling sync.WaitGroup // the goroutines of tell and of authorQueues
@@ -104,6 +105,7 @@ func NewHub(rdb redis.UniversalClient, cfg HubConfig) *Hub {
 		log:      cfg.Logger.With("process", name),
 		presence: presence{rdb: rdb, proc: name, ttl: 4 * cfg.Heartbeat},
 		born:     time.Now(),
+		first:    make(chan struct{}),
 		wake:     make(chan struct{}, 1),
 		subs:     make(map[int64][]*Subscription),
 		touched:  make(map[int64]struct{}),
@@ -393,11 +395,15 @@ func (h *Hub) drop(full []*Subscription) {
 func (h *Hub) hear() { h.heard.Store(int64(time.Since(h.born))) }
 
 // Ready returns an error unless the hub is connected, its users are registered,
-// and its channel has delivered something within [HubConfig.Silence]. It returns
-// at once.
+// and its channel has delivered something within [HubConfig.Silence]. A hub that has
+// never been connected is given until ctx ends; after that, Ready returns at once.
 //
 // Cost: none.
-func (h *Hub) Ready(context.Context) error {
+func (h *Hub) Ready(ctx context.Context) error {
+	select {
+	case <-h.first:
+	case <-ctx.Done():
+	}
 	if !h.online.Load() {
 		return errors.New("live: not connected to Redis pub/sub")
 	}

@@ -281,11 +281,10 @@ func TestConcurrentSubscribePublishClose(t *testing.T) {
 	})
 }
 
-func TestSubscribeWaitsForTheHub(t *testing.T) {
+// Until a hub is connected for the first time, subscriptions and Ready wait for it.
+func TestTheFirstConnectionIsAwaited(t *testing.T) {
 	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, sharded bool) {
 		h := live.NewHub(rdb, live.HubConfig{Sharded: sharded})
-		assert.Error(t, h.Ready(t.Context()))
-
 		gaveUp, giveUp := context.WithCancel(t.Context())
 		waiting := make(chan error, 1)
 		go func() {
@@ -296,7 +295,10 @@ func TestSubscribeWaitsForTheHub(t *testing.T) {
 		giveUp()
 		assert.ErrorIs(t, <-waiting, context.Canceled)
 		assert.Zero(t, h.Subscribers())
+		assert.Error(t, h.Ready(gaveUp))
 
+		ready := make(chan error, 1)
+		go func() { ready <- h.Ready(t.Context()) }()
 		got := make(chan reader, 1)
 		go func() {
 			s, err := read(t.Context(), h, 1)
@@ -308,6 +310,7 @@ func TestSubscribeWaitsForTheHub(t *testing.T) {
 		done := make(chan error, 1)
 		go func() { done <- h.Run(ctx) }()
 		s := <-got
+		assert.NoError(t, <-ready)
 		assert.Equal(t, 1, publish(t, live.NewPublisher(rdb, sharded), 9, 1))
 		assert.Equal(t, live.Event{Kind: live.Added, Post: 9}, next(t, s), "and no Resync before it")
 		cancel()

@@ -32,8 +32,10 @@ func (h *Hub) keepPresence(ctx context.Context) error {
 		}
 		return fmt.Errorf("live: %w", err)
 	}
-	h.connects.Add(1)
 	h.online.Store(true)
+	if h.connects.Add(1) == 1 {
+		close(h.first)
+	}
 
 	heartbeat := time.NewTimer(h.cfg.Heartbeat)
 	defer heartbeat.Stop()
