@@ -76,7 +76,7 @@ func (r jobsRetry) Run(ctx context.Context, c server.Config, console server.Cons
 			return nil
 		}
 		var found []int64
-		err := b.Moderation.Operate(ctx, moderation.Console, auditentry.ActionRETRY_JOBS, auditentry.SubjectKindJob, slices.Min(ids), moderation.NoteOfJobs(ids, r.Note),
+		err := b.Moderation.Operate(ctx, moderation.Console, moderation.OfJobs(auditentry.ActionRETRY_JOBS, ids, r.Note),
 			func(ctx context.Context) (err error) {
 				found, err = b.Queue.Retry(ctx, ids...)
 				return err
@@ -109,7 +109,7 @@ type jobsDiscard struct {
 func (d jobsDiscard) Run(ctx context.Context, c server.Config, console server.Console) error {
 	return with(ctx, c, console, server.SQLAndRedis, func(b *backend.Backend) error {
 		var enqueued []string
-		err := b.Moderation.Operate(ctx, moderation.Console, auditentry.ActionDISCARD_JOBS, auditentry.SubjectKindJob, slices.Min(d.IDs), moderation.NoteOfJobs(d.IDs, d.Note),
+		err := b.Moderation.Operate(ctx, moderation.Console, moderation.OfJobs(auditentry.ActionDISCARD_JOBS, d.IDs, d.Note),
 			func(ctx context.Context) (err error) {
 				enqueued, err = b.Queue.Discard(ctx, job.Replacement, d.IDs...)
 				return err

@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -185,9 +186,10 @@ func TestRetryIsInTheAuditLog(t *testing.T) {
 	var notes []string
 	for _, entry := range stores.DB.AuditEntry.Query().Order(auditentry.ByID()).AllX(t.Context()) {
 		require.Equal(t, []any{auditentry.ActionRETRY_JOBS, int64(0)}, []any{entry.Action, entry.ActorID})
-		notes = append(notes, entry.Note)
+		require.Equal(t, 1, entry.Details.JobCount)
+		notes = append(notes, fmt.Sprint(entry.Details.Jobs, entry.Note))
 	}
-	require.Equal(t, []string{"1 job: " + ids[1] + "; Redis is back", "1 job: " + ids[0]}, notes)
+	require.Equal(t, []string{"[" + ids[1] + "]Redis is back", "[" + ids[0] + "]"}, notes)
 }
 
 func TestMigrate(t *testing.T) {

@@ -3,9 +3,11 @@
 package ent
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"tideline/ent/auditentry"
+	"tideline/ent/schema"
 	"time"
 
 	"entgo.io/ent"
@@ -27,8 +29,10 @@ type AuditEntry struct {
 	SubjectKind auditentry.SubjectKind `json:"subject_kind,omitempty"`
 	// SubjectID holds the value of the "subject_id" field.
 	SubjectID int64 `json:"subject_id,omitempty"`
-	// Note holds the value of the "note" field.
+	// what the actor wrote about it
 	Note string `json:"note,omitempty"`
+	// Details holds the value of the "details" field.
+	Details schema.AuditDetails `json:"details,omitempty"`
 	// CreatedAt holds the value of the "created_at" field.
 	CreatedAt    time.Time `json:"created_at,omitempty"`
 	selectValues sql.SelectValues
@@ -39,6 +43,8 @@ func (*AuditEntry) scanValues(columns []string) ([]any, error) {
 	values := make([]any, len(columns))
 	for i := range columns {
 		switch columns[i] {
+		case auditentry.FieldDetails:
+			values[i] = new([]byte)
 		case auditentry.FieldID, auditentry.FieldActorID, auditentry.FieldKeyID, auditentry.FieldSubjectID:
 			values[i] = new(sql.NullInt64)
 		case auditentry.FieldAction, auditentry.FieldSubjectKind, auditentry.FieldNote:
@@ -102,6 +108,14 @@ func (_m *AuditEntry) assignValues(columns []string, values []any) error {
 			} else if value.Valid {
 				_m.Note = value.String
 			}
+		case auditentry.FieldDetails:
+			if value, ok := values[i].(*[]byte); !ok {
+				return fmt.Errorf("unexpected type %T for field details", values[i])
+			} else if value != nil && len(*value) > 0 {
+				if err := json.Unmarshal(*value, &_m.Details); err != nil {
+					return fmt.Errorf("unmarshal field details: %w", err)
+				}
+			}
 		case auditentry.FieldCreatedAt:
 			if value, ok := values[i].(*sql.NullTime); !ok {
 				return fmt.Errorf("unexpected type %T for field created_at", values[i])
@@ -161,6 +175,9 @@ func (_m *AuditEntry) String() string {
 	builder.WriteString(", ")
 	builder.WriteString("note=")
 	builder.WriteString(_m.Note)
+	builder.WriteString(", ")
+	builder.WriteString("details=")
+	builder.WriteString(fmt.Sprintf("%v", _m.Details))
 	builder.WriteString(", ")
 	builder.WriteString("created_at=")
 	builder.WriteString(_m.CreatedAt.Format(time.ANSIC))

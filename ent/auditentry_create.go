@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"tideline/ent/auditentry"
+	"tideline/ent/schema"
 	"time"
 
 	"entgo.io/ent/dialect/sql"
@@ -70,6 +71,20 @@ func (_c *AuditEntryCreate) SetNote(v string) *AuditEntryCreate {
 func (_c *AuditEntryCreate) SetNillableNote(v *string) *AuditEntryCreate {
 	if v != nil {
 		_c.SetNote(*v)
+	}
+	return _c
+}
+
+// SetDetails sets the "details" field.
+func (_c *AuditEntryCreate) SetDetails(v schema.AuditDetails) *AuditEntryCreate {
+	_c.mutation.SetDetails(v)
+	return _c
+}
+
+// SetNillableDetails sets the "details" field if the given value is not nil.
+func (_c *AuditEntryCreate) SetNillableDetails(v *schema.AuditDetails) *AuditEntryCreate {
+	if v != nil {
+		_c.SetDetails(*v)
 	}
 	return _c
 }
@@ -233,6 +248,10 @@ func (_c *AuditEntryCreate) createSpec() (*AuditEntry, *sqlgraph.CreateSpec) {
 		_spec.SetField(auditentry.FieldNote, field.TypeString, value)
 		_node.Note = value
 	}
+	if value, ok := _c.mutation.Details(); ok {
+		_spec.SetField(auditentry.FieldDetails, field.TypeJSON, value)
+		_node.Details = value
+	}
 	if value, ok := _c.mutation.CreatedAt(); ok {
 		_spec.SetField(auditentry.FieldCreatedAt, field.TypeTime, value)
 		_node.CreatedAt = value
@@ -323,6 +342,9 @@ func (u *AuditEntryUpsertOne) UpdateNewValues() *AuditEntryUpsertOne {
 		}
 		if _, exists := u.create.mutation.Note(); exists {
 			s.SetIgnore(auditentry.FieldNote)
+		}
+		if _, exists := u.create.mutation.Details(); exists {
+			s.SetIgnore(auditentry.FieldDetails)
 		}
 		if _, exists := u.create.mutation.CreatedAt(); exists {
 			s.SetIgnore(auditentry.FieldCreatedAt)
@@ -557,6 +579,9 @@ func (u *AuditEntryUpsertBulk) UpdateNewValues() *AuditEntryUpsertBulk {
 			}
 			if _, exists := b.mutation.Note(); exists {
 				s.SetIgnore(auditentry.FieldNote)
+			}
+			if _, exists := b.mutation.Details(); exists {
+				s.SetIgnore(auditentry.FieldDetails)
 			}
 			if _, exists := b.mutation.CreatedAt(); exists {
 				s.SetIgnore(auditentry.FieldCreatedAt)

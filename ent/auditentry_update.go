@@ -75,6 +75,9 @@ func (_u *AuditEntryUpdate) sqlSave(ctx context.Context) (_node int, err error) 
 			}
 		}
 	}
+	if _u.mutation.DetailsCleared() {
+		_spec.ClearField(auditentry.FieldDetails, field.TypeJSON)
+	}
 	_spec.AddModifiers(_u.modifiers...)
 	if _node, err = sqlgraph.UpdateNodes(ctx, _u.driver, _spec); err != nil {
 		if _, ok := err.(*sqlgraph.NotFoundError); ok {
@@ -173,6 +176,9 @@ func (_u *AuditEntryUpdateOne) sqlSave(ctx context.Context) (_node *AuditEntry, 
 				ps[i](selector)
 			}
 		}
+	}
+	if _u.mutation.DetailsCleared() {
+		_spec.ClearField(auditentry.FieldDetails, field.TypeJSON)
 	}
 	_spec.AddModifiers(_u.modifiers...)
 	_node = &AuditEntry{config: _u.config}

@@ -801,6 +801,7 @@ type AuditEntryMutation struct {
 	subject_id    *int64
 	addsubject_id *int64
 	note          *string
+	details       *schema.AuditDetails
 	created_at    *time.Time
 	clearedFields map[string]struct{}
 	done          bool
@@ -1188,6 +1189,55 @@ func (m *AuditEntryMutation) ResetNote() {
 	m.note = nil
 }
 
+// SetDetails sets the "details" field.
+func (m *AuditEntryMutation) SetDetails(sd schema.AuditDetails) {
+	m.details = &sd
+}
+
+// Details returns the value of the "details" field in the mutation.
+func (m *AuditEntryMutation) Details() (r schema.AuditDetails, exists bool) {
+	v := m.details
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldDetails returns the old "details" field's value of the AuditEntry entity.
+// If the AuditEntry object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *AuditEntryMutation) OldDetails(ctx context.Context) (v schema.AuditDetails, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldDetails is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldDetails requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldDetails: %w", err)
+	}
+	return oldValue.Details, nil
+}
+
+// ClearDetails clears the value of the "details" field.
+func (m *AuditEntryMutation) ClearDetails() {
+	m.details = nil
+	m.clearedFields[auditentry.FieldDetails] = struct{}{}
+}
+
+// DetailsCleared returns if the "details" field was cleared in this mutation.
+func (m *AuditEntryMutation) DetailsCleared() bool {
+	_, ok := m.clearedFields[auditentry.FieldDetails]
+	return ok
+}
+
+// ResetDetails resets all changes to the "details" field.
+func (m *AuditEntryMutation) ResetDetails() {
+	m.details = nil
+	delete(m.clearedFields, auditentry.FieldDetails)
+}
+
 // SetCreatedAt sets the "created_at" field.
 func (m *AuditEntryMutation) SetCreatedAt(t time.Time) {
 	m.created_at = &t
@@ -1258,7 +1308,7 @@ func (m *AuditEntryMutation) Type() string {
 // order to get all numeric fields that were incremented/decremented, call
 // AddedFields().
 func (m *AuditEntryMutation) Fields() []string {
-	fields := make([]string, 0, 7)
+	fields := make([]string, 0, 8)
 	if m.actor_id != nil {
 		fields = append(fields, auditentry.FieldActorID)
 	}
@@ -1276,6 +1326,9 @@ func (m *AuditEntryMutation) Fields() []string {
 	}
 	if m.note != nil {
 		fields = append(fields, auditentry.FieldNote)
+	}
+	if m.details != nil {
+		fields = append(fields, auditentry.FieldDetails)
 	}
 	if m.created_at != nil {
 		fields = append(fields, auditentry.FieldCreatedAt)
@@ -1300,6 +1353,8 @@ func (m *AuditEntryMutation) Field(name string) (ent.Value, bool) {
 		return m.SubjectID()
 	case auditentry.FieldNote:
 		return m.Note()
+	case auditentry.FieldDetails:
+		return m.Details()
 	case auditentry.FieldCreatedAt:
 		return m.CreatedAt()
 	}
@@ -1323,6 +1378,8 @@ func (m *AuditEntryMutation) OldField(ctx context.Context, name string) (ent.Val
 		return m.OldSubjectID(ctx)
 	case auditentry.FieldNote:
 		return m.OldNote(ctx)
+	case auditentry.FieldDetails:
+		return m.OldDetails(ctx)
 	case auditentry.FieldCreatedAt:
 		return m.OldCreatedAt(ctx)
 	}
@@ -1375,6 +1432,13 @@ func (m *AuditEntryMutation) SetField(name string, value ent.Value) error {
 			return fmt.Errorf("unexpected type %T for field %s", value, name)
 		}
 		m.SetNote(v)
+		return nil
+	case auditentry.FieldDetails:
+		v, ok := value.(schema.AuditDetails)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetDetails(v)
 		return nil
 	case auditentry.FieldCreatedAt:
 		v, ok := value.(time.Time)
@@ -1451,7 +1515,11 @@ func (m *AuditEntryMutation) AddField(name string, value ent.Value) error {
 // ClearedFields returns all nullable fields that were cleared during this
 // mutation.
 func (m *AuditEntryMutation) ClearedFields() []string {
-	return nil
+	var fields []string
+	if m.FieldCleared(auditentry.FieldDetails) {
+		fields = append(fields, auditentry.FieldDetails)
+	}
+	return fields
 }
 
 // FieldCleared returns a boolean indicating if a field with the given name was
@@ -1464,6 +1532,11 @@ func (m *AuditEntryMutation) FieldCleared(name string) bool {
 // ClearField clears the value of the field with the given name. It returns an
 // error if the field is not defined in the schema.
 func (m *AuditEntryMutation) ClearField(name string) error {
+	switch name {
+	case auditentry.FieldDetails:
+		m.ClearDetails()
+		return nil
+	}
 	return fmt.Errorf("unknown AuditEntry nullable field %s", name)
 }
 
@@ -1488,6 +1561,9 @@ func (m *AuditEntryMutation) ResetField(name string) error {
 		return nil
 	case auditentry.FieldNote:
 		m.ResetNote()
+		return nil
+	case auditentry.FieldDetails:
+		m.ResetDetails()
 		return nil
 	case auditentry.FieldCreatedAt:
 		m.ResetCreatedAt()

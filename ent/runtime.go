@@ -63,7 +63,7 @@ func init() {
 	// auditentry.DefaultNote holds the default value on creation for the note field.
 	auditentry.DefaultNote = auditentryDescNote.Default.(string)
 	// auditentryDescCreatedAt is the schema descriptor for created_at field.
-	auditentryDescCreatedAt := auditentryFields[7].Descriptor()
+	auditentryDescCreatedAt := auditentryFields[8].Descriptor()
 	// auditentry.DefaultCreatedAt holds the default value on creation for the created_at field.
 	auditentry.DefaultCreatedAt = auditentryDescCreatedAt.Default.(func() time.Time)
 	blockFields := schema.Block{}.Fields()

@@ -2,9 +2,11 @@ package graph
 
 import (
 	"context"
+	"strconv"
 	"time"
 
 	"tideline/ent"
+	"tideline/ent/auditentry"
 	entreport "tideline/ent/report"
 	entuser "tideline/ent/user"
 	"tideline/feed/account"
@@ -39,6 +41,45 @@ func (r auditEntry) SubjectHandle(ctx context.Context, e *ent.AuditEntry) (*stri
 	return orNone(h.Subject), err
 }
 
+func (auditEntry) RoleBefore(_ context.Context, e *ent.AuditEntry) (*entuser.Role, error) {
+	return orNone(entuser.Role(e.Details.RoleBefore)), nil
+}
+
+func (auditEntry) RoleAfter(_ context.Context, e *ent.AuditEntry) (*entuser.Role, error) {
+	return orNone(entuser.Role(e.Details.RoleAfter)), nil
+}
+
+func (auditEntry) Decision(_ context.Context, e *ent.AuditEntry) (*model.ReportDecision, error) {
+	return orNone(model.ReportDecision(e.Details.Decision)), nil
+}
+
+func (auditEntry) Reason(_ context.Context, e *ent.AuditEntry) (*string, error) {
+	return orNone(e.Details.Reason), nil
+}
+
+func (auditEntry) Until(_ context.Context, e *ent.AuditEntry) (*time.Time, error) {
+	return e.Details.Until, nil
+}
+
+func (auditEntry) JobCount(_ context.Context, e *ent.AuditEntry) (*int, error) {
+	return orNone(e.Details.JobCount), nil
+}
+
+func (auditEntry) JobIds(_ context.Context, e *ent.AuditEntry) ([]string, error) {
+	var ids []string
+	for _, id := range e.Details.Jobs {
+		ids = append(ids, strconv.FormatInt(id, 10))
+	}
+	return ids, nil
+}
+
+func (auditEntry) ProcessID(_ context.Context, e *ent.AuditEntry) (*string, error) {
+	if e.SubjectKind != auditentry.SubjectKindProcess {
+		return nil, nil
+	}
+	return new(strconv.FormatInt(e.SubjectID, 10)), nil
+}
+
 func (r auditEntry) handles(ctx context.Context, e *ent.AuditEntry) (moderation.Handles, error) {
 	g := groupsOf(ctx)
 	return field(g, g.entries, e, "handles", func(all []*ent.AuditEntry) ([]moderation.Handles, error) {
@@ -46,12 +87,12 @@ func (r auditEntry) handles(ctx context.Context, e *ent.AuditEntry) (moderation.
 	})
 }
 
-// orNone returns nil for an empty text.
-func orNone(s string) *string {
-	if s == "" {
+// orNone returns nil for an empty text, and for 0.
+func orNone[T comparable](v T) *T {
+	if v == *new(T) {
 		return nil
 	}
-	return &s
+	return &v
 }
 
 func (r moderationMutation) SetRole(ctx context.Context, in model.SetRoleInput) (*model.SetRolePayload, error) {
@@ -118,6 +159,10 @@ func (r query) Report(ctx context.Context, id string) (*ent.Report, error) {
 
 func (r query) Suspension(ctx context.Context, handle string) (*moderation.Suspension, error) {
 	return r.Moderation.SuspensionOf(ctx, moderation.By(Viewer(ctx)), handle)
+}
+
+func (r query) Suspensions(ctx context.Context, first *int, after *string) (*paging.Connection[moderation.Suspension], error) {
+	return r.Moderation.AllSuspensions(ctx, moderation.By(Viewer(ctx)), paging.Page{First: first, After: after})
 }
 
 func (r report) Reporter(ctx context.Context, one *ent.Report) (*ent.User, error) {

@@ -29,7 +29,7 @@ func TestModerationOverTheAPI(t *testing.T) {
 		hide      = `mutation($post: ID!) { hidePost(input: {postId: $post}) { postId changed } }`
 		unhide    = `mutation($post: ID!) { unhidePost(input: {postId: $post}) { changed } }`
 		setRole   = `mutation($user: ID!) { setRole(input: {userId: $user, role: MODERATOR}) { userId role } }`
-		log       = `{ auditLog(first: 2) { pageInfo { hasNextPage } nodes { id actorId actorHandle action subjectId subjectHandle note createdAt } } }`
+		log       = `{ auditLog(first: 2) { pageInfo { hasNextPage } nodes { id actorId actorHandle action subjectId subjectHandle note roleBefore roleAfter decision reason until jobCount jobIds createdAt } } }`
 		read      = `query($post: ID!) { post(id: $post) { visibility hiddenByModerators } }`
 	)
 	for _, query := range []string{suspend, unsuspend, hide, unhide, setRole} {
@@ -60,7 +60,7 @@ func TestModerationOverTheAPI(t *testing.T) {
 
 	list := c.get("auditLog.nodes", log, nil).([]any)
 	require.Len(t, list, 2)
-	require.Subset(t, list[0], map[string]any{"action": "SUSPEND_USER", "subjectId": badID, "note": "spam\nUntil: 2999-01-02T03:04:05Z\nTold the user: You advertise."})
+	require.Subset(t, list[0], map[string]any{"action": "SUSPEND_USER", "subjectId": badID, "note": "spam", "until": "2999-01-02T03:04:05.000Z", "reason": "You advertise.", "roleBefore": nil, "decision": nil, "jobCount": nil, "jobIds": nil})
 	answer := c.do(`mutation { logIn(input: {handle: "bad", password: "correct horse"}) { token } }`, nil)
 	require.Subset(t, answer.Errors[0].Extensions, map[string]any{"code": "FORBIDDEN", "reason": "SUSPENDED", "explanation": "You advertise.", "until": "2999-01-02T03:04:05Z"})
 	require.Subset(t, list[1], map[string]any{"action": "SET_ROLE", "subjectId": badID, "actorHandle": "boss", "subjectHandle": "bad"})
@@ -93,7 +93,7 @@ func TestKeysModerateByAScopeOfTheirOwn(t *testing.T) {
 	}
 	as(apikey.Read, apikey.Write, apikey.Import, apikey.Manage)
 	for _, query := range []string{
-		`{ reports { nodes { id } } }`, `{ report(id: "USER") { id } }`, `{ suspension(handle: "bad") { handle } }`, `{ auditLog { nodes { id } } }`, setRole,
+		`{ reports { nodes { id } } }`, `{ report(id: "USER") { id } }`, `{ suspension(handle: "bad") { handle } }`, `{ suspensions { nodes { handle } } }`, `{ auditLog { nodes { id } } }`, setRole,
 		`mutation { suspendUser(input: {userId: "USER"}) { changed } }`, `mutation { unsuspendUser(input: {userId: "USER"}) { changed } }`,
 		`mutation { hidePost(input: {postId: "POST"}) { changed } }`, `mutation { unhidePost(input: {postId: "POST"}) { changed } }`,
 		`mutation { claimReport(input: {reportId: "USER"}) { report { id } } }`, `mutation { decideReport(input: {reportId: "USER", decision: UPHELD}) { decided } }`,
@@ -172,6 +172,7 @@ func TestReportsOverTheAPI(t *testing.T) {
 	}, c.get("report", one, on))
 	require.Equal(t, map[string]any{"userId": badID, "handle": "bad", "name": "bad", "reason": "You advertise.", "until": nil},
 		c.get("suspension", `{ suspension(handle: "bad") { userId handle name reason until } }`, nil))
+	require.Equal(t, []any{map[string]any{"handle": "bad"}}, c.get("suspensions.nodes", `{ suspensions(first: 5) { nodes { handle } } }`, nil))
 	c.viewer = good
 	c.refused("FORBIDDEN", one, on)
 	c.viewer = mod

@@ -190,7 +190,7 @@ func locate(address string) (file string, ok bool) {
 }
 
 // pages matches the addresses at which the app draws a view.
-var pages = regexp.MustCompile(`^/(people|public|search|login|settings(/(profile|account|sessions|words|muted|conversations|blocked|requests|likes))?|moderation(/(upheld|dismissed|roles|log))?|@[^/]+(/followers|/following)?|post/[^/]+(/reposts|/quotes)?|tag/[^/]+)?$`)
+var pages = regexp.MustCompile(`^/(people|public|search|login|settings(/(profile|account|sessions|words|muted|conversations|blocked|requests|likes))?|moderation(/(upheld|dismissed|suspended|roles|log))?|@[^/]+(/followers|/following)?|post/[^/]+(/reposts|/quotes)?|tag/[^/]+)?$`)
 
 func isPage(address string) bool { return pages.MatchString(address) }
 

@@ -26,6 +26,8 @@ const (
 	FieldSubjectID = "subject_id"
 	// FieldNote holds the string denoting the note field in the database.
 	FieldNote = "note"
+	// FieldDetails holds the string denoting the details field in the database.
+	FieldDetails = "details"
 	// FieldCreatedAt holds the string denoting the created_at field in the database.
 	FieldCreatedAt = "created_at"
 	// Table holds the table name of the auditentry in the database.
@@ -41,6 +43,7 @@ var Columns = []string{
 	FieldSubjectKind,
 	FieldSubjectID,
 	FieldNote,
+	FieldDetails,
 	FieldCreatedAt,
 }
 

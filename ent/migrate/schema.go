@@ -35,6 +35,7 @@ var (
 		{Name: "subject_kind", Type: field.TypeEnum, Enums: []string{"User", "Post", "Report", "Process", "Job"}},
 		{Name: "subject_id", Type: field.TypeInt64},
 		{Name: "note", Type: field.TypeString, Default: ""},
+		{Name: "details", Type: field.TypeJSON, Nullable: true},
 		{Name: "created_at", Type: field.TypeTime},
 	}
 	// AuditEntriesTable holds the schema information for the "audit_entries" table.

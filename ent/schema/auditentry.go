@@ -1,6 +1,8 @@
 package schema
 
 import (
+	"time"
+
 	"entgo.io/ent"
 	"entgo.io/ent/schema"
 	"entgo.io/ent/schema/field"
@@ -19,9 +21,26 @@ func (AuditEntry) Fields() []ent.Field {
 		field.Enum("action").Values("SET_ROLE", "SUSPEND_USER", "UNSUSPEND_USER", "HIDE_POST", "UNHIDE_POST", "DECIDE_REPORT", "PAUSE_WORKERS", "RESUME_WORKERS", "RETRY_JOBS", "DISCARD_JOBS", "REBUILD_TIMELINE").Immutable(),
 		field.Enum("subject_kind").Values("User", "Post", "Report", "Process", "Job").Immutable().Comment("the type in the API; Process and Job have none there"),
 		field.Int64("subject_id").Immutable(),
-		field.String("note").Default("").Immutable(),
+		field.String("note").Default("").Immutable().Comment("what the actor wrote about it"),
+		field.JSON("details", AuditDetails{}).Optional().Immutable(),
 		field.Time("created_at").Immutable().Default(now),
 	}
+}
+
+// AuditDetails say what an action changed. Each field belongs to the actions that it names, and is its
+// zero value for others.
+type AuditDetails struct {
+	// SET_ROLE: the role of the user before and after.
+	RoleBefore string `json:"roleBefore,omitempty"`
+	RoleAfter  string `json:"roleAfter,omitempty"`
+	// DECIDE_REPORT: the status that the reports have since.
+	Decision string `json:"decision,omitempty"`
+	// SUSPEND_USER: what the user is told, and when the suspension ends by itself.
+	Reason string     `json:"reason,omitempty"`
+	Until  *time.Time `json:"until,omitempty"`
+	// RETRY_JOBS, DISCARD_JOBS: the number of jobs, and the first of their ids.
+	JobCount int     `json:"jobCount,omitempty"`
+	Jobs     []int64 `json:"jobs,omitempty"`
 }
 
 // Annotations of AuditEntry.

@@ -3,36 +3,46 @@ package moderation
 import (
 	"context"
 	"fmt"
-	"strconv"
+	"slices"
 
 	"tideline/ent"
 	"tideline/ent/auditentry"
 	"tideline/ent/post"
 	"tideline/ent/report"
+	"tideline/ent/schema"
 	"tideline/ent/user"
 	"tideline/feed/internal/rows"
 	"tideline/feed/paging"
 	"tideline/internal/errs"
 )
 
+// Action is what an entry of the audit log records.
+type Action struct {
+	Kind        auditentry.Action
+	SubjectKind auditentry.SubjectKind
+	Subject     int64
+	Note        string // written by the actor
+	Details     schema.AuditDetails
+}
+
 // record adds an entry to the audit log. The database refuses to change or delete entries.
-func record(ctx context.Context, tx *ent.Tx, who Actor, a auditentry.Action, kind auditentry.SubjectKind, subject int64, note string) error {
+func record(ctx context.Context, tx *ent.Tx, who Actor, a Action) error {
 	row := tx.AuditEntry.Create()
 	if who.Key != nil {
 		row.SetKeyID(who.Key.ID)
 	}
-	err := row.SetActorID(who.ID).SetAction(a).SetSubjectKind(kind).SetSubjectID(subject).SetNote(note).Exec(ctx)
+	err := row.SetActorID(who.ID).SetAction(a.Kind).SetSubjectKind(a.SubjectKind).SetSubjectID(a.Subject).
+		SetNote(a.Note).SetDetails(a.Details).Exec(ctx)
 	return errs.Wrap(err, "write the audit log")
 }
 
 // Record adds an entry to the audit log, in the transaction of the change that it describes. It is
 // for packages that store the subject themselves. Error: BadInput, for a note that is too long.
-func Record(ctx context.Context, tx *ent.Tx, who Actor, a auditentry.Action, kind auditentry.SubjectKind, subject int64, note string) error {
-	note, err := noteField.Clean(note)
-	if err != nil {
+func Record(ctx context.Context, tx *ent.Tx, who Actor, a Action) (err error) {
+	if a.Note, err = noteField.Clean(a.Note); err != nil {
 		return err
 	}
-	return record(ctx, tx, who, a, kind, subject, note)
+	return record(ctx, tx, who, a)
 }
 
 // Operate writes an entry into the audit log and then calls do, which changes something outside
@@ -41,34 +51,23 @@ func Record(ctx context.Context, tx *ent.Tx, who Actor, a auditentry.Action, kin
 // Forbidden, if who is not an admin; the error of do.
 //
 // Cost: a look-up, an insert, and the cost of do.
-func (m *Moderation) Operate(ctx context.Context, who Actor, a auditentry.Action, kind auditentry.SubjectKind, subject int64, note string, do func(context.Context) error) error {
+func (m *Moderation) Operate(ctx context.Context, who Actor, a Action, do func(context.Context) error) error {
 	if err := m.DemandAdmin(ctx, who); err != nil {
 		return err
 	}
-	err := rows.InTx(ctx, m.cfg.DB, func(tx *ent.Tx) error { return Record(ctx, tx, who, a, kind, subject, note) })
+	err := rows.InTx(ctx, m.cfg.DB, func(tx *ent.Tx) error { return Record(ctx, tx, who, a) })
 	if err != nil {
 		return err
 	}
 	return do(ctx)
 }
 
-// NoteOfJobs returns the note with a prefix that names the first 20 of the jobs.
-func NoteOfJobs(jobs []int64, note string) string {
-	const named = 20
-	text := fmt.Sprintf("%d jobs:", len(jobs))
-	if len(jobs) == 1 {
-		text = "1 job:"
+// OfJobs returns an action on one or more jobs. Its details name the first 20.
+func OfJobs(kind auditentry.Action, jobs []int64, note string) Action {
+	return Action{
+		Kind: kind, SubjectKind: auditentry.SubjectKindJob, Subject: slices.Min(jobs), Note: note,
+		Details: schema.AuditDetails{JobCount: len(jobs), Jobs: jobs[:min(len(jobs), 20)]},
 	}
-	for _, id := range jobs[:min(len(jobs), named)] {
-		text += " " + strconv.FormatInt(id, 10)
-	}
-	if len(jobs) > named {
-		text += " …"
-	}
-	if note != "" {
-		text += "; " + note
-	}
-	return text
 }
 
 // AuditLog returns a page of the audit log, newest first. Errors: Unauthenticated, BadInput;

@@ -10,12 +10,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"tideline/ent"
 	"tideline/ent/auditentry"
 	"tideline/ent/hiddenuser"
+	"tideline/ent/schema"
 	"tideline/ent/user"
 	"tideline/feed"
 	"tideline/feed/account"
@@ -187,18 +187,12 @@ func (m *Moderation) SetRole(ctx context.Context, who Actor, id int64, role user
 		if err := tx.User.UpdateOneID(id).SetRole(role).Exec(ctx); err != nil {
 			return fmt.Errorf("set role: %w", err)
 		}
-		return record(ctx, tx, who, auditentry.ActionSET_ROLE, auditentry.SubjectKindUser, id, noteOfRole(u.Role, role, note))
+		return record(ctx, tx, who, Action{
+			auditentry.ActionSET_ROLE, auditentry.SubjectKindUser, id, note,
+			schema.AuditDetails{RoleBefore: string(u.Role), RoleAfter: string(role)},
+		})
 	})
 	return changed && err == nil, err
-}
-
-// noteOfRole returns the note with a prefix that tells how the role changed.
-func noteOfRole(from, to user.Role, note string) string {
-	change := fmt.Sprintf("%s -> %s", from, to)
-	if note == "" {
-		return change
-	}
-	return change + ": " + note
 }
 
 // Suspend hides a user and ends all the user's sessions, until Unsuspend or the end of the suspension; see
@@ -234,6 +228,37 @@ type Suspension struct {
 
 // UserNodeID returns the user's id in the API.
 func (s *Suspension) UserNodeID() string { return ent.NodeID("User", s.User) }
+
+// AllSuspensions returns a page of the suspensions, those of the newest users first. Errors: Unauthenticated,
+// BadInput; Forbidden, for an actor who is not a moderator.
+//
+// Cost: a look-up, a range of the hidden users, which are mostly suspended, and the cost of Suspensions.
+func (m *Moderation) AllSuspensions(ctx context.Context, who Actor, p paging.Page) (*paging.Connection[Suspension], error) {
+	if _, err := m.demand(ctx, who, user.RoleMODERATOR); err != nil {
+		return nil, err
+	}
+	w, err := paging.Open(p, paging.Suspensions, 0, m.cfg.MaxPage)
+	if err != nil {
+		return nil, err
+	}
+	r := w.Range()
+	q := m.cfg.DB.HiddenUser.Query().Where(hiddenuser.StateEQ(hiddenuser.StateSUSPENDED)).Order(ent.Desc(hiddenuser.FieldID)).Limit(r.Limit)
+	if w.After != nil {
+		q.Where(hiddenuser.IDLT(r.Upper()))
+	}
+	ids, err := q.IDs(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list suspensions: %w", err)
+	}
+	list, err := m.Suspensions(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	list = slices.DeleteFunc(list, func(s *Suspension) bool { return s == nil }) // ended meanwhile
+	return paging.Connect(w, list, func(s *Suspension) paging.Edge[Suspension] {
+		return paging.Edge[Suspension]{Cursor: paging.Cursor{ID: s.User}.Encode(paging.Suspensions, 0), Node: s}
+	}), nil
+}
 
 // SuspensionOf returns the suspension of the user with the handle. It returns nil if nobody has the
 // handle, and for a user who is not suspended. Only moderators may call it. Errors: Unauthenticated,
@@ -294,17 +319,11 @@ func (m *Moderation) judge(ctx context.Context, who Actor, id int64, action audi
 	if note, err = noteField.Clean(note); err != nil {
 		return false, err
 	}
-	if s.Until != nil {
-		note = strings.TrimSpace(note + "\nUntil: " + s.Until.UTC().Format(time.RFC3339))
-	}
-	if s.Reason != "" {
-		note = strings.TrimSpace(note + "\nTold the user: " + s.Reason)
-	}
 	return do(ctx, id, func(tx *ent.Tx, u *ent.User) error {
 		if ranks[u.Role] >= rank {
 			return refusal.New(refusal.RoleNotBelow, "The role of the user is not below yours.")
 		}
-		return record(ctx, tx, who, action, auditentry.SubjectKindUser, id, note)
+		return record(ctx, tx, who, Action{action, auditentry.SubjectKindUser, id, note, schema.AuditDetails{Reason: s.Reason, Until: s.Until}})
 	})
 }
 
@@ -331,6 +350,6 @@ func (m *Moderation) hide(ctx context.Context, who Actor, id int64, action audit
 		return false, err
 	}
 	return m.cfg.Feed.HidePost(ctx, id, action == auditentry.ActionHIDE_POST, func(tx *ent.Tx) error {
-		return record(ctx, tx, who, action, auditentry.SubjectKindPost, id, note)
+		return record(ctx, tx, who, Action{Kind: action, SubjectKind: auditentry.SubjectKindPost, Subject: id, Note: note})
 	})
 }

@@ -71,7 +71,7 @@ func TestOperate(t *testing.T) {
 		moderator, admin := staff(w)
 		done := 0
 		operate := func(who moderation.Actor, note string, result error) error {
-			return w.Moderation.Operate(w.Ctx, who, auditentry.ActionRETRY_JOBS, auditentry.SubjectKindJob, 7, note, func(context.Context) error {
+			return w.Moderation.Operate(w.Ctx, who, moderation.OfJobs(auditentry.ActionRETRY_JOBS, []int64{8, 7}, note), func(context.Context) error {
 				require.Equal(w, auditentry.ActionRETRY_JOBS, actions(w, admin)[0])
 				done++
 				return result
@@ -84,7 +84,11 @@ func TestOperate(t *testing.T) {
 		require.Zero(w, done)
 		require.Len(w, actions(w, admin), before)
 		require.NoError(w, operate(moderation.By(admin), "", nil))
-		require.ErrorIs(w, operate(moderation.By(admin), "", errFailed), errFailed)
+		require.ErrorIs(w, operate(moderation.By(admin), "again", errFailed), errFailed)
+		log, err := w.Moderation.AuditLog(w.Ctx, moderation.By(admin), paging.Page{})
+		require.NoError(w, err)
+		entry := log.Nodes()[0]
+		require.Equal(w, []any{int64(7), "again", schema.AuditDetails{JobCount: 2, Jobs: []int64{8, 7}}}, []any{entry.SubjectID, entry.Note, entry.Details})
 		require.Equal(w, 2, done)
 		require.Len(w, actions(w, admin), before+2)
 	})
@@ -136,7 +140,8 @@ func TestRoles(t *testing.T) {
 		require.NoError(w, err)
 		last := log.Nodes()[0]
 		require.Equal(w, []any{plain.ID, auditentry.ActionSUSPEND_USER, other.ID, "spam"}, []any{last.ActorID, last.Action, last.SubjectID, last.Note})
-		require.Equal(w, "USER -> MODERATOR: helps out", log.Nodes()[1].Note)
+		require.Equal(w, "helps out", log.Nodes()[1].Note)
+		require.Equal(w, schema.AuditDetails{RoleBefore: "USER", RoleAfter: "MODERATOR"}, log.Nodes()[1].Details)
 		require.Len(w, log.Nodes(), 4)
 		_, err = m.ReportPost(w.Ctx, plain, w.Post(admin, schema.Public), spam)
 		require.NoError(w, err)
@@ -195,7 +200,8 @@ func TestTheReasonOfASuspension(t *testing.T) {
 		requireCode(w, refusal.Unauthenticated, err)
 		log, err := m.AuditLog(w.Ctx, moderation.By(admin), paging.Page{})
 		require.NoError(w, err)
-		require.Equal(w, "the third time\nTold the user: You advertise.", log.Nodes()[0].Note)
+		require.Equal(w, "the third time", log.Nodes()[0].Note)
+		require.Equal(w, schema.AuditDetails{Reason: "You advertise."}, log.Nodes()[0].Details)
 		suspensions, err := m.Suspensions(w.Ctx, all)
 		require.NoError(w, err)
 		require.Equal(w, []*moderation.Suspension{nil, {User: bad.ID, Handle: "bad", Name: "bad", Suspension: account.Suspension{Reason: "You advertise."}}}, suspensions)
@@ -210,6 +216,25 @@ func TestTheReasonOfASuspension(t *testing.T) {
 		require.Nil(w, of("no handle"))
 		_, err = m.SuspensionOf(w.Ctx, moderation.By(other), "bad")
 		requireCode(w, refusal.Forbidden, err)
+
+		third := w.User("third")
+		_, err = m.Suspend(w.Ctx, moderation.Console, third.ID, "", account.Suspension{})
+		require.NoError(w, err)
+		_, _, err = w.Accounts.Delete(w.Ctx, w.User("leaving").ID, time.Hour)
+		require.NoError(w, err)
+		page := paging.Page{First: new(1)}
+		var handles []string
+		for more := true; more; {
+			list, err := m.AllSuspensions(w.Ctx, moderation.By(admin), page)
+			require.NoError(w, err)
+			handles = append(handles, list.Nodes()[0].Handle)
+			more, page.After = list.HasNextPage, &list.Edges[0].Cursor
+		}
+		require.Equal(w, []string{"third", "bad"}, handles, "newest users first")
+		_, err = m.AllSuspensions(w.Ctx, moderation.By(other), paging.Page{})
+		requireCode(w, refusal.Forbidden, err)
+		_, err = m.Unsuspend(w.Ctx, moderation.Console, third.ID, "")
+		require.NoError(w, err)
 
 		_, err = m.Unsuspend(w.Ctx, moderation.Console, bad.ID, "")
 		require.NoError(w, err)
@@ -330,7 +355,10 @@ func TestSuspensionEndsByItself(t *testing.T) {
 		require.Equal(w, map[string]any{"code": "FORBIDDEN", "reason": "SUSPENDED", "explanation": "You advertise.", "until": until.UTC().Format(time.RFC3339)}, refused.Extensions())
 		entries, err := w.Moderation.AuditLog(w.Ctx, moderation.Console, paging.Page{})
 		require.NoError(w, err)
-		require.Equal(w, "Until: "+until.UTC().Format(time.RFC3339)+"\nTold the user: You advertise.", entries.Nodes()[0].Note)
+		require.Empty(w, entries.Nodes()[0].Note)
+		details := entries.Nodes()[0].Details
+		require.Equal(w, "You advertise.", details.Reason)
+		require.WithinDuration(w, until, *details.Until, time.Millisecond)
 		require.Zero(w, ended())
 		ahead.Store(int64(25 * time.Hour))
 		_, err = w.Feed.Post(w.Ctx, session.Viewer{}, post)

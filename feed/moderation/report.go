@@ -9,6 +9,7 @@ import (
 	"tideline/ent"
 	"tideline/ent/auditentry"
 	"tideline/ent/report"
+	"tideline/ent/schema"
 	"tideline/ent/user"
 	"tideline/feed/internal/rows"
 	"tideline/feed/internal/text"
@@ -225,11 +226,8 @@ func (m *Moderation) Decide(ctx context.Context, who Actor, id int64, upheld boo
 		if err != nil {
 			return err
 		}
-		said := string(to)
-		if note != "" {
-			said += ": " + note
-		}
-		if err := record(ctx, tx, who, auditentry.ActionDECIDE_REPORT, auditentry.SubjectKindReport, id, said); err != nil {
+		decided := Action{auditentry.ActionDECIDE_REPORT, auditentry.SubjectKindReport, id, note, schema.AuditDetails{Decision: string(to)}}
+		if err := record(ctx, tx, who, decided); err != nil {
 			return err
 		}
 		return m.tellDecided(ctx, tx, alike)

@@ -317,8 +317,8 @@ func TestClaimAndDecide(t *testing.T) {
 		log, err := m.AuditLog(w.Ctx, by(admin), paging.Page{})
 		require.NoError(w, err)
 		entry := log.Nodes()[0]
-		require.Equal(w, []any{second.ID, auditentry.ActionDECIDE_REPORT, auditentry.SubjectKindReport, late.ID, "UPHELD: hidden"},
-			[]any{entry.ActorID, entry.Action, entry.SubjectKind, entry.SubjectID, entry.Note})
+		require.Equal(w, []any{second.ID, auditentry.ActionDECIDE_REPORT, auditentry.SubjectKindReport, late.ID, "hidden", schema.AuditDetails{Decision: "UPHELD"}},
+			[]any{entry.ActorID, entry.Action, entry.SubjectKind, entry.SubjectID, entry.Note, entry.Details})
 
 		size := 1
 		page, err := m.Reports(w.Ctx, by(first), "", paging.Page{First: &size})

@@ -64,6 +64,7 @@ const (
 	// Public is the list of the newest public posts.
 	Public
 	MutedConversations
+	Suspensions
 )
 
 const (

@@ -19,6 +19,7 @@ import (
 	"tideline/feed/bulk"
 	"tideline/feed/conversation"
 	"tideline/feed/home"
+	"tideline/feed/moderation"
 	"tideline/feed/paging"
 	"tideline/feed/session"
 	"tideline/feed/visibility"
@@ -42,6 +43,8 @@ type (
 
 	AuditEntryConnection = paging.Connection[ent.AuditEntry]
 	AuditEntryEdge       = paging.Edge[ent.AuditEntry]
+	SuspensionConnection = paging.Connection[moderation.Suspension]
+	SuspensionEdge       = paging.Edge[moderation.Suspension]
 
 	ReportConnection = paging.Connection[ent.Report]
 	ReportEdge       = paging.Edge[ent.Report]

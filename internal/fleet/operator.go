@@ -116,7 +116,7 @@ func (f *Fleet) want(ctx context.Context, tx *ent.Tx, who moderation.Actor, id i
 	if wanted == process.WantedRun {
 		action = auditentry.ActionRESUME_WORKERS
 	}
-	return p, true, moderation.Record(ctx, tx, who, action, auditentry.SubjectKindProcess, id, note)
+	return p, true, moderation.Record(ctx, tx, who, moderation.Action{Kind: action, SubjectKind: auditentry.SubjectKindProcess, Subject: id, Note: note})
 }
 
 // Await calls see with the rows of the given processes, ten times a second, until see returns true.

@@ -355,13 +355,14 @@ func TestStreamEndsWithTheRole(t *testing.T) {
 }
 
 // logged checks the newest entry of the audit log.
-func (d *desk) logged(action auditentry.Action, subject int64, note string) {
+func (d *desk) logged(action auditentry.Action, subject int64, note string, jobs ...int64) {
 	d.Helper()
 	entry, err := d.Stores.DB.AuditEntry.Query().Order(auditentry.ByID()).All(d.Ctx)
 	require.NoError(d, err)
 	last := entry[len(entry)-1]
 	require.Equal(d, d.root.ID, last.ActorID)
 	require.Equal(d, []any{action, subject, note}, []any{last.Action, last.SubjectID, last.Note})
+	require.Equal(d, schema.AuditDetails{JobCount: len(jobs), Jobs: jobs}, last.Details)
 }
 
 func TestRetry(t *testing.T) {
@@ -370,13 +371,13 @@ func TestRetry(t *testing.T) {
 		one, two, three := d.dead(42), d.dead(43), d.dead(44)
 		id := func(n int64) string { return strconv.FormatInt(n, 10) }
 		require.Equal(w, map[string]any{"retried": 1.0}, d.does("POST", "/api/jobs/retry", `{"ids":[`+id(two)+`],"note":"there is room"}`))
-		d.logged(auditentry.ActionRETRY_JOBS, two, "1 job: "+id(two)+"; there is room")
+		d.logged(auditentry.ActionRETRY_JOBS, two, "there is room", two)
 		row := w.Stores.DB.Job.GetX(w.Ctx, two)
 		require.False(w, row.Dead)
 		require.Zero(w, row.Attempts)
 		require.True(w, w.Stores.DB.Job.GetX(w.Ctx, one).Dead)
 		require.Equal(w, map[string]any{"retried": 2.0}, d.does("POST", "/api/jobs/retry", `{"all":true}`))
-		d.logged(auditentry.ActionRETRY_JOBS, one, "2 jobs: "+id(one)+" "+id(three))
+		d.logged(auditentry.ActionRETRY_JOBS, one, "", one, three)
 		require.Equal(w, map[string]any{"retried": 0.0}, d.does("POST", "/api/jobs/retry", `{"all":true}`))
 		root := d.token["root"]
 		d.refused(404, "NOT_FOUND", "POST", "/api/jobs/retry", root, `{"ids":[999999]}`)
@@ -393,7 +394,7 @@ func TestDiscard(t *testing.T) {
 		one, two, three := d.dead(42), d.dead(43), d.dead(44)
 		id := func(n int64) string { return strconv.FormatInt(n, 10) }
 		require.Equal(w, map[string]any{"discarded": 1.0, "feedsStale": false}, d.does("POST", "/api/jobs/discard", `{"ids":[`+id(two)+`],"note":"poisoned"}`))
-		d.logged(auditentry.ActionDISCARD_JOBS, two, "1 job: "+id(two)+"; poisoned")
+		d.logged(auditentry.ActionDISCARD_JOBS, two, "poisoned", two)
 		require.NoError(w, w.Stores.DB.Job.Update().Where(entjob.ID(three)).SetDead(false).Exec(w.Ctx))
 		refused := func(status int, code, body string) {
 			d.refused(status, code, "POST", "/api/jobs/discard", d.token["root"], body)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -135,7 +134,8 @@ func (p *Page) rebuild(r *http.Request, admin session.Viewer) (any, error) {
 		return nil, err
 	}
 	built := false
-	err = p.cfg.Moderation.Operate(r.Context(), moderation.By(admin), auditentry.ActionREBUILD_TIMELINE, auditentry.SubjectKindUser, u.ID, asked.Note,
+	err = p.cfg.Moderation.Operate(r.Context(), moderation.By(admin),
+		moderation.Action{Kind: auditentry.ActionREBUILD_TIMELINE, SubjectKind: auditentry.SubjectKindUser, Subject: u.ID, Note: asked.Note},
 		func(ctx context.Context) (err error) {
 			built, err = p.cfg.Audit.Rebuild(ctx, u.ID)
 			return err
@@ -167,7 +167,7 @@ func (p *Page) retry(r *http.Request, admin session.Viewer) (any, error) {
 		}
 	}
 	var found []int64
-	err := p.cfg.Moderation.Operate(ctx, moderation.By(admin), auditentry.ActionRETRY_JOBS, auditentry.SubjectKindJob, slices.Min(of), moderation.NoteOfJobs(of, asked.Note),
+	err := p.cfg.Moderation.Operate(ctx, moderation.By(admin), moderation.OfJobs(auditentry.ActionRETRY_JOBS, of, asked.Note),
 		func(ctx context.Context) (err error) {
 			found, err = p.cfg.Queue.Retry(ctx, of...)
 			return err
@@ -191,7 +191,7 @@ func (p *Page) discard(r *http.Request, admin session.Viewer) (any, error) {
 		return nil, bad("Name jobs by their ids.")
 	}
 	var enqueued []string
-	err := p.cfg.Moderation.Operate(r.Context(), moderation.By(admin), auditentry.ActionDISCARD_JOBS, auditentry.SubjectKindJob, slices.Min(asked.IDs), moderation.NoteOfJobs(asked.IDs, asked.Note),
+	err := p.cfg.Moderation.Operate(r.Context(), moderation.By(admin), moderation.OfJobs(auditentry.ActionDISCARD_JOBS, asked.IDs, asked.Note),
 		func(ctx context.Context) (err error) {
 			enqueued, err = p.cfg.Queue.Discard(ctx, job.Replacement, asked.IDs...)
 			return err

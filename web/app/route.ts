@@ -10,7 +10,7 @@ export const sections = ['profile', 'account', 'sessions', 'words', 'muted', 'co
 export type Section = (typeof sections)[number]
 
 /** The pages for moderators: reports and, for admins, roles and the audit log. */
-export const moderationPages = ['open', 'upheld', 'dismissed', 'roles', 'log'] as const
+export const moderationPages = ['open', 'upheld', 'dismissed', 'suspended', 'roles', 'log'] as const
 export type ModerationPage = (typeof moderationPages)[number]
 
 export type Route =

@@ -237,7 +237,8 @@ func TestAnAdminGivesARole(t *testing.T) {
 	b.visit(s.url + "/moderation/log")
 	b.see(`document.querySelectorAll('.log li').length === 3`)
 	b.see(`document.querySelector('.log li:nth-child(2)').innerText.replaceAll(/\s+/g, ' ').startsWith('@boss changed the role of @ada')`)
-	b.sees("User → Moderator: helps out")
+	b.sees("User → Moderator")
+	b.sees("helps out")
 	b.sees("The command line changed the role of @boss")
 }
 
@@ -303,6 +304,18 @@ func TestAModeratorActsFromAPostAndAProfile(t *testing.T) {
 	m.shows("buy that")
 	m.visit(s.url + "/@nobody")
 	m.sees("There is nobody called @nobody.")
+
+	// The list of suspended users leads to each of them.
+	m.visit(s.url + "/moderation/suspended")
+	m.sees("Nobody is suspended.")
+	mod.must(`mutation($i: ModerateUserInput!) { suspendUser(input: $i) { changed } }`, map[string]any{"userId": cem.id, "reason": "You advertise."}, nil)
+	m.reload()
+	m.see(`document.querySelector('section.panel a')?.getAttribute('href') === '/@cem'`)
+	m.sees("The reason that the user reads: You advertise.")
+	m.click("End suspension")
+	m.see(`document.activeElement.name === 'note'`)
+	m.click("End suspension")
+	m.sees("Nobody is suspended.")
 }
 
 // The pages for moderators in every look and language, as TestViews does it for all other pages.
@@ -375,10 +388,11 @@ func TestModerationViews(t *testing.T) {
 					p.see(`document.querySelector('[value=USER]:checked') !== null`)
 				}},
 				{"moderation log", goTo("/moderation/log", func(in tongue) string { return in.bio["olu"] })},
-				{"moderation suspended", func(p *page, in tongue) {
+				{"moderation suspended user", func(p *page, in tongue) {
 					boss.must(`mutation($i: ModerateUserInput!) { suspendUser(input: $i) { changed } }`, map[string]any{"userId": tomas.id, "reason": in.bio["tomas"]}, nil)
 					goTo("/@tomas_the_boat_builder_of_olh", func(in tongue) string { return in.bio["tomas"] })(p, in)
 				}},
+				{"moderation suspended", goTo("/moderation/suspended", func(in tongue) string { return in.bio["tomas"] })},
 			} {
 				v.to(p, in)
 				if p.value(`typeof axe`) == "undefined" {

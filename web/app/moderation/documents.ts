@@ -137,19 +137,45 @@ export const DecideReport = graphql(`
   }
 `)
 
-export type Suspension = NonNullable<ResultOf<typeof SuspensionOf>['suspension']>
-
-export const SuspensionOf = graphql(`
-  query SuspensionOf($handle: String!) {
-    suspension(handle: $handle) {
-      userId
-      handle
-      name
-      reason
-      until
-    }
+const suspension = graphql(`
+  fragment Suspension on Suspension {
+    id: userId
+    handle
+    name
+    reason
+    until
   }
 `)
+
+export type Suspension = FragmentOf<typeof suspension>
+
+export const SuspensionOf = graphql(
+  `
+    query SuspensionOf($handle: String!) {
+      suspension(handle: $handle) {
+        ...Suspension
+      }
+    }
+  `,
+  [suspension],
+)
+
+export const Suspensions = graphql(
+  `
+    query Suspensions($after: Cursor) {
+      suspensions(first: 20, after: $after) {
+        nodes {
+          ...Suspension
+        }
+        pageInfo {
+          hasNextPage
+          endCursor
+        }
+      }
+    }
+  `,
+  [suspension],
+)
 
 export const HidePost = graphql(`
   mutation HidePost($input: ModeratePostInput!) {
@@ -215,6 +241,14 @@ export const AuditLog = graphql(`
         subjectId
         subjectHandle
         note
+        roleBefore
+        roleAfter
+        decision
+        reason
+        until
+        jobCount
+        jobIds
+        processId
         createdAt
       }
       pageInfo {

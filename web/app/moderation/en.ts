@@ -3,9 +3,9 @@ const plural = (n: number, one: string, many: string) => `${n.toLocaleString('en
 
 export const en = {
   moderation: 'Moderation',
-  tabs: { open: 'Open', upheld: 'Upheld', dismissed: 'Dismissed', roles: 'Roles', log: 'Log' },
+  tabs: { open: 'Open', upheld: 'Upheld', dismissed: 'Dismissed', suspended: 'Suspended', roles: 'Roles', log: 'Log' },
   /** The headings of the pages. */
-  pages: { open: 'Open reports', upheld: 'Upheld reports', dismissed: 'Dismissed reports', roles: 'Roles', log: 'Audit log' },
+  pages: { open: 'Open reports', upheld: 'Upheld reports', dismissed: 'Dismissed reports', suspended: 'Suspended users', roles: 'Roles', log: 'Audit log' },
   forModerators: 'This page is for moderators.',
   forAdmins: 'This page is for admins.',
 
@@ -13,6 +13,7 @@ export const en = {
   keys: 'j and k lead from report to report. Press ? for the other keys.',
   noneOpen: 'No report waits for a decision.',
   noneDecided: 'No reports here yet.',
+  noneSuspended: 'Nobody is suspended.',
   reportedBy: (handle: string) => `reported by @${handle}`,
   reportedByNobody: 'reported by an account that is hidden',
   onPost: 'a post',
@@ -90,7 +91,9 @@ export const en = {
   noLonger: 'a deleted account',
   decisions: { UPHELD: 'Upheld', DISMISSED: 'Dismissed' },
   until: (end: string) => `Until ${end}`,
-  toldUser: 'The user is told: ',
+  toldUser: (reason: string) => `The user is told: ${reason}`,
+  jobs: (n: number, ids: string) => `${plural(n, 'job', 'jobs')}: ${ids}`,
+  process: (id: string) => `process ${id}`,
   withKey: (id: string) => `with the API key ${id}`,
   actions: {
     SET_ROLE: 'changed the role of',

@@ -8,6 +8,7 @@ import { Log } from './log'
 import './moderation.css'
 import { Queue } from './queue'
 import { Roles } from './roles'
+import { Suspensions } from './suspended'
 import { m } from './texts'
 
 export { HidePost, Suspend } from './acts'
@@ -31,7 +32,7 @@ export function Moderation({ page }: { page: ModerationPage }) {
           </a>
         ))}
       </nav>
-      {page === 'roles' ? <Roles /> : page === 'log' ? <Log /> : <Queue status={page} key={page} />}
+      {page === 'suspended' ? <Suspensions /> : page === 'roles' ? <Roles /> : page === 'log' ? <Log /> : <Queue status={page} key={page} />}
     </>
   )
 }

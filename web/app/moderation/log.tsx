@@ -2,7 +2,6 @@
 import { useState } from 'preact/hooks'
 
 import { request } from '../api'
-import type { Role } from '../documents'
 import { usePages } from '../pages'
 import { Empty, exact, Failure, More, Skeleton, Time } from '../parts'
 import { HidePost, Suspend } from './acts'
@@ -26,27 +25,21 @@ export function Log() {
   )
 }
 
-const ofUsers = ['SET_ROLE', 'SUSPEND_USER', 'UNSUSPEND_USER', 'HIDE_POST', 'UNHIDE_POST', 'DECIDE_REPORT']
-
 const at = (handle: string) => <a href={`/@${handle}`}>@{handle}</a>
 
-/** The note, with the words that the server adds to it in the reader's language. */
-function noteOf({ action, note }: AuditEntry): string {
-  switch (action) {
-    case 'DECIDE_REPORT':
-      return note.replace(/^(UPHELD|DISMISSED)(?=$|:)/, (decision) => m().decisions[decision as 'UPHELD' | 'DISMISSED'])
-    case 'SET_ROLE':
-      return note.replace(/^([A-Z]+) -> ([A-Z]+)/, (_, from: Role, to: Role) => `${m().roles[from]} → ${m().roles[to]}`)
-    case 'SUSPEND_USER':
-      return note.replace(/^Until: (\S+Z)$/m, (_, end: string) => m().until(exact(end))).replace(/^Told the user: /m, m().toldUser)
-    default:
-      return note
-  }
+/** What the entry says of the action itself, in the reader's language. */
+function detailsOf({ roleBefore, roleAfter, decision, reason, until, jobCount, jobIds }: AuditEntry): string[] {
+  const parts: string[] = []
+  if (roleBefore && roleAfter) parts.push(`${m().roles[roleBefore]} → ${m().roles[roleAfter]}`)
+  if (decision) parts.push(m().decisions[decision])
+  if (until) parts.push(m().until(exact(until)))
+  if (reason) parts.push(m().toldUser(reason))
+  if (jobCount && jobIds) parts.push(m().jobs(jobCount, jobIds.join(' ') + (jobCount > jobIds.length ? ' …' : '')))
+  return parts
 }
 
 function Entry({ entry, onChanged }: { entry: AuditEntry; onChanged: () => void }) {
-  const { action, actorId, actorHandle, apiKeyId, subjectId, subjectHandle, createdAt } = entry
-  const note = noteOf(entry)
+  const { action, actorId, actorHandle, apiKeyId, subjectId, subjectHandle, processId, jobCount, note, createdAt } = entry
   const [asking, setAsking] = useState(false)
   const close = () => {
     setAsking(false)
@@ -58,13 +51,18 @@ function Entry({ entry, onChanged }: { entry: AuditEntry; onChanged: () => void 
       <p class="by">
         <span>
           <b>{actorHandle ? at(actorHandle) : actorId ? m().noLonger : m().commandLine}</b> {m().actions[action]}{' '}
-          {subjectHandle ? at(subjectHandle) : ofUsers.includes(action) ? m().noLonger : subjectId}
+          {subjectHandle ? at(subjectHandle) : processId ? m().process(processId) : jobCount ? '' : m().noLonger}
           {apiKeyId && <span class="muted"> {m().withKey(apiKeyId)}</span>}
         </span>
         <span class="muted when">
           <Time at={createdAt} />
         </span>
       </p>
+      {detailsOf(entry).map((text) => (
+        <p class="text" dir="auto" key={text}>
+          {text}
+        </p>
+      ))}
       {note && (
         <p class="text" dir="auto">
           {note}

@@ -1,13 +1,14 @@
-// What a moderator sees in place of the profile of a suspended user.
+// Suspended users: the list, and what a moderator sees in place of the profile of one.
 import type { ComponentChildren } from 'preact'
 import { useEffect, useState } from 'preact/hooks'
 
 import { useAction } from '../action'
 import { request } from '../api'
 import { useChanges } from '../changes'
-import { exact, Failure, Skeleton } from '../parts'
+import { usePages } from '../pages'
+import { Empty, exact, Failure, More, Skeleton } from '../parts'
 import { Suspend } from './acts'
-import { SuspensionOf, type Suspension } from './documents'
+import { SuspensionOf, Suspensions as AllSuspensions, type Suspension } from './documents'
 import { m } from './texts'
 
 type Props = {
@@ -20,7 +21,6 @@ type Props = {
 
 export function Suspended({ handle, children, onEnded }: Props) {
   const [found, setFound] = useState<Suspension | null>()
-  const [asking, setAsking] = useState(false)
   const { run, error } = useAction()
   const load = () => run(async () => setFound((await request(SuspensionOf, { handle })).suspension))
   useEffect(() => void load(), [handle])
@@ -34,25 +34,56 @@ export function Suspended({ handle, children, onEnded }: Props) {
   })
   if (found === undefined) return error ? <Failure message={error} onRetry={load} /> : <Skeleton />
   if (found === null) return <>{children}</>
+  return <Card suspension={found} heading onActed={() => void renew()} />
+}
+
+type CardProps = {
+  suspension: Suspension
+  /** The card is a page of its own. */
+  heading?: boolean
+  /** The moderator has ended the suspension, or changed their mind. */
+  onActed: () => void
+}
+
+function Card({ suspension: { id, handle, name, reason, until }, heading, onActed }: CardProps) {
+  const [asking, setAsking] = useState(false)
+  const Name = heading ? 'h1' : 'h2'
   const close = () => {
     setAsking(false)
-    void renew()
+    onActed()
   }
   return (
     <section class="panel">
-      <h1>
-        <bdi>{found.name}</bdi>
-      </h1>
+      <Name>
+        <bdi>{name}</bdi>
+      </Name>
       <p class="muted">
-        @{found.handle} <span class="tag">{found.until ? m().suspendedUntil(exact(found.until)) : m().suspended}</span>
+        {heading ? `@${handle}` : <a href={`/@${handle}`}>@{handle}</a>}{' '}
+        <span class="tag">{until ? m().suspendedUntil(exact(until)) : m().suspended}</span>
       </p>
-      {found.reason && <p dir="auto">{m().toldWhy(found.reason)}</p>}
+      {reason && <p dir="auto">{m().toldWhy(reason)}</p>}
       <div class="buttons">
         <button class="quiet" onClick={() => setAsking(true)}>
           {m().unsuspend}
         </button>
       </div>
-      {asking && <Suspend user={{ id: found.userId, handle: found.handle }} suspended inPlace onClose={close} />}
+      {asking && <Suspend user={{ id, handle }} suspended inPlace onClose={close} />}
     </section>
+  )
+}
+
+/** The list of all suspended users. */
+export function Suspensions() {
+  const list = usePages<Suspension>(async (after) => (await request(AllSuspensions, { after })).suspensions, [])
+  return (
+    <>
+      {list.items.map((suspension) => (
+        <Card suspension={suspension} onActed={() => void list.refresh()} key={suspension.id} />
+      ))}
+      {!list.loaded && !list.error && <Skeleton />}
+      {list.loaded && list.items.length === 0 && <Empty title={m().noneSuspended} />}
+      {list.error && <Failure message={list.error} onRetry={list.retry} />}
+      {list.next && !list.error && <More busy={list.busy} onMore={list.more} />}
+    </>
   )
 }

@@ -4,8 +4,8 @@ const number = (n: number) => n.toLocaleString('zh')
 
 export const zh: ModerationTexts = {
   moderation: '内容管理',
-  tabs: { open: '待处理', upheld: '成立', dismissed: '驳回', roles: '角色', log: '日志' },
-  pages: { open: '待处理的举报', upheld: '成立的举报', dismissed: '驳回的举报', roles: '角色', log: '操作日志' },
+  tabs: { open: '待处理', upheld: '成立', dismissed: '驳回', suspended: '已停用', roles: '角色', log: '日志' },
+  pages: { open: '待处理的举报', upheld: '成立的举报', dismissed: '驳回的举报', suspended: '已停用的用户', roles: '角色', log: '操作日志' },
   forModerators: '此页面仅供管理员使用。',
   forAdmins: '此页面仅供超级管理员使用。',
 
@@ -13,6 +13,7 @@ export const zh: ModerationTexts = {
   keys: '按 j 和 k 在举报之间移动；按 ? 查看其他按键。',
   noneOpen: '没有待处理的举报。',
   noneDecided: '这里还没有举报。',
+  noneSuspended: '目前没有被停用的用户。',
   reportedBy: (handle) => `由 @${handle} 举报`,
   reportedByNobody: '举报人的帐号已隐藏',
   onPost: '帖子',
@@ -90,7 +91,9 @@ export const zh: ModerationTexts = {
   noLonger: '已删除的帐号',
   decisions: { UPHELD: '成立', DISMISSED: '驳回' },
   until: (end) => `至 ${end}`,
-  toldUser: '告知用户的原因：',
+  toldUser: (reason) => `告知用户的原因：${reason}`,
+  jobs: (n, ids) => `${n} 个任务：${ids}`,
+  process: (id) => `进程 ${id}`,
   withKey: (id) => `使用 API 密钥 ${id}`,
   actions: {
     SET_ROLE: '更改了角色：',
