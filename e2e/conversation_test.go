@@ -1,7 +1,11 @@
 package e2e
 
 import (
+	"bufio"
+	"bytes"
 	"context"
+	"encoding/json"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -21,6 +25,45 @@ func (u user) reply(t *testing.T, p *process, text string, replyTo any) string {
 	u.call(t, p, `mutation($text: String!, $to: ID) { createPost(input: {text: $text, replyTo: $to}) { post { id } } }`,
 		map[string]any{"text": text, "to": replyTo}, &data)
 	return data.CreatePost.Post.ID
+}
+
+// An event stream over plain HTTP brings the changes of a conversation after the position of a page.
+func TestAConversationAsAnEventStream(t *testing.T) {
+	t.Parallel()
+	p := start(t, []string{"TIDELINE_DATA_DIR=" + t.TempDir()}, "--addr=127.0.0.1:0")
+	ann, ben := signUp(t, p, "ann"), signUp(t, p, "ben")
+	root := ann.reply(t, p, "root", nil)
+	var page struct {
+		Post struct{ Replies struct{ Position string } }
+	}
+	ben.call(t, p, `query($id: ID!) { post(id: $id) { replies(first: 5) { position } } }`, map[string]any{"id": root}, &page)
+	id := ann.reply(t, p, "hello", root)
+	body, err := json.Marshal(map[string]any{
+		"query": `subscription($id: ID!, $after: Cursor) { conversationEvents(postId: $id, after: $after) { __typename
+			... on ConversationPostAdded { post { text replyTo { text } } } ... on ConversationPostRemoved { postId } } }`,
+		"variables": map[string]any{"id": root, "after": page.Post.Replies.Position},
+	})
+	require.NoError(t, err)
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, p.url+"/graphql", bytes.NewReader(body))
+	require.NoError(t, err)
+	r.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"text/event-stream"}, "Authorization": {"Bearer " + ben.token}}
+	response, err := http.DefaultClient.Do(r)
+	require.NoError(t, err)
+	defer response.Body.Close()
+	require.Contains(t, response.Header.Get("Content-Type"), "text/event-stream")
+	lines := bufio.NewScanner(response.Body)
+	next := func() string {
+		for lines.Scan() {
+			if data, ok := strings.CutPrefix(lines.Text(), "data:"); ok {
+				return data
+			}
+		}
+		require.NoError(t, lines.Err())
+		return "" // the stream has ended
+	}
+	require.JSONEq(t, `{"data":{"conversationEvents":{"__typename":"ConversationPostAdded","post":{"text":"hello","replyTo":{"text":"root"}}}}}`, next())
+	ann.call(t, p, `mutation($id: ID!) { deletePost(input: {postId: $id}) { deletedPostId } }`, map[string]any{"id": id}, nil)
+	require.JSONEq(t, `{"data":{"conversationEvents":{"__typename":"ConversationPostRemoved","postId":"`+id+`"}}}`, next())
 }
 
 // The Go client follows a conversation in each order: replies come and change, its own is there at once, a restart of
