@@ -44,7 +44,9 @@ func TestAConversationAsAnEventStream(t *testing.T) {
 		"variables": map[string]any{"id": root, "after": page.Post.Replies.Position},
 	})
 	require.NoError(t, err)
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, p.url+"/graphql", bytes.NewReader(body))
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, p.url+"/graphql", bytes.NewReader(body))
 	require.NoError(t, err)
 	r.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"text/event-stream"}, "Authorization": {"Bearer " + ben.token}}
 	response, err := http.DefaultClient.Do(r)

@@ -116,15 +116,16 @@ func TestWorkersArePaused(t *testing.T) {
 	var log struct {
 		AuditLog struct {
 			Nodes []struct {
-				Action, Note string
-				ActorID      *string
+				Action, Note       string
+				ActorID, ProcessID *string
 			}
 		}
 	}
-	ann.call(t, server, `{ auditLog(first: 3) { nodes { action note actorId } } }`, nil, &log)
+	ann.call(t, server, `{ auditLog(first: 3) { nodes { action note actorId processId } } }`, nil, &log)
 	require.Equal(t, []string{"RESUME_WORKERS", "PAUSE_WORKERS", "a new disk"},
 		[]string{log.AuditLog.Nodes[1].Action, log.AuditLog.Nodes[2].Action, log.AuditLog.Nodes[2].Note})
 	require.Nil(t, log.AuditLog.Nodes[1].ActorID)
+	require.Equal(t, &id, log.AuditLog.Nodes[1].ProcessID)
 
 	require.Zero(t, worker.stop())
 	require.Len(t, fleet(t, settings), 1)

@@ -227,10 +227,8 @@ func presenter(log *slog.Logger) func(context.Context, error) *gqlerror.Error {
 			return &gqlerror.Error{Message: refused.Message, Extensions: extensions}
 		}
 		if errors.Is(err, ids.ErrNoLease) { // already in the log and in /readyz
-			refused = refusal.New(refusal.NoIDs, "The server can make no ids at the moment. Nothing was done: try again.")
-			extensions := refused.Extensions()
-			extensions["retryAfter"] = retryNoIDs
-			return &gqlerror.Error{Message: refused.Message, Extensions: extensions}
+			refused = refusal.New(refusal.NoIDs, "The server can make no ids at the moment. Nothing was done: try again.").Retry(retryNoIDs)
+			return &gqlerror.Error{Message: refused.Message, Extensions: refused.Extensions()}
 		}
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			return &gqlerror.Error{Message: "The request took too long and was given up.", Extensions: map[string]any{"code": CodeTimeout}}

@@ -61,6 +61,10 @@ func (auditEntry) Until(_ context.Context, e *ent.AuditEntry) (*time.Time, error
 	return e.Details.Until, nil
 }
 
+func (auditEntry) Imported(_ context.Context, e *ent.AuditEntry) (bool, error) {
+	return e.Details.Imported, nil
+}
+
 func (auditEntry) JobCount(_ context.Context, e *ent.AuditEntry) (*int, error) {
 	return orNone(e.Details.JobCount), nil
 }

@@ -1,12 +1,14 @@
 package graph_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"tideline/ent/auditentry"
 	"tideline/ent/user"
 	"tideline/feed/account"
 	"tideline/feed/apikey"
@@ -29,7 +31,7 @@ func TestModerationOverTheAPI(t *testing.T) {
 		hide      = `mutation($post: ID!) { hidePost(input: {postId: $post}) { postId changed } }`
 		unhide    = `mutation($post: ID!) { unhidePost(input: {postId: $post}) { changed } }`
 		setRole   = `mutation($user: ID!) { setRole(input: {userId: $user, role: MODERATOR}) { userId role } }`
-		log       = `{ auditLog(first: 2) { pageInfo { hasNextPage } nodes { id actorId actorHandle action subjectId subjectHandle note roleBefore roleAfter decision reason until jobCount jobIds createdAt } } }`
+		log       = `{ auditLog(first: 2) { pageInfo { hasNextPage } nodes { id actorId actorHandle action subjectId subjectHandle note roleBefore roleAfter decision reason until imported jobCount jobIds processId createdAt } } }`
 		read      = `query($post: ID!) { post(id: $post) { visibility hiddenByModerators } }`
 	)
 	for _, query := range []string{suspend, unsuspend, hide, unhide, setRole} {
@@ -63,9 +65,12 @@ func TestModerationOverTheAPI(t *testing.T) {
 	require.Subset(t, list[0], map[string]any{"action": "SUSPEND_USER", "subjectId": badID, "note": "spam", "until": "2999-01-02T03:04:05.000Z", "reason": "You advertise.", "roleBefore": nil, "decision": nil, "jobCount": nil, "jobIds": nil})
 	answer := c.do(`mutation { logIn(input: {handle: "bad", password: "correct horse"}) { token } }`, nil)
 	require.Subset(t, answer.Errors[0].Extensions, map[string]any{"code": "FORBIDDEN", "reason": "SUSPENDED", "explanation": "You advertise.", "until": "2999-01-02T03:04:05Z"})
-	require.Subset(t, list[1], map[string]any{"action": "SET_ROLE", "subjectId": badID, "actorHandle": "boss", "subjectHandle": "bad"})
+	require.Subset(t, list[1], map[string]any{"action": "SET_ROLE", "subjectId": badID, "actorHandle": "boss", "subjectHandle": "bad",
+		"roleBefore": "USER", "roleAfter": "MODERATOR", "reason": nil, "until": nil})
 	require.Equal(t, true, c.get("unsuspendUser.changed", unsuspend, on))
 	require.Equal(t, true, c.get("auditLog.pageInfo.hasNextPage", log, nil))
+	require.NoError(t, c.Moderation.Operate(c.ctx, moderation.Console, moderation.OfJobs(auditentry.ActionRETRY_JOBS, []int64{8, 7}, ""), func(context.Context) error { return nil }))
+	require.Subset(t, c.get("auditLog.nodes", log, nil).([]any)[0], map[string]any{"action": "RETRY_JOBS", "actorId": nil, "jobCount": 2.0, "jobIds": []any{"8", "7"}, "until": nil, "processId": nil})
 }
 
 // An API key moderates for an admin only with the scope Moderate. It cannot grant roles, and it is named in
@@ -105,6 +110,8 @@ func TestKeysModerateByAScopeOfTheirOwn(t *testing.T) {
 	refused("SCOPE_MISSING", `{ viewer { id } }`)
 	refused("SCOPE_MISSING", `mutation { follow(input: {userId: "USER"}) { user { id } } }`)
 	require.Empty(t, c.get("reports.nodes", `{ reports { nodes { id } } }`, nil))
+	require.Empty(t, c.get("suspensions.nodes", `{ suspensions { nodes { handle } } }`, nil))
+	require.Nil(t, c.get("suspension", `{ suspension(handle: "bad") { handle } }`, nil))
 	require.Equal(t, true, c.get("suspendUser.changed", fmt.Sprintf(`mutation { suspendUser(input: {userId: %q}) { changed } }`, badID), nil))
 	const log = `{ auditLog { nodes { action apiKeyId } } }`
 	list := c.get("auditLog.nodes", log, nil).([]any)

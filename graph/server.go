@@ -25,7 +25,7 @@ var keyScopes = map[string][]apikey.Scope{
 	"apiKeys": manage, "createApiKey": manage, "revokeApiKey": manage,
 	"upsertUsers": importing, "upsertFollows": importing, "upsertBlocks": importing,
 	"upsertPosts": importing, "upsertLikes": importing, "deleteUsers": importing,
-	"reports": moderating, "report": moderating, "claimReport": moderating, "decideReport": moderating,
+	"reports": moderating, "report": moderating, "suspensions": moderating, "suspension": moderating, "claimReport": moderating, "decideReport": moderating,
 	"suspendUser": moderating, "unsuspendUser": moderating, "hidePost": moderating, "unhidePost": moderating,
 	"setRole": moderating, "auditLog": moderating,
 	"exportAccount": {apikey.Write, apikey.Read},

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"tideline/server/internal/servertest"
@@ -25,8 +26,10 @@ func TestOperatorsHaveAnAddressOfTheirOwn(t *testing.T) {
 		"/livez": `"live":true`, "/readyz": `"sql":"ok"`, "/metrics": "\ntideline_build_info{", "/debug/pprof/": "goroutine",
 		"/debug/pprof/goroutine?debug=1": "goroutine profile",
 	} {
-		_, body := servertest.Ask(t, http.MethodGet, admin+path, "")
-		require.Contains(t, body, want, path)
+		require.EventuallyWithT(t, func(c *assert.CollectT) { // the parts have been asked only after a moment
+			_, body := servertest.Ask(t, http.MethodGet, admin+path, "")
+			assert.Contains(c, body, want, path)
+		}, 30*time.Second, 10*time.Millisecond)
 	}
 	status, _ := servertest.Ask(t, http.MethodGet, admin+"/debug/pprof/cmdline", "")
 	require.Equal(t, http.StatusNotFound, status, "flags may have secrets")

@@ -14,7 +14,7 @@ const basePage = 100
 
 // baseWalk is the state of a BaseChanged job. Its JSON names must not change.
 type baseWalk struct {
-	Base  int64 `json:"base"`  // the post whose replies and reposts are handled
+	Base  int64 `json:"base"`  // the post whose replies and reposts are handled, or the last one that NextBase looked at
 	After int64 `json:"after"` // those up to this id are done
 	// Told: the watchers of a conversation were told of the author's posts up to this id. AllTold: of
 	// all.
@@ -68,14 +68,20 @@ func (w *Workers) baseChanged(ctx context.Context, j *queue.Job) error {
 			continue
 		}
 		if p.After == 0 {
-			base := args.Post
+			base, found := args.Post, true
 			if base == 0 {
 				var err error
-				if base, err = w.Visibility.Unchecked.NextBase(ctx, args.Author, p.Base); err != nil || base == 0 {
+				if base, found, err = w.Visibility.Unchecked.NextBase(ctx, args.Author, p.Base); err != nil || base == 0 {
 					return err
 				}
 			}
 			p.Base = base
+			if !found {
+				if err := j.Checkpoint(ctx, p); err != nil {
+					return err
+				}
+				continue
+			}
 		}
 		last, err := w.Feed.TellDependents(ctx, p.Base, p.After, args.Edited, basePage)
 		if err != nil {

@@ -21,6 +21,7 @@ func TestRepliesToASuspendedAuthorAreMarkedAsChanged(t *testing.T) {
 	feedtest.EachIdle(t, func(w *feedtest.World) {
 		ann, bob, cat, dan := w.User("ann"), w.User("bob"), w.User("cat"), w.User("dan")
 		allow := func(*ent.Tx, *ent.User) error { return nil }
+		w.History(ann, 1001) // a step looks at 1,000 posts for replies
 		answered, lonely := w.Post(ann, schema.Public), w.Post(cat, schema.Public)
 		reply, err := w.Feed.CreatePost(w.Ctx, bob, feed.Draft{Text: "reply", ReplyTo: answered})
 		require.NoError(w, err)

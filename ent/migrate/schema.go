@@ -256,6 +256,11 @@ var (
 				Unique:  false,
 				Columns: []*schema.Column{HiddenUsersColumns[5]},
 			},
+			{
+				Name:    "hiddenuser_state_id",
+				Unique:  false,
+				Columns: []*schema.Column{HiddenUsersColumns[1], HiddenUsersColumns[0]},
+			},
 		},
 	}
 	// IdempotencyKeysColumns holds the columns for the "idempotency_keys" table.

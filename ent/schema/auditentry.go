@@ -27,8 +27,7 @@ func (AuditEntry) Fields() []ent.Field {
 	}
 }
 
-// AuditDetails say what an action changed. Each field belongs to the actions that it names, and is its
-// zero value for others.
+// AuditDetails say what an action changed. The comments name the actions that set a field.
 type AuditDetails struct {
 	// SET_ROLE: the role of the user before and after.
 	RoleBefore string `json:"roleBefore,omitempty"`
@@ -38,6 +37,8 @@ type AuditDetails struct {
 	// SUSPEND_USER: what the user is told, and when the suspension ends by itself.
 	Reason string     `json:"reason,omitempty"`
 	Until  *time.Time `json:"until,omitempty"`
+	// SUSPEND_USER: the suspension was imported, and nobody decided it here.
+	Imported bool `json:"imported,omitempty"`
 	// RETRY_JOBS, DISCARD_JOBS: the number of jobs, and the first of their ids.
 	JobCount int     `json:"jobCount,omitempty"`
 	Jobs     []int64 `json:"jobs,omitempty"`

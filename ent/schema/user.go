@@ -165,7 +165,7 @@ func (HiddenUser) Fields() []ent.Field {
 
 // Indexes of HiddenUser.
 func (HiddenUser) Indexes() []ent.Index {
-	return []ent.Index{index.Fields("due_at"), index.Fields("identity"), index.Fields("suspended_until")}
+	return []ent.Index{index.Fields("due_at"), index.Fields("identity"), index.Fields("suspended_until"), index.Fields("state", "id")}
 }
 
 // Annotations of HiddenUser.

@@ -65,7 +65,7 @@ func (b *Bulk) Users(ctx context.Context, issuer string, list []User) ([]*Result
 		}
 		changed, err := b.cfg.Accounts.Suspend(ctx, r.User, list[i].Suspension, func(tx *ent.Tx, _ *ent.User) error {
 			return tx.AuditEntry.Create().SetActorID(0).SetAction(auditentry.ActionSUSPEND_USER).SetSubjectKind(auditentry.SubjectKindUser).
-				SetSubjectID(r.User).SetNote("imported").SetDetails(schema.AuditDetails{Reason: list[i].Suspension.Reason, Until: list[i].Suspension.Until}).Exec(ctx)
+				SetSubjectID(r.User).SetDetails(schema.AuditDetails{Reason: list[i].Suspension.Reason, Until: list[i].Suspension.Until, Imported: true}).Exec(ctx)
 		})
 		switch {
 		case refusal.CodeOf(err) == refusal.NotFound: // deletion began in the meantime

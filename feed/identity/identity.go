@@ -128,10 +128,15 @@ func (v *Verifier) Run(ctx context.Context) error {
 // keys stay in use.
 var ErrOldKeys = errors.New("keys of an issuer cannot be fetched")
 
-// Ready reports the issuers whose last fetch of keys failed. Error: ErrOldKeys.
-func (v *Verifier) Ready(context.Context) error {
+// Ready reports the issuers whose last fetch of keys failed. It waits for the first fetch of each issuer
+// until ctx ends, and counts one that has not ended by then as failed. Error: ErrOldKeys.
+func (v *Verifier) Ready(ctx context.Context) error {
 	var errs []error
 	for _, i := range v.issuers {
+		select {
+		case <-i.keys.first:
+		case <-ctx.Done():
+		}
 		if err := i.keys.failure(); err != nil {
 			errs = append(errs, fmt.Errorf("%w: %s: %w", ErrOldKeys, i.Issuer.Issuer, err))
 		}
@@ -194,7 +199,7 @@ func (v *Verifier) Verify(ctx context.Context, token string) (Claims, error) {
 		return key, err
 	})
 	if errors.Is(err, errNoKeys) {
-		return Claims{}, fmt.Errorf("the keys of the issuer %s were never fetched", i.Issuer.Issuer)
+		return Claims{}, refusal.New(refusal.NoIssuerKeys, "The token cannot be checked at the moment: the keys of its issuer were never fetched.").Retry(int(askEvery / time.Second))
 	}
 	if err != nil {
 		return refuse(err)

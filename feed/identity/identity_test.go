@@ -451,11 +451,28 @@ func TestIssuerThatWasNeverReached(t *testing.T) {
 		synctest.Wait()
 		token := w.signed("first", rsaKeys()[0], nil)
 		_, err := w.Verify(w.ctx, token)
-		require.Error(t, err)
-		require.Empty(t, refusal.CodeOf(err))
+		var refused *refusal.Error
+		require.ErrorAs(t, err, &refused)
+		require.Equal(t, map[string]any{"code": "UNAVAILABLE", "reason": "NO_ISSUER_KEYS", "retryAfter": 10}, refused.Extensions())
+		require.False(t, refusal.IsWrongCredential(err))
 		w.publisher.set(says(200, keySet(t, map[string]any{"first": rsaKeys()[0].Public()})))
 		time.Sleep(11 * time.Second)
 		w.takes(token)
+	})
+}
+
+// Ready vouches for no issuer before the first fetch of its keys has ended.
+func TestReadyWaitsForTheFirstKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, asymmetric, says(200, keySet(t, map[string]any{"first": rsaKeys()[0].Public()})))
+		require.NoError(t, w.Ready(w.ctx))
+		w.takes(w.signed("first", rsaKeys()[0], nil))
+
+		w = newWorld(t, asymmetric, func(p *publisher) { p.hangs = true })
+		ctx, cancel := context.WithTimeout(w.ctx, time.Second)
+		defer cancel()
+		require.ErrorIs(t, w.Ready(ctx), identity.ErrOldKeys)
+		require.ErrorIs(t, w.Ready(w.ctx), identity.ErrOldKeys)
 	})
 }
 

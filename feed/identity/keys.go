@@ -109,12 +109,14 @@ type keys struct {
 	err      error   // of the last fetch
 	fetching bool    // a fetch is running or about to begin
 	began    time.Time
+	first    chan struct{} // closed when the first fetch has ended
 	ended    chan struct{} // closed when the next fetch has ended
 	waiting  int
 }
 
 func newKeys(i Issuer, client *http.Client, now func() time.Time) *keys {
-	k := &keys{issuer: i, client: client, now: now, asked: make(chan struct{}, 1), ended: make(chan struct{})}
+	first := make(chan struct{})
+	k := &keys{issuer: i, client: client, now: now, asked: make(chan struct{}, 1), err: errNoKeys, first: first, ended: first}
 	if i.hasSecret() {
 		k.set, k.err = k.readSecrets()
 	}

@@ -232,7 +232,7 @@ func (s *Suspension) UserNodeID() string { return ent.NodeID("User", s.User) }
 // AllSuspensions returns a page of the suspensions, those of the newest users first. Errors: Unauthenticated,
 // BadInput; Forbidden, for an actor who is not a moderator.
 //
-// Cost: a look-up, a range of the hidden users, which are mostly suspended, and the cost of Suspensions.
+// Cost: a look-up, an index range, and a query for the users.
 func (m *Moderation) AllSuspensions(ctx context.Context, who Actor, p paging.Page) (*paging.Connection[Suspension], error) {
 	if _, err := m.demand(ctx, who, user.RoleMODERATOR); err != nil {
 		return nil, err
@@ -246,18 +246,25 @@ func (m *Moderation) AllSuspensions(ctx context.Context, who Actor, p paging.Pag
 	if w.After != nil {
 		q.Where(hiddenuser.IDLT(r.Upper()))
 	}
-	ids, err := q.IDs(ctx)
+	hidden, err := q.All(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("list suspensions: %w", err)
 	}
-	list, err := m.Suspensions(ctx, ids)
+	more := len(hidden) > w.N
+	hidden = hidden[:min(len(hidden), w.N)]
+	list, err := m.describe(ctx, hidden)
 	if err != nil {
 		return nil, err
 	}
-	list = slices.DeleteFunc(list, func(s *Suspension) bool { return s == nil }) // ended meanwhile
-	return paging.Connect(w, list, func(s *Suspension) paging.Edge[Suspension] {
-		return paging.Edge[Suspension]{Cursor: paging.Cursor{ID: s.User}.Encode(paging.Suspensions, 0), Node: s}
-	}), nil
+	list = slices.DeleteFunc(list, func(s *Suspension) bool { return s == nil }) // deleted meanwhile
+	cursor := func(user int64) string { return paging.Cursor{ID: user}.Encode(paging.Suspensions, 0) }
+	page := paging.Connect(w, list, func(s *Suspension) paging.Edge[Suspension] {
+		return paging.Edge[Suspension]{Cursor: cursor(s.User), Node: s}
+	})
+	if more {
+		page.HasNextPage, page.End = true, cursor(hidden[w.N-1].ID)
+	}
+	return page, nil
 }
 
 // SuspensionOf returns the suspension of the user with the handle. It returns nil if nobody has the
@@ -293,7 +300,18 @@ func (m *Moderation) Suspensions(ctx context.Context, ids []int64) ([]*Suspensio
 	if err != nil {
 		return nil, fmt.Errorf("read suspensions: %w", err)
 	}
-	hidden := rows.InOrder(ids, found, func(h *ent.HiddenUser) int64 { return h.ID })
+	return m.describe(ctx, rows.InOrder(ids, found, func(h *ent.HiddenUser) int64 { return h.ID }))
+}
+
+// describe returns the suspensions with the names of the users. An entry is nil if the row is nil or the user
+// is gone.
+func (m *Moderation) describe(ctx context.Context, hidden []*ent.HiddenUser) ([]*Suspension, error) {
+	ids := make([]int64, len(hidden))
+	for i, h := range hidden {
+		if h != nil {
+			ids[i] = h.ID
+		}
+	}
 	list, err := m.cfg.DB.User.Query().Where(rows.Among(user.FieldID, ids)).Select(user.FieldID, user.FieldHandle, user.FieldName).All(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read suspended users: %w", err)

@@ -114,5 +114,6 @@ var (
 
 // The server lacks something now.
 var (
-	NoIDs = reason(Unavailable, "NO_IDS", "The server has no number of its own for new ids: it takes no posts and no sign-ups.")
+	NoIDs        = reason(Unavailable, "NO_IDS", "The server has no number of its own for new ids: it takes no posts and no sign-ups.")
+	NoIssuerKeys = reason(Unavailable, "NO_ISSUER_KEYS", "The server has not been able to fetch the keys of the token's issuer yet.")
 )

@@ -41,6 +41,8 @@ type Error struct {
 	Explanation string
 	// Until is when what caused the refusal ends by itself; nil if nothing ends it.
 	Until *time.Time
+	// RetryAfter is the number of seconds after which the same call should succeed; 0 if that is unknown.
+	RetryAfter int
 }
 
 // Error returns the message meant for the client.
@@ -75,8 +77,14 @@ func (e *Error) Ends(until *time.Time) *Error {
 	return e
 }
 
+// Retry sets the number of seconds after which the same call should succeed. It returns e.
+func (e *Error) Retry(seconds int) *Error {
+	e.RetryAfter = seconds
+	return e
+}
+
 // Extensions returns the part of the refusal that a client's program reads: code and reason, and,
-// if they are set, field, limit, allowed, given, explanation and until.
+// if they are set, field, limit, allowed, given, explanation, until and retryAfter.
 func (e *Error) Extensions() map[string]any {
 	extensions := map[string]any{"code": string(e.Reason.Code), "reason": e.Reason.Name}
 	if e.Field != "" {
@@ -90,6 +98,9 @@ func (e *Error) Extensions() map[string]any {
 	}
 	if e.Until != nil {
 		extensions["until"] = e.Until.UTC().Format(time.RFC3339)
+	}
+	if e.RetryAfter > 0 {
+		extensions["retryAfter"] = e.RetryAfter
 	}
 	return extensions
 }

@@ -84,6 +84,7 @@ type AuditEntryResolver interface {
 	Decision(ctx context.Context, obj *ent.AuditEntry) (*model.ReportDecision, error)
 	Reason(ctx context.Context, obj *ent.AuditEntry) (*string, error)
 	Until(ctx context.Context, obj *ent.AuditEntry) (*time.Time, error)
+	Imported(ctx context.Context, obj *ent.AuditEntry) (bool, error)
 	JobCount(ctx context.Context, obj *ent.AuditEntry) (*int, error)
 	JobIds(ctx context.Context, obj *ent.AuditEntry) ([]string, error)
 	ProcessID(ctx context.Context, obj *ent.AuditEntry) (*string, error)
@@ -782,14 +783,16 @@ type AuditEntry {
   note: String!
   "For SET_ROLE: the user's role before."
   roleBefore: Role
-  "For SET_ROLE: the user's role since."
+  "For SET_ROLE: the role that the user got."
   roleAfter: Role
-  "For DECIDE_REPORT."
+  "For DECIDE_REPORT: how the report was decided."
   decision: ReportDecision
   "For SUSPEND_USER: what the user is told; null if nothing."
   reason: String
   "For SUSPEND_USER: when the suspension ends by itself; null if only unsuspendUser ends it."
   until: Time
+  "For SUSPEND_USER: whether the suspension was imported, so that nobody decided it here."
+  imported: Boolean!
   "For RETRY_JOBS and DISCARD_JOBS: the number of jobs."
   jobCount: Int
   "For RETRY_JOBS and DISCARD_JOBS: the ids of at most the first 20, as the command line and the admin page show them."
@@ -1320,6 +1323,8 @@ func (ec *executionContext) childFields_AuditEntry(ctx context.Context, field gr
 		return ec.fieldContext_AuditEntry_reason(ctx, field)
 	case "until":
 		return ec.fieldContext_AuditEntry_until(ctx, field)
+	case "imported":
+		return ec.fieldContext_AuditEntry_imported(ctx, field)
 	case "jobCount":
 		return ec.fieldContext_AuditEntry_jobCount(ctx, field)
 	case "jobIds":
@@ -4427,6 +4432,29 @@ func (ec *executionContext) _AuditEntry_until(ctx context.Context, field graphql
 }
 func (ec *executionContext) fieldContext_AuditEntry_until(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("AuditEntry", field, true, true, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _AuditEntry_imported(ctx context.Context, field graphql.CollectedField, obj *ent.AuditEntry) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_AuditEntry_imported(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.AuditEntry().Imported(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
+			return ec.marshalNBoolean2bool(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_AuditEntry_imported(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("AuditEntry", field, true, true, errors.New("field of type Boolean does not have child fields"))
 }
 
 func (ec *executionContext) _AuditEntry_jobCount(ctx context.Context, field graphql.CollectedField, obj *ent.AuditEntry) (ret graphql.Marshaler) {
@@ -17935,6 +17963,44 @@ func (ec *executionContext) _AuditEntry(ctx context.Context, sel ast.SelectionSe
 				}()
 				res = ec._AuditEntry_until(ctx, field, obj)
 				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "imported":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._AuditEntry_imported(ctx, field, obj)
+				if res == graphql.Null {
 					atomic.AddUint32(&fs.Invalids, 1)
 				}
 				return res

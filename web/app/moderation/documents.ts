@@ -246,6 +246,7 @@ export const AuditLog = graphql(`
         decision
         reason
         until
+        imported
         jobCount
         jobIds
         processId

@@ -93,6 +93,7 @@ export const en = {
   until: (end: string) => `Until ${end}`,
   toldUser: (reason: string) => `The user is told: ${reason}`,
   jobs: (n: number, ids: string) => `${plural(n, 'job', 'jobs')}: ${ids}`,
+  imported: 'Imported from another server.',
   process: (id: string) => `process ${id}`,
   withKey: (id: string) => `with the API key ${id}`,
   actions: {
@@ -104,8 +105,8 @@ export const en = {
     DECIDE_REPORT: 'decided a report about',
     PAUSE_WORKERS: 'paused the workers of',
     RESUME_WORKERS: 'resumed the workers of',
-    RETRY_JOBS: 'retried jobs:',
-    DISCARD_JOBS: 'discarded jobs:',
+    RETRY_JOBS: 'retried',
+    DISCARD_JOBS: 'discarded',
     REBUILD_TIMELINE: 'rebuilt the timeline of',
   },
 }

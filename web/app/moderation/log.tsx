@@ -28,18 +28,18 @@ export function Log() {
 const at = (handle: string) => <a href={`/@${handle}`}>@{handle}</a>
 
 /** What the entry says of the action itself, in the reader's language. */
-function detailsOf({ roleBefore, roleAfter, decision, reason, until, jobCount, jobIds }: AuditEntry): string[] {
+function detailsOf({ roleBefore, roleAfter, decision, reason, until, imported }: AuditEntry): string[] {
   const parts: string[] = []
   if (roleBefore && roleAfter) parts.push(`${m().roles[roleBefore]} → ${m().roles[roleAfter]}`)
   if (decision) parts.push(m().decisions[decision])
   if (until) parts.push(m().until(exact(until)))
   if (reason) parts.push(m().toldUser(reason))
-  if (jobCount && jobIds) parts.push(m().jobs(jobCount, jobIds.join(' ') + (jobCount > jobIds.length ? ' …' : '')))
+  if (imported) parts.push(m().imported)
   return parts
 }
 
 function Entry({ entry, onChanged }: { entry: AuditEntry; onChanged: () => void }) {
-  const { action, actorId, actorHandle, apiKeyId, subjectId, subjectHandle, processId, jobCount, note, createdAt } = entry
+  const { action, actorId, actorHandle, apiKeyId, subjectId, subjectHandle, processId, jobCount, jobIds, note, createdAt } = entry
   const [asking, setAsking] = useState(false)
   const close = () => {
     setAsking(false)
@@ -51,7 +51,7 @@ function Entry({ entry, onChanged }: { entry: AuditEntry; onChanged: () => void 
       <p class="by">
         <span>
           <b>{actorHandle ? at(actorHandle) : actorId ? m().noLonger : m().commandLine}</b> {m().actions[action]}{' '}
-          {subjectHandle ? at(subjectHandle) : processId ? m().process(processId) : jobCount ? '' : m().noLonger}
+          {subjectHandle ? at(subjectHandle) : processId ? m().process(processId) : jobIds ? m().jobs(jobCount!, jobIds.join(' ') + (jobCount! > jobIds.length ? ' …' : '')) : m().noLonger}
           {apiKeyId && <span class="muted"> {m().withKey(apiKeyId)}</span>}
         </span>
         <span class="muted when">

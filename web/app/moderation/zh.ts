@@ -93,6 +93,7 @@ export const zh: ModerationTexts = {
   until: (end) => `至 ${end}`,
   toldUser: (reason) => `告知用户的原因：${reason}`,
   jobs: (n, ids) => `${n} 个任务：${ids}`,
+  imported: '从其他服务器导入。',
   process: (id) => `进程 ${id}`,
   withKey: (id) => `使用 API 密钥 ${id}`,
   actions: {
@@ -104,8 +105,8 @@ export const zh: ModerationTexts = {
     DECIDE_REPORT: '处理了举报，对象',
     PAUSE_WORKERS: '暂停了工作进程：',
     RESUME_WORKERS: '恢复了工作进程：',
-    RETRY_JOBS: '重试了任务：',
-    DISCARD_JOBS: '丢弃了任务：',
+    RETRY_JOBS: '重试了',
+    DISCARD_JOBS: '丢弃了',
     REBUILD_TIMELINE: '重建了时间线：',
   },
 }
