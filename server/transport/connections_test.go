@@ -225,7 +225,9 @@ func TestRateLimitedAnswer(t *testing.T) {
 		c.Limits = limits(t, func(c *limit.Config) { c.RateAccounts, c.RateCost = 5, 100_000 })
 	})
 	require.Equal(t, http.StatusOK, f.post(`{"query":"mutation{a:logIn b:logIn c:logIn d:logIn e:logIn f:logIn}"}`).Code)
+	begun := time.Now()
 	refused := f.post(`{"query":"mutation{a:logIn b:logIn c:logIn d:logIn e:logIn f:logIn}"}`)
+	require.GreaterOrEqual(t, time.Since(begun), refusalPause)
 	require.Equal(t, http.StatusTooManyRequests, refused.Code, refused.Body)
 	require.Equal(t, "24", refused.Header().Get("Retry-After")) // two of the ten tokens are missing, and one comes back in twelve seconds
 	require.Contains(t, refused.Body.String(), `"RATE_LIMITED"`)

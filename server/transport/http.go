@@ -80,6 +80,11 @@ func leaveUnread(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// refusalPause is how long a client waits for the answer that it has spent too much. It slows down a client that
+// repeats a request as soon as it is refused: without it 16 connections were refused 1,300 times a second, and the
+// 99th percentile of others' pages was 15 to 25 ms instead of 10 to 12 (BenchmarkBystanders, quiet 5 ms).
+const refusalPause = 100 * time.Millisecond
+
 // serve answers a request that was read. It releases the body of a subscription early.
 func (h *Handler) serve(w http.ResponseWriter, r *http.Request, mediaType string, request exec.Request, release func()) {
 	ctx, begun := trace.WithCaller(r.Context(), r.Header), time.Now()
@@ -99,6 +104,13 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, mediaType string
 	operation, errs := h.api.prepare(ctx, viewer, limit.AddressOf(r.RemoteAddr), request)
 	if len(errs) == 0 && operation.Kind() == ast.Subscription {
 		release() // a subscription lasts, and keeps little of the body
+	}
+	if codeOf(errs) == codeRateLimited {
+		release()
+		select {
+		case <-ctx.Done():
+		case <-time.After(refusalPause):
+		}
 	}
 	if wantsEvents(r) && (len(errs) > 0 || operation.Kind() != ast.Mutation || r.Method == http.MethodPost) {
 		h.stream(w, r, begun, viewer, expires, operation, errs)
