@@ -63,7 +63,8 @@ const (
 	// checkTimeout bounds one round of all checks.
 	checkTimeout = 2 * time.Second
 	// checkEvery is the pause between rounds. checkAgain is the pause while a part is failed, so that the
-	// process is soon ready again. A round takes up to checkTimeout while a part has never been ready.
+	// process is soon ready again. A round takes up to checkTimeout while the first
+	// connection to pub/sub, or the first fetch of an issuer's keys, has not ended.
 	checkEvery = time.Second
 	checkAgain = 100 * time.Millisecond
 	// staleAfter is the age from which results are unknown: the process was suspended, or a check

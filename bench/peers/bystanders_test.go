@@ -43,7 +43,7 @@ const (
 //     and replaces each one at once when it is refused or ended.
 //   - ranked, suggested, tagged, liked, searched, anonymous, marked: one account, or an address without one,
 //     requests fields that return little and read much. It uses 16 connections and as many aliases as are
-//     allowed, and repeats each request as soon as it is answered or refused.
+//     allowed, and repeats each request as soon as it is answered, or 10 ms after it is refused.
 func BenchmarkBystanders(b *testing.B) {
 	for range *rounds {
 		for _, p := range peersOf() {

@@ -69,6 +69,7 @@ const (
 	codeLimited         = "RATE_LIMITED"
 	codeTimeout         = "TIMEOUT"
 	codeInternal        = "INTERNAL"
+	codeUnavailable     = "UNAVAILABLE"
 	codeHTTP            = "HTTP_" // followed by the status
 )
 

@@ -207,7 +207,7 @@ func (l *live) wait(err error, failures int) (wait time.Duration, again bool) {
 		}
 	case errors.As(err, &no):
 		switch {
-		case no.Code == codeLimited, no.Code == codeTimeout, no.Code == codeInternal, strings.HasPrefix(no.Code, codeHTTP):
+		case no.Code == codeLimited, no.Code == codeTimeout, no.Code == codeInternal, no.Code == codeUnavailable, strings.HasPrefix(no.Code, codeHTTP):
 			return no.RetryAfter + wait, true
 		}
 		return 0, false

@@ -75,6 +75,7 @@ func TestComesBackInTime(t *testing.T) {
 		"nothing was said":              {close: 4408, after: again(time.Second)},
 		"too much was asked":            {refuse: []refusal{{code: "RATE_LIMITED", after: 30}}, after: again(time.Second + 32*time.Second)},
 		"too many connect":              {refuse: []refusal{{status: http.StatusServiceUnavailable, after: 10}}, after: again(time.Second + 12*time.Second)},
+		"it lacks something":            {refuse: []refusal{{code: "UNAVAILABLE", after: 10}}, after: again(time.Second + 12*time.Second)},
 		"it failed":                     {refuse: []refusal{{code: "INTERNAL"}}, after: again(3 * time.Second)},
 		"too large":                     {close: 1009, because: "1009"},
 		"no message of the protocol":    {close: 4400, because: "4400"},

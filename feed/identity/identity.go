@@ -124,8 +124,8 @@ func (v *Verifier) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// ErrOldKeys is the error of Ready if the last fetch of an issuer's keys failed. The last valid
-// keys stay in use.
+// ErrOldKeys is the error of Ready if the last fetch of an issuer's keys failed, or the first has not ended.
+// The last valid keys, if there are any, stay in use.
 var ErrOldKeys = errors.New("keys of an issuer cannot be fetched")
 
 // Ready reports the issuers whose last fetch of keys failed. It waits for the first fetch of each issuer
@@ -161,8 +161,8 @@ func (v *Verifier) Recall(token string) (Claims, bool) {
 }
 
 // Verify verifies a token and returns its claims. The log says why a token was refused. Errors:
-// Unauthenticated for a token that is not valid now, with the claim at fault; an internal error
-// if the issuer's keys have never been fetched.
+// Unauthenticated for a token that is not valid now, with the claim at fault; Unavailable if the
+// issuer's keys have never been fetched.
 //
 // Cost: the verification of a signature; none for a token that was verified before. A token with
 // an unknown key waits for a fetch of the keys, at most a second.

@@ -261,8 +261,8 @@ func (m *Moderation) AllSuspensions(ctx context.Context, who Actor, p paging.Pag
 	page := paging.Connect(w, list, func(s *Suspension) paging.Edge[Suspension] {
 		return paging.Edge[Suspension]{Cursor: cursor(s.User), Node: s}
 	})
-	if more {
-		page.HasNextPage, page.End = true, cursor(hidden[w.N-1].ID)
+	if page.HasNextPage = more; more && len(list) < w.N {
+		page.End = cursor(hidden[w.N-1].ID)
 	}
 	return page, nil
 }

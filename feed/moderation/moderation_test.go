@@ -228,7 +228,7 @@ func TestTheReasonOfASuspension(t *testing.T) {
 			list, err := m.AllSuspensions(w.Ctx, moderation.By(admin), page)
 			require.NoError(w, err)
 			handles = append(handles, list.Nodes()[0].Handle)
-			more, page.After = list.HasNextPage, &list.Edges[0].Cursor
+			more, page.After = list.HasNextPage, list.PageInfo().EndCursor
 		}
 		require.Equal(w, []string{"third", "bad"}, handles, "newest users first")
 		_, err = m.AllSuspensions(w.Ctx, moderation.By(other), paging.Page{})

@@ -142,7 +142,7 @@ func bad(message string) error { return &failure{http.StatusBadRequest, "BAD_USE
 
 var statuses = map[refusal.Code]int{
 	refusal.Unauthenticated: http.StatusUnauthorized, refusal.Forbidden: http.StatusForbidden, refusal.NotFound: http.StatusNotFound,
-	refusal.BadInput: http.StatusBadRequest, refusal.Conflict: http.StatusConflict,
+	refusal.BadInput: http.StatusBadRequest, refusal.Conflict: http.StatusConflict, refusal.Unavailable: http.StatusServiceUnavailable,
 }
 
 // answer writes a result, or an error with a message that is safe for clients.
@@ -159,6 +159,9 @@ func (p *Page) answer(w http.ResponseWriter, r *http.Request, result any, err er
 	case errors.As(err, &told):
 		status, result = told.status, inError(told.message, map[string]any{"code": told.code})
 	case errors.As(err, &refused):
+		if refused.RetryAfter > 0 {
+			w.Header().Set("Retry-After", strconv.Itoa(refused.RetryAfter))
+		}
 		status, result = statuses[refused.Reason.Code], inError(refused.Message, refused.Extensions())
 	case errors.Is(err, context.DeadlineExceeded):
 		status, result = http.StatusGatewayTimeout, inError("It took too long.", map[string]any{"code": "TIMEOUT"})

@@ -14,8 +14,8 @@ import (
 // errKey refuses API keys: they act within scopes, and no scope covers the admin page.
 var errKey = refusal.New(refusal.NotByKey, "An API key does not open the admin page.")
 
-// admin returns the admin who makes the request. Errors: Unauthenticated; Forbidden if the
-// user is not an admin now.
+// admin returns the admin who makes the request. Errors: Unauthenticated; Unavailable; Forbidden
+// if the user is not an admin now.
 func (p *Page) admin(r *http.Request) (v session.Viewer, err error) {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if token = strings.TrimSpace(token); !strings.EqualFold(scheme, "Bearer") || token == "" {
