@@ -42,12 +42,12 @@ func options() []kong.Option {
 	}
 }
 
-// run makes the run of the flags. To measure a model it opens the server's stores. Stores that the flags name must
-// open; the default, a SQLite file in the data directory, may be missing.
+// run runs the benchmark that the flags describe. To measure a model it opens the server's stores. That they do not
+// open is an error only if --database-url or --redis-url names them; otherwise the report says why they are missing.
 func (c commandLine) run(ctx context.Context, out, progress io.Writer) error {
 	var inside Inside
 	if c.Model && c.Constants == "" {
-		// It only looks, so a Redis that hides whether it was rolled back is good enough.
+		// The benchmark only reads, so a Redis that hides its replication id will do.
 		where := storage.Config{DataDir: c.DataDir, DatabaseURL: c.DatabaseURL, RedisURL: c.RedisURL, RedisIncarnation: "optional"}
 		stores, err := storage.OpenBeside(ctx, where, slog.New(slog.NewTextHandler(progress, nil)))
 		switch {

@@ -27,7 +27,7 @@ const (
 
 	preparing = 8                      // concurrent calls before the load: a sign-up is expensive by design
 	atOnce    = 64                     // most concurrent createPost calls; if all are in progress, the rate falls behind
-	deaf      = 30 * time.Second       // if no further subscription gets its first event in this time, the run fails
+	deaf      = 30 * time.Second       // if no further user gets a first event in this time, the run fails
 	arrival   = 10 * time.Second       // an event that has not arrived this long after the load is missing
 	lateness  = 500 * time.Millisecond // how long the run waits for events that must not arrive
 )
@@ -55,7 +55,7 @@ type run struct {
 	mu          sync.Mutex
 	reads       []time.Duration
 	pageBytes   int // of all reads
-	eventBytes  int // of all events
+	eventBytes  int // of all events with a numbered post
 	events      int
 	invalidated int
 	errs        map[string]int // by code
@@ -177,8 +177,8 @@ func (r *run) dial(ctx context.Context) error {
 	return opening.Wait()
 }
 
-// awaitHeard waits until the server serves each subscription. The protocol does not tell, so the users of
-// silent subscriptions post until each subscription has received an event.
+// awaitHeard waits until the server serves each subscription. The protocol does not tell that it does, but
+// users receive their own posts: the users of silent subscriptions post until each has received an event.
 func (r *run) awaitHeard(ctx context.Context) error {
 	var deadline time.Time
 	for fewest := len(r.users) + 1; ; {
@@ -286,7 +286,7 @@ func (r *run) listen(ctx context.Context, sub int, open *tideline.Subscription) 
 	}
 }
 
-// event records a result of a subscription in the ledger. An error ends the subscription.
+// event records a result of a subscription in the ledger. If it returns an error, the subscription ends.
 func (r *run) event(sub int, payload []byte, at time.Time) error {
 	var result struct {
 		Data struct {
@@ -320,7 +320,7 @@ func (r *run) event(sub int, payload []byte, at time.Time) error {
 		number, ours := strings.CutPrefix(event.Edge.Node.Text, r.text(""))
 		n, err := strconv.Atoi(number)
 		if !ours || err != nil {
-			return nil // a warm-up post
+			return nil // a post whose deliveries are not checked
 		}
 		r.ledger.Delivered(sub, n, at)
 		r.mu.Lock()
@@ -393,7 +393,7 @@ func (r *run) create(ctx context.Context, author int, due time.Time) error {
 	return err
 }
 
-// keep records a post whose receipt the model requests.
+// keep records a post, if the model will read its receipt.
 func (r *run) keep(author int, id string, err error) {
 	if r.options.Model && err == nil {
 		r.mu.Lock()
@@ -428,7 +428,7 @@ func (r *run) read(ctx context.Context) {
 	r.pageBytes += size
 }
 
-// failed counts an error; it ignores nil.
+// failed counts an error. It ignores nil, and the end of the run.
 func (r *run) failed(err error) {
 	if err == nil || errors.Is(err, context.Canceled) {
 		return

@@ -32,9 +32,9 @@ const (
 	reads          = "timeline reads"  // the first page of any user
 	posts          = "posts"           // of any user
 	celebrityPosts = "celebrity posts" // of the most followed user
-	untrackedPosts = "author's posts"  // the same, but deliveries are not checked, since followers come and go
-	replies        = "replies"         // of any user to the first post of any other; deliveries are not checked, since not all followers want them
-	reposts        = "reposts"         // repost the first post of any other user, or undo it; deliveries are not checked
+	untrackedPosts = "author's posts"  // of the most followed user too, but deliveries are not checked, since followers come and go
+	replies        = "replies"         // of any user to the first post of any user; deliveries are not checked, since not all followers want them
+	reposts        = "reposts"         // repost the first post of any user, or undo it; deliveries are not checked
 	logIns         = "log-ins"         // followed by a page and a subscription that ends at once
 	follows        = "follows"         // follow the most followed user, or unfollow if the user already follows
 	likes          = "likes"           // like a post of the most followed user, or unlike it if the user already likes it
@@ -64,7 +64,7 @@ func (o Options) talks() bool {
 	return mix[replies]+mix[reposts] > 0
 }
 
-// drawn returns the kinds of operations, each repeated by its frequency.
+// drawn returns the list to draw from: the kinds of operations, each repeated by its frequency.
 func drawn(frequencies map[string]int) (kinds []string) {
 	for kind, times := range frequencies {
 		for range times {

@@ -80,7 +80,7 @@ func (r query) SuggestedUsers(ctx context.Context, first *int) ([]*ent.User, err
 func (r query) Post(ctx context.Context, id string) (*ent.Post, error) {
 	row, err := idOf("id", id, "Post")
 	if err != nil {
-		return nil, nil // such an object does not exist
+		return nil, nil // it is the id of no post
 	}
 	return orNull(r.Feed.Post(ctx, Viewer(ctx), row))
 }
@@ -102,7 +102,7 @@ func (r query) Timeline(
 	return postPage(ctx, c, err)
 }
 
-// byIDs returns nodes of any type in the order of their ids, with one look-up per type.
+// byIDs returns nodes of any type in the order of their ids. Users and relationships share a look-up.
 func (a api) byIDs(ctx context.Context, texts []string) ([]ent.Node, error) {
 	ids := make([]int64, len(texts))
 	at := map[string][]int{}
@@ -111,7 +111,7 @@ func (a api) byIDs(ctx context.Context, texts []string) ([]ent.Node, error) {
 			ids[i], at[kind] = id, append(at[kind], i)
 		}
 	}
-	own := at[model.RelationshipKind(Viewer(ctx).ID)]
+	own := at[model.RelationshipKind(Viewer(ctx).ID)] // relationships of the viewer; the ids name the users
 	ofUsers := slices.Concat(at["User"], own)
 	users, err := a.Directory.Users(ctx, pick(ids, ofUsers))
 	if err != nil {

@@ -26,7 +26,7 @@ func (b *badLine) Error() string { return fmt.Sprintf("line %d: %s", b.number, b
 // lineReader reads a follow file: two names per line, separated by spaces or tabs.
 type lineReader struct {
 	r      *bufio.Reader
-	number int // of lines read
+	number int // lines read so far
 }
 
 // newLineReader reads r. It decompresses r if it begins like gzip.
@@ -35,7 +35,7 @@ func newLineReader(r io.Reader) (*lineReader, error) {
 	if magic, err := plain.Peek(2); err == nil && magic[0] == 0x1f && magic[1] == 0x8b {
 		unzipped, err := gzip.NewReader(plain)
 		if err != nil {
-			return nil, fmt.Errorf("begin of gzip: %w", err)
+			return nil, fmt.Errorf("gzip header: %w", err)
 		}
 		return &lineReader{r: bufio.NewReaderSize(unzipped, maxLine)}, nil
 	}

@@ -15,7 +15,7 @@ type SweepResult struct {
 	Expired int
 	// Visited is how many inboxes were checked.
 	Visited int
-	// Trimmed is how many of these exceeded their cap by more than a tenth.
+	// Trimmed is how many visited inboxes exceeded their cap by more than a tenth.
 	Trimmed int
 	// Cut is how many ids were removed.
 	Cut int
@@ -47,8 +47,8 @@ type sweepPosition struct {
 // Sweep removes users who are no longer active, and trims the inboxes of at most 1,000 more active
 // users. It remembers where it stopped, so repeated calls visit all active users.
 //
-// A round goes by deadline. A user who visits meanwhile moves ahead and is not missed. If more than
-// 1,000 users have a deadline in the same millisecond, some wait for a later round. Several
+// A round goes by deadline. A user who visits meanwhile, or has a deadline in the same millisecond as
+// the last one of a call, may wait for the next round. Several
 // processes may sweep, each with its own round. Outboxes need no sweep, because every Add trims.
 //
 // Cost: at most 18 round trips, and two for each shard where users are removed, O(log active users
@@ -80,7 +80,7 @@ func (s *Sweeper) Sweep(ctx context.Context) (SweepResult, error) {
 }
 
 // expire removes users whose deadline has passed, at most 1,000 per shard. Their inboxes expire by
-// themselves. This is the last look at them, so it also gives an expiry to sets that have none.
+// themselves. This is the last look at these inboxes, so it also gives an expiry to sets that have none.
 func (s *Sweeper) expire(ctx context.Context, result *SweepResult) error {
 	now := strconv.FormatInt(s.cfg.nowMillis(), 10)
 	var found [activeShards]*redis.ZSliceCmd

@@ -17,7 +17,7 @@ func (f *fanOut) recheckFenced(ctx context.Context) error {
 	var fenced []int64
 	var whole bool
 	err := f.w.Timelines.Masters.WithinLimit(ctx, func(ctx context.Context) (err error) {
-		// No attempt began before the job did.
+		// Every attempt began after the job was enqueued.
 		fenced, whole, err = f.w.Timelines.Fences.Fenced(ctx, author, f.job.ID, f.job.CreatedAt.Add(-maxClockSkew))
 		return err
 	})
@@ -25,7 +25,7 @@ func (f *fanOut) recheckFenced(ctx context.Context) error {
 		return f.reached(err) // the next attempt asks again
 	}
 	if !whole || f.progress.Unwatched {
-		// Redis was wiped meanwhile. The fences may have named any user who has an inbox by now.
+		// Redis lost fences, or they were not watched. They may have named any active user.
 		active, err := f.w.Timelines.Active.All(ctx)
 		if err != nil {
 			return f.reached(f.w.Timelines.Masters.MarkUnreached(ctx, err))
@@ -36,7 +36,7 @@ func (f *fanOut) recheckFenced(ctx context.Context) error {
 	if len(fenced) == 0 {
 		return nil
 	}
-	// The inputs of the round were read before all its pages.
+	// The post may have changed since the round began.
 	_, post, err := f.stored(ctx)
 	if err != nil {
 		return err
@@ -71,7 +71,7 @@ func (f *fanOut) recheck(ctx context.Context, users []int64) error {
 			return contains(gain, user) || contains(saw, user)
 		})
 		// Reads already hide the post. These users lose it because the post changed, and were told
-		// page by page. A fan-out that is behind may have put it back since.
+		// page by page. An older fan-out that was delayed may have put it back since.
 		if err := f.reached(f.w.Timelines.Inboxes.Erase(ctx, []int64{post}, saw)); err != nil {
 			return fmt.Errorf("erase post %d: %w", post, err)
 		}

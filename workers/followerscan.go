@@ -21,7 +21,7 @@ type followerScans struct {
 	visibility *visibility.Reader
 	activity   *timeline.ActiveUsers
 	masters    *timeline.Masters
-	pageSize   int // the configured size
+	pageSize   int // the configured size; an attempt may use smaller pages
 	audiences  *batch.Loader[visibility.Followed, visibility.Page]
 
 	set       batch.Shared[activeList[map[int64]struct{}]]
@@ -82,14 +82,14 @@ type scanPosition struct {
 	// Before is the follow below which the next page of followers begins; 0 at the beginning.
 	Before int64 `json:"Before"`
 	// RecentDone says that the page of the most recently active followers is done. RecentLeft is
-	// how many of them the scan has yet to meet again among all followers.
+	// how many of them the scan will meet again among all followers.
 	RecentDone bool `json:"Latest"`
 	RecentLeft int  `json:"Ahead"`
 
 	Seen int `json:"Seen"` // how many users the scan has visited, followers or not
 
-	// ByActivity says that the scan walks the active users, from the deadline From downwards. It
-	// has reached the deadline Until.
+	// ByActivity says that the scan walks the active users by the time until which they are active, from
+	// From downwards. It has reached Until.
 	ByActivity bool  `json:"ByActivity"`
 	From       int64 `json:"From"`
 	Until      int64 `json:"Until"`
@@ -119,7 +119,7 @@ type scanStart struct {
 
 // begin returns the follower scan.
 //
-// Cost: none for one page, otherwise two round trips to Redis or a list of the active users.
+// Cost: none for one page, otherwise a round trip to Redis, and a list of the active users if it walks them.
 func (s *followerScans) begin(ctx context.Context, w scanStart) (*followerScan, error) {
 	author, at := w.Author, w.At
 	r := &followerScan{followerScans: s, scanStart: w, position: at, total: author.FollowerCount}
@@ -138,9 +138,9 @@ func (s *followerScans) begin(ctx context.Context, w scanStart) (*followerScan, 
 	begun := at != scanPosition{}
 	r.position.ByActivity = at.ByActivity || !begun && author.FollowerCount > s.pageSize && count < author.FollowerCount/readsPerLookUp
 	if !r.position.ByActivity {
-		// An earlier attempt with larger pages, or without a list of active users, has visited some
-		// of the most recently active followers in the order of the follows.
-		r.position.RecentDone = at.RecentDone || begun
+		// An earlier attempt may have visited some of the most recently active followers, in the order
+		// of the follows: their page is skipped.
+		r.position.RecentDone = begun
 		r.inMemory = count <= maxActiveShare*author.FollowerCount
 		return r, nil
 	}

@@ -30,8 +30,8 @@ type ConversationOptions[P any] struct {
 	Order string
 	// PageSize is how many replies one read requests. Defaults to 20, which every server allows.
 	PageSize int
-	// Most is how many replies are kept when events add more, and how many are read again. Beyond it the
-	// last ones are dropped; ReadNext reads them again, and raises the bound. Defaults to 500.
+	// Most is how many replies are kept when events add more, and how many Read reads. Beyond it the last
+	// ones are dropped; ReadNext brings them back and raises the bound until the next Read. Defaults to 500.
 	Most int
 	// Backoff returns how long to wait before try n, counted from 0, after a failure. By default it starts at
 	// half a second and doubles up to 15 s, each randomly varied by up to half.
@@ -83,16 +83,17 @@ type ConversationSnapshot[P any] struct {
 }
 
 // Conversation is a post with the posts that lead to it and its direct replies. It shows no reply twice, and
-// none whose removal was reported. If events may have been missed, it reads the replies again. It is safe
+// no reply whose removal was reported. If events may have been missed, it reads the replies again. It is safe
 // for concurrent use.
 //
-// The price of a page does not depend on the size of the whole conversation, however deep the post is in it.
+// The price of a page of replies does not depend on the size of the whole conversation. The first page also has
+// the ancestors, at most 50.
 type Conversation[P any] struct {
 	live
 	options ConversationOptions[P]
 
 	// live.mu guards the following fields.
-	id     string     // of the post, or of the original of a repost
+	id     string     // of the post; for a repost, of its original
 	around []Entry[P] // the ancestors, then the post
 	held   held[P]    // the replies
 }
@@ -128,7 +129,8 @@ func (c *Conversation[P]) Snapshot() ConversationSnapshot[P] {
 	return s
 }
 
-// ReadNext appends the next page of replies, if there is one. Errors: as Read.
+// ReadNext appends the next page of replies, if there is one. If events may have been missed, it reads the
+// replies again instead. Errors: as Read.
 func (c *Conversation[P]) ReadNext(ctx context.Context) error {
 	return c.readNext(ctx, func() error {
 		c.mu.Lock()

@@ -11,7 +11,7 @@ type Entry[P any] struct {
 	// Cursor is the entry's position, for calls that take a cursor. It is empty for a post of a conversation
 	// that came by event.
 	Cursor string
-	// Score orders the list, highest first.
+	// Score orders the list, highest first, unless the server orders it: as replies by Top.
 	Score float64
 	// ID is the post's id, AuthorID its author's.
 	ID, AuthorID string
@@ -90,7 +90,7 @@ type held[P any] struct {
 	Saved[P]
 	loaded bool // a first page was read
 	stale  bool // it must be read again: the events have gaps
-	bound  int  // maximum number of entries after an event is applied
+	bound  int  // an event drops the last entries beyond this number, down to one with a cursor
 	lateBy int  // seconds, from the last heartbeat
 	ranked bool // only the server knows the order: new entries are put first
 }
@@ -118,7 +118,7 @@ func (h *held[P]) index(id string) int {
 	return slices.IndexFunc(h.Entries, func(e Entry[P]) bool { return e.ID == id })
 }
 
-// land replaces the whole state with the first page, or the first pages.
+// land replaces the whole state with one or more first pages.
 func (h *held[P]) land(p page[P], viewer string, bound int) {
 	h.Saved = Saved[P]{Viewer: viewer, Entries: p.entries, Position: p.position, Unread: p.unread}
 	h.loaded, h.stale, h.bound = true, false, max(bound, len(p.entries))
@@ -154,7 +154,7 @@ func (h *held[P]) apply(e Event[P]) {
 	case Invalidated:
 		h.stale = true // the next read replaces the entries and the position
 	case PostAdded:
-		// A new entry is unread too, unless a newer entry has been read.
+		// A new entry is unread too, unless more entries are newer than are unread: one of them was read.
 		if h.index(e.Entry.ID) < 0 && h.foreign(e.Entry) && h.reaches(e.Entry) && h.newer(e.Entry.Score) <= h.Unread {
 			h.Unread++
 		}
@@ -199,7 +199,7 @@ func (h *held[P]) show(e Entry[P]) {
 	}
 	entries = slices.Insert(entries, at, e)
 	h.Entries = entries
-	// The next page continues after an entry with a cursor.
+	// The list ends with an entry that has a cursor, so that the next page can continue after it.
 	for keep := h.bound; len(entries) > h.bound && keep > 0; keep-- {
 		if last := entries[keep-1]; last.Cursor != "" {
 			h.Entries, h.Next, h.End = entries[:keep], last.Cursor, last.Score

@@ -19,8 +19,8 @@ var errPosition = errors.New("the position is refused")
 const (
 	// maxReconnectDelay is the longest delay that a stopping server may ask for.
 	maxReconnectDelay = time.Minute
-	// A list that is invalidated within calm after a read is read again at once. From the patient-th time in
-	// succession the delay grows.
+	// From the patient-th invalidation in a row, a list is read again after a growing delay, and before that
+	// at once. One that comes later than calm after a read is the first again.
 	calm    = 30 * time.Second
 	patient = 3
 )
@@ -33,14 +33,14 @@ const silence = 5 * time.Second
 type list interface {
 	// read reads the list from its start. The caller has the turn.
 	read(ctx context.Context) error
-	// mustRead reports whether it must be read before events make sense, and position where they resume.
+	// mustRead reports whether it must be read before events make sense. position is where events resume.
 	// The caller holds the lock.
 	mustRead() bool
 	position() string
 	// invalidate makes mustRead true. The caller holds the lock.
 	invalidate()
-	// subscription returns the subscription and its variables without the position. untold: for a server
-	// that does not know the argument updates.
+	// subscription returns the subscription and its variables without the position. untold omits the
+	// argument updates, for a server that does not know it.
 	subscription(untold bool) (query string, variables map[string]any)
 	// event decodes the data of a result. apply applies it; the caller has the turn.
 	event(data json.RawMessage) (apply func(), err error)
@@ -109,8 +109,8 @@ func (l *live) inTurn(ctx context.Context, do func() error) error {
 	return do()
 }
 
-// Read reads the first page, or everything that is shown, again. This also updates like counts, which no
-// event reports. Run reads by itself when necessary; call Read first to get an error at once. Errors: the
+// Read reads again what is shown, and at least the first page. This also updates like counts, which no
+// event of a list reports. Run reads by itself when necessary; call Read first to get an error at once. Errors: the
 // errors of Client.Query; the state then stays unchanged. A Conversation also has ErrNotFound.
 func (l *live) Read(ctx context.Context) error {
 	return l.inTurn(ctx, func() error { return l.read(ctx) })

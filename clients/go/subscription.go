@@ -61,8 +61,8 @@ const (
 )
 
 // Subscribe opens a connection and subscribes. If the token is refused, it is renewed. ctx and Timeout apply
-// only to the start; Close ends a subscription. The first result shows that the server has started the
-// subscription. Errors: the errors of Query, and a *CloseError.
+// only to the start; Close ends a subscription. Success does not mean that the server has started the
+// subscription: only the first result shows that. Errors: the errors of Query, and a *CloseError.
 func (c *Client) Subscribe(ctx context.Context, query string, variables map[string]any) (*Subscription, error) {
 	var s *Subscription
 	err := c.authorized(ctx, func(token string) (err error) {
@@ -107,7 +107,7 @@ func handshakeError(response *http.Response) error {
 	return notFromAPI(response)
 }
 
-// begin authenticates, and subscribes once the server has acknowledged that.
+// begin authenticates, waits for the acknowledgement, and subscribes.
 func (s *Subscription) begin(ctx context.Context, token string, what operation) error {
 	who := map[string]string{}
 	if token != "" {
@@ -189,7 +189,7 @@ func closeError(err error) error {
 // After an error, call Close. Errors: io.EOF if the server completed the subscription, an *Error if the
 // server refused it, a *CloseError, network errors, and errors of decoding: a message that is not JSON, or a
 // refusal without a readable error.
-// Cost: no allocations except the WebSocket library's per message.
+// Cost: for a result, no allocations except the WebSocket library's.
 func (s *Subscription) Next(ctx context.Context) ([]byte, error) {
 	for {
 		if err := s.receive(ctx); err != nil {

@@ -43,8 +43,8 @@ func (s *Suspension) Clean() (err error) {
 // SuspensionOf returns the suspension of a suspended user.
 func SuspensionOf(row *ent.HiddenUser) Suspension { return Suspension{row.Reason, row.SuspendedUntil} }
 
-// Suspend hides a user from everybody until Unsuspend or s.Until, and ends all sessions, as SignOut does.
-// A log-in tells the user s, which the caller has cleaned. If the user is in the grace period of a deletion,
+// Suspend hides a user from everybody until Unsuspend or s.Until, and ends all sessions, as
+// session.Store.SignOut does. A log-in shows the user s, which the caller has cleaned. If the user is in the grace period of a deletion,
 // the end of the period stays, but the deletion does not begin while the user is suspended. Suspending a
 // suspended user changes nothing. Otherwise Suspend first calls allow, in the transaction, with the user's
 // locked row. Errors: NotFound, also for a user whose deletion has begun, and any error of allow.
@@ -136,7 +136,7 @@ func (a *Accounts) EndSuspensions(ctx context.Context) (ended int, err error) {
 		return 0, fmt.Errorf("find suspensions that are over: %w", err)
 	}
 	for _, id := range ids {
-		// Since then a moderator may have ended the suspension and suspended the user anew.
+		// Since the query a moderator may have ended the suspension and suspended the user anew.
 		changed, err := a.unsuspend(ctx, id, func(row *ent.HiddenUser) bool {
 			return row.SuspendedUntil != nil && !row.SuspendedUntil.After(a.now())
 		}, func(*ent.Tx, *ent.User) error { return nil })

@@ -231,7 +231,7 @@ func open(r io.Reader) (*lineReader, error) {
 	if magic, err := in.Peek(2); err == nil && magic[0] == 0x1f && magic[1] == 0x8b {
 		unzipped, err := gzip.NewReader(in)
 		if err != nil {
-			return nil, fmt.Errorf("begin of gzip: %w", err)
+			return nil, fmt.Errorf("gzip header: %w", err)
 		}
 		in = bufio.NewReaderSize(unzipped, MaxLine)
 	}

@@ -31,8 +31,8 @@ type Progress struct {
 	units        int
 }
 
-// Start begins to show a step on w. total is in the unit of the position that At receives; 0 means
-// unknown. unit names the units that At counts and that the rate shows. The caller must call Stop.
+// Start begins to show a step on w. total is the last position that At receives; 0 means unknown. unit
+// names what At counts, and what the rate shows. The caller must call Stop.
 func Start(w io.Writer, what string, total int64, unit string) *Progress {
 	p := &Progress{w: w, what: what, total: total, unit: unit, start: time.Now()}
 	p.shown = p.start
@@ -101,7 +101,7 @@ func (p *Progress) show(end string) {
 	rate := float64(p.units) / max(time.Since(p.start).Seconds(), 0.001)
 	done := fmt.Sprintf("%d %s, %.0f/s%s", p.units, p.unit, rate, end)
 	switch {
-	case p.bar != nil: // the bar itself shows the percentage
+	case p.bar != nil: // the bar itself shows the percentage, if the total is known
 		_ = p.bar.Set64(p.position)
 		p.bar.Describe(p.what + " " + done)
 	case p.total == 0:

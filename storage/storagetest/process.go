@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// startTimeout bounds the start of a program; a busy machine needs seconds.
+// startTimeout bounds the start of a program, which is slow on a busy machine.
 const startTimeout = 90 * time.Second
 
 // farm holds all servers and directories of this test binary.
@@ -110,8 +110,8 @@ func (p *process) failed(err error) error {
 }
 
 // newDir creates a directory that is removed when the test binary ends. Its path is short, because
-// the path of a socket must be. Other users may enter it, because PostgreSQL refuses to run as
-// root.
+// paths of sockets are limited. Other users may enter it: PostgreSQL refuses to run as root, and then
+// runs as another user.
 func newDir(name string) (string, error) {
 	farm.mu.Lock()
 	defer farm.mu.Unlock()
@@ -148,7 +148,7 @@ func stopAll() {
 		p.signal(p.stop)
 	}
 	if dir != "" {
-		_ = os.RemoveAll(dir) // the system removes the rest
+		_ = os.RemoveAll(dir) // what cannot be removed stays in the temporary directory
 	}
 }
 
@@ -164,13 +164,13 @@ func freePort() (int, error) {
 }
 
 // find looks for a program in the given directories, which may be patterns, and then in PATH. Of
-// several matches in one pattern it takes the last.
+// several matches in one pattern it takes the last by name.
 func find(name string, dirs ...string) (string, error) {
 	for _, dir := range dirs {
 		if dir == "" {
 			continue
 		}
-		found, _ := filepath.Glob(filepath.Join(dir, name)) // the patterns are well formed constants
+		found, _ := filepath.Glob(filepath.Join(dir, name)) // a malformed pattern matches nothing
 		if len(found) > 0 {
 			return found[len(found)-1], nil
 		}

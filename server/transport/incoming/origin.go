@@ -23,12 +23,12 @@ func NewOrigins(list []string) Origins {
 	return o
 }
 
-// Has reports whether the set contains an origin in the form that browsers send.
+// Has reports whether the set contains the origin, a value of the header Origin.
 func (o Origins) Has(origin string) bool { return origin != "" && (o.all || o.listed[normal(origin)]) }
 
 // Allow reports whether the request comes from our own page or from an origin in the set. Programs other than
 // browsers send no Origin and are allowed. A page is our own if its host and port are the request's. Either
-// may include or omit the default port of the page's scheme.
+// host may include or omit the default port of the page's scheme.
 func (o Origins) Allow(r *http.Request) bool {
 	origin := r.Header.Get("Origin")
 	if origin == "" || o.Has(origin) {
@@ -38,7 +38,7 @@ func (o Origins) Allow(r *http.Request) bool {
 	return err == nil && u.Host != "" && withoutDefaultPort(u.Scheme, u.Host) == withoutDefaultPort(u.Scheme, r.Host)
 }
 
-// normal returns an origin in lower case and without a default port.
+// normal returns an origin in lower case and without a default port, and anything else unchanged.
 func normal(origin string) string {
 	scheme, host, found := strings.Cut(strings.ToLower(origin), "://")
 	if !found {

@@ -9,7 +9,7 @@ const moment = (time: string) => new Date(time).toLocaleString('en', { dateStyle
 
 const size = (bytes: number) => (bytes < 1e6 ? `${number(Math.ceil(bytes / 1e3))} kB` : `${(bytes / 1e6).toFixed(1)} MB`)
 
-/** Texts for codes of docs/errors.md that have no text for their reason. */
+/** Texts by the code of docs/errors.md, for refusals without a text for their reason. */
 const codes: Record<string, (of: Refusal) => string> = {
   RATE_LIMITED: ({ retryAfter }) => (retryAfter ? `Too often. Try again in ${plural(retryAfter, 'second', 'seconds')}.` : 'Too often. Try again later.'),
   UNAVAILABLE: () => 'The server cannot do that at the moment. Nothing was changed. Try again.',
@@ -58,7 +58,7 @@ export const reasons = {
 
 export const en = {
   language: 'English',
-  /** What stands between two sentences. */
+  /** The separator between two sentences. */
   space: ' ',
 
   skip: 'Skip to the content',
