@@ -44,8 +44,8 @@ func (s *Suspension) Clean() (err error) {
 func SuspensionOf(row *ent.HiddenUser) Suspension { return Suspension{row.Reason, row.SuspendedUntil} }
 
 // Suspend hides a user from everybody until Unsuspend or s.Until, and ends all sessions, as
-// session.Store.SignOut does. A log-in shows the user s, which the caller has cleaned. If the user is in the grace period of a deletion,
-// the end of the period stays, but the deletion does not begin while the user is suspended. Suspending a
+// session.Store.SignOut does. A log-in shows the user s, which the caller has cleaned. If the user is in the
+// grace period of a deletion, the end of the period stays, but the deletion does not begin while the user is suspended. Suspending a
 // suspended user changes nothing. Otherwise Suspend first calls allow, in the transaction, with the user's
 // locked row. Errors: NotFound, also for a user whose deletion has begun, and any error of allow.
 //

@@ -16,7 +16,7 @@ import (
 	"tideline/internal/errs"
 )
 
-// Action is what an entry of the audit log records.
+// Action describes an entry of the audit log.
 type Action struct {
 	Kind        auditentry.Action
 	SubjectKind auditentry.SubjectKind

@@ -229,8 +229,8 @@ type Suspension struct {
 // UserNodeID returns the user's id in the API.
 func (s *Suspension) UserNodeID() string { return ent.NodeID("User", s.User) }
 
-// AllSuspensions returns a page of the suspensions, those of the newest users first. Errors: Unauthenticated,
-// BadInput; Forbidden, for an actor who is not a moderator.
+// AllSuspensions returns a page of the suspended users. The newest users come first. It returns Unauthenticated
+// or BadInput, and Forbidden if the actor is not a moderator.
 //
 // Cost: a look-up, an index range, and a query for the users.
 func (m *Moderation) AllSuspensions(ctx context.Context, who Actor, p paging.Page) (*paging.Connection[Suspension], error) {
