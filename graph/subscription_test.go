@@ -27,10 +27,13 @@ type subscriber struct {
 	news chan struct{}
 }
 
-func (c *client) subscribe(v session.Viewer, query string, variables map[string]any) subscriber {
+func (c *client) subscribe(v session.Viewer, query string, variables map[string]any, prepared ...func(*exec.Operation)) subscriber {
 	c.t.Helper()
 	op, errs := c.engine.Prepare(c.ctx, exec.Request{Query: query, Variables: variables})
 	require.Empty(c.t, errs)
+	for _, change := range prepared {
+		change(op)
+	}
 	s := subscriber{c: c, viewer: v, news: make(chan struct{}, 1)}
 	s.Subscription, errs = c.engine.Subscribe(graph.WithViewer(c.ctx, v), op, func() {
 		select {

@@ -45,13 +45,13 @@ func (e *Engine) compile(doc *document) map[*ast.OperationDefinition]compiled {
 var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
 // answer runs the query. After an error or a panic, the caller lets gqlgen execute the query.
-func (c compiled) answer(ctx context.Context, e *Engine, variables map[string]any) (data json.RawMessage, err error) {
+func (c compiled) answer(ctx context.Context, e *Engine, o *Operation) (data json.RawMessage, err error) {
 	defer func() {
 		if recover() != nil {
 			err = errors.New("a compiled query panicked")
 		}
 	}()
-	arguments, invalid := e.coerceArguments(c.root.Definition.Arguments, c.root.Arguments, variables)
+	arguments, invalid := e.coerceArguments(c.root.Definition.Arguments, c.root.Arguments, o.context.Variables)
 	if invalid != nil { // this does not happen: Prepare has coerced them before
 		return nil, invalid
 	}
@@ -59,7 +59,7 @@ func (c compiled) answer(ctx context.Context, e *Engine, variables map[string]an
 	defer buffers.Put(w)
 	w.Reset()
 	w.WriteString(`{"` + c.root.Alias + `":`)
-	if err := c.write(ctx, w, arguments); err != nil {
+	if err := o.inTurn(ctx, c.root, func() error { return c.write(ctx, w, arguments) }); err != nil {
 		return nil, err
 	}
 	w.WriteByte('}')

@@ -62,6 +62,10 @@ type Config struct {
 	// field is a separate read for each object, and these reads are not batched. Defaults to 0.
 	PagePrice int
 
+	// HeavyPrice is the price in Prices from which a field is read in turn, see [Operation.TakeTurns]. Defaults
+	// to 0: no field is.
+	HeavyPrice int
+
 	// Introspection allows __schema and __type. Without it they are validation errors.
 	Introspection bool
 

@@ -23,6 +23,9 @@ type Operation struct {
 	context  *graphql.OperationContext // gqlgen stores data of the operation there between executions
 	cost     int
 	compiled compiled
+
+	heavy map[*ast.Field]bool // the fields that it reads in turn
+	turn  func(ctx context.Context, read func()) (ok bool)
 }
 
 // Kind says whether the operation is a query, a mutation or a subscription.
@@ -37,6 +40,34 @@ func (o *Operation) Cost() int { return o.cost }
 
 // Compiled reports whether the operation is answered without gqlgen.
 func (o *Operation) Compiled() bool { return o.compiled.write != nil }
+
+// TakeTurns sets a function that is called for each field whose price is at least [Config].HeavyPrice. When
+// it is the field's turn, the function calls read. It returns false if the context ended first, and then
+// the field is an error. It is called concurrently. A turn ends before anything below the field is read, so
+// no turn waits for another one. Without TakeTurns, fields do not wait, nor do they in the response to an
+// event that is made once for several subscriptions.
+func (o *Operation) TakeTurns(turn func(ctx context.Context, read func()) (ok bool)) {
+	if o.turn = turn; turn != nil && len(o.heavy) > 0 {
+		o.context.ResolverMiddleware = func(ctx context.Context, next graphql.Resolver) (value any, err error) {
+			err = o.inTurn(ctx, graphql.GetFieldContext(ctx).Field.Field, func() error {
+				value, err = next(ctx)
+				return err
+			})
+			return value, err
+		}
+	}
+}
+
+// inTurn reads a field, in its turn if the field takes turns.
+func (o *Operation) inTurn(ctx context.Context, f *ast.Field, read func() error) (err error) {
+	if t := templateOf(ctx); o.turn == nil || !o.heavy[f] || t != nil && !t.alone {
+		return read()
+	}
+	if !o.turn(ctx, func() { err = read() }) {
+		return context.Cause(ctx)
+	}
+	return err
+}
 
 // RootFields returns the names of the root fields that the operation executes, in order. A
 // field selected twice occurs once if both selections have the same response key, since it is
@@ -89,6 +120,7 @@ func (e *Engine) Prepare(ctx context.Context, r Request) (*Operation, gqlerror.L
 	op := &Operation{def: def, context: e.operation(r.Query, doc.ast, def, variables), compiled: doc.compiled[def]}
 	p := preparation{engine: e, variables: variables, mutation: def.Operation == ast.Mutation}
 	op.cost = p.cost(def.SelectionSet, false)
+	op.heavy = p.heavy
 	for _, price := range p.shared {
 		op.cost += price
 	}
@@ -120,6 +152,7 @@ type preparation struct {
 	engine    *Engine
 	variables map[string]any
 	mutation  bool
+	heavy     map[*ast.Field]bool // selected fields whose price is at least HeavyPrice
 	fragments map[fragmentCost]int
 	shared    map[*ast.FieldDefinition]int // selected fields with a shared price
 	err       *gqlerror.Error
@@ -145,7 +178,7 @@ func (p *preparation) cost(set ast.SelectionSet, inPage bool) int {
 			}
 			arguments := p.arguments(s)
 			times, paged := p.times(s, arguments, inPage)
-			total += 1 + p.price(s.Definition, arguments, paged)
+			total += 1 + p.price(s, arguments, paged)
 			total += times * p.cost(s.SelectionSet, paged && s.Definition.Type.Elem == nil)
 		case *ast.InlineFragment:
 			if p.included(s.Directives) {
@@ -172,9 +205,17 @@ func (p *preparation) cost(set ast.SelectionSet, inPage bool) int {
 }
 
 // price returns the price of a field. A shared price is recorded in p.shared, and the result is 0.
-func (p *preparation) price(of *ast.FieldDefinition, arguments map[string]any, paged bool) int {
-	if price, ok := p.engine.prices[of]; ok {
-		return price(arguments)
+func (p *preparation) price(f *ast.Field, arguments map[string]any, paged bool) int {
+	of := f.Definition
+	if priceOf, ok := p.engine.prices[of]; ok {
+		price := priceOf(arguments)
+		if from := p.engine.cfg.HeavyPrice; from > 0 && price >= from {
+			if p.heavy == nil {
+				p.heavy = map[*ast.Field]bool{}
+			}
+			p.heavy[f] = true
+		}
+		return price
 	}
 	price, ok := p.engine.shared[of]
 	switch {

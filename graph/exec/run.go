@@ -32,7 +32,7 @@ func (e *Engine) Execute(ctx context.Context, o *Operation) Response {
 		return Response{Errors: gqlerror.List{err}}
 	}
 	if o.compiled.write != nil {
-		if data, err := o.compiled.answer(ctx, e, o.context.Variables); err == nil {
+		if data, err := o.compiled.answer(ctx, e, o); err == nil {
 			return Response{Data: data}
 		}
 	}

@@ -77,6 +77,7 @@ func (e *Engine) Subscribe(ctx context.Context, o *Operation, wake func()) (*Sub
 	// A new context, since the old one would keep all that gqlgen stored at the start for
 	// the subscription's lifetime.
 	o.context = e.operation(o.context.RawQuery, o.context.Doc, o.def, o.context.Variables)
+	o.TakeTurns(o.turn)
 	errs := graphql.GetErrors(ctx)
 	if len(errs) == 0 && s.source == nil {
 		errs = gqlerror.List{e.present(ctx, errors.New("a subscription has no source"))}

@@ -67,6 +67,12 @@ const (
 	costAtOnce = 10_000
 	// keyCostAtOnce is the same bound for an API key, with which one server acts for many users.
 	keyCostAtOnce = 150_000
+	// readsAtOnce is how many fields that read much a process reads at a time for one user, or for one address
+	// without a user. Further ones wait. 18 searches in one operation, all at once on two processors, made the
+	// pages of others wait 40 ms at the 99th percentile. One at a time they wait 10 ms, as without the searches.
+	readsAtOnce = 1
+	// keyReadsAtOnce is the same bound for an API key. Its ratio is that of keyCostAtOnce.
+	keyReadsAtOnce = 15
 	// rateTimeout is how long an operation waits in total for a Redis that does not answer. Then it is
 	// allowed: SQL answers without Redis, and a limit that refused everything would make an outage of
 	// the loss of a cache.
@@ -82,6 +88,7 @@ type rateLimiter struct {
 
 	attempts lines // look-ups of credentials, by address
 	turns    lines // executions of operations, by client
+	reads    lines // fields that read much, by client
 
 	mu       sync.Mutex
 	leased   map[string]int     // cost taken from Redis and not used yet, by bucket
@@ -183,6 +190,27 @@ func (l *Limits) InTurn(ctx context.Context, c Client, cost int, do func()) (ok 
 	}
 	defer leave()
 	do()
+	return true
+}
+
+// ReadInTurn is InTurn for a field that reads much, within an operation that has its own turn. read must not
+// wait for another such field.
+func (l *Limits) ReadInTurn(ctx context.Context, c Client, read func()) (ok bool) {
+	if l.rates == nil {
+		read()
+		return true
+	}
+	room := int64(readsAtOnce)
+	if c.Key != 0 {
+		room = keyReadsAtOnce
+	}
+	client, _ := l.rates.spends(c)
+	leave, ok := l.rates.reads.enter(ctx, client, room, 1)
+	if !ok {
+		return false
+	}
+	defer leave()
+	read()
 	return true
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync"
 	"testing"
 	"time"
 
@@ -245,4 +246,47 @@ func TestTurnsOfAClient(t *testing.T) {
 	require.True(t, goesOn(Client{User: 1}, costAtOnce))
 	require.Eventually(t, func() bool { return present("user:{1}")+present("key:{7}") == 0 }, time.Minute, time.Millisecond)
 	require.Empty(t, l.rates.turns.byClient, "nothing is kept of clients that do nothing")
+}
+
+// A client reads one heavy field at a time, an API key fifteen. Other clients need not wait for it.
+func TestHeavyReadsOfAClient(t *testing.T) {
+	l, _, _ := newStoppedLimits(t)
+	hold := func(c Client, reads int) (release func()) {
+		begun, end := make(chan struct{}), make(chan struct{})
+		var all sync.WaitGroup
+		for range reads {
+			all.Go(func() {
+				l.ReadInTurn(t.Context(), c, func() {
+					begun <- struct{}{}
+					<-end
+				})
+			})
+		}
+		for range reads {
+			<-begun
+		}
+		return func() {
+			close(end)
+			all.Wait()
+		}
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	waits := func(c Client) bool { return !l.ReadInTurn(ended, c, func() {}) }
+	alice, key := Client{User: 1, Address: "a"}, Client{Key: 7, User: 1, Address: "a"}
+	releaseAlice, releaseKey := hold(alice, readsAtOnce), hold(key, keyReadsAtOnce)
+	require.True(t, waits(Client{User: 1, Address: "b"}))
+	require.True(t, waits(Client{Key: 7, User: 2, Address: "b"}))
+	require.True(t, l.InTurn(t.Context(), alice, LeastCost, func() {}), "other work of the client")
+	for _, other := range []Client{{User: 2, Address: "a"}, {Address: "a"}, {Key: 8, User: 1, Address: "a"}} {
+		require.True(t, l.ReadInTurn(t.Context(), other, func() {}))
+	}
+	releaseAlice()
+	releaseKey()
+	require.True(t, l.ReadInTurn(t.Context(), alice, func() {}))
+	require.True(t, l.ReadInTurn(t.Context(), key, func() {}))
+	require.Empty(t, l.rates.reads.byClient, "nothing is kept of clients that do nothing")
+
+	off := new(Limits)
+	require.True(t, off.ReadInTurn(t.Context(), alice, func() { require.True(t, off.ReadInTurn(t.Context(), alice, func() {})) }))
 }

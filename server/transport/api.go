@@ -160,6 +160,7 @@ func (a *api) execute(ctx context.Context, begun time.Time, v session.Viewer, ad
 	defer cancel()
 	ctx, span := a.config.Tracer.Operation(ctx, begun, string(operation.Kind()), operation.Name(), operation.RootFields)
 	defer span.End(nil)
+	a.takeTurns(operation, clientOf(v, address))
 	var response exec.Response
 	executed := false
 	a.config.Limits.InTurn(ctx, clientOf(v, address), operation.Cost(), func() {
@@ -180,6 +181,11 @@ func (a *api) execute(ctx context.Context, begun time.Time, v session.Viewer, ad
 	return response
 }
 
+// takeTurns makes the fields of an operation that read much wait for others of the same client.
+func (a *api) takeTurns(operation *exec.Operation, c limit.Client) {
+	operation.TakeTurns(func(ctx context.Context, read func()) bool { return a.config.Limits.ReadInTurn(ctx, c, read) })
+}
+
 // subscribe begins a subscription of the viewer, which lasts until ctx ends. It waits for
 // its turn until waiting ends.
 func (a *api) subscribe(ctx, waiting context.Context, v session.Viewer, address string, operation *exec.Operation, wake func()) (*exec.Subscription, gqlerror.List) {
@@ -187,6 +193,7 @@ func (a *api) subscribe(ctx, waiting context.Context, v session.Viewer, address 
 		a.config.ObserveRequest(string(ast.Subscription), codeRateLimited, 0)
 		return nil, refused(refusal)
 	}
+	a.takeTurns(operation, clientOf(v, address))
 	var subscription *exec.Subscription
 	var errs gqlerror.List
 	if !limit.InTurn(waiting, a.beginning, 1, func() { subscription, errs = a.config.Engine.Subscribe(ctx, operation, wake) }) {

@@ -2,6 +2,7 @@ package transport
 
 import (
 	"bufio"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -156,6 +157,37 @@ func TestTurns(t *testing.T) {
 	f.handler.api.inFlight.Release(5)
 	f.handler.api.config.RequestTimeout = 30 * time.Second // enough time on a busy machine
 	require.Equal(t, http.StatusOK, f.post(`{"query":"{hello}"}`).Code)
+}
+
+// A client that reads a heavy field waits with the next one, over HTTP and over a socket.
+func TestHeavyFieldsTakeTurns(t *testing.T) {
+	f := newFixture(t, nil)
+	l := limits(t, func(*limit.Config) {})
+	f.serveWith(t, l)
+	f.handler.api.config.RequestTimeout = 50 * time.Millisecond
+	begun, end := make(chan struct{}), make(chan struct{})
+	go l.ReadInTurn(t.Context(), limit.Client{User: 1}, func() {
+		close(begun)
+		<-end
+	})
+	<-begun
+	ask := func(token string, price int) string {
+		return f.post(fmt.Sprintf(`{"query":"{echo(n:%d)}"}`, price), func(r *http.Request) {
+			if token != "" {
+				r.Header.Set("Authorization", "Bearer "+token)
+			}
+		}).Body.String()
+	}
+	p := f.connect(t, modern, `{"Authorization":"Bearer alice"}`)
+	p.Send(`{"id":"1","type":"subscribe","payload":{"query":"subscription{count(to:500)}"}}`)
+	require.Contains(t, ask("alice", heavy), `"echo":null`)
+	f.handler.api.config.RequestTimeout = 30 * time.Second // enough time on a busy machine
+	require.Contains(t, ask("alice", heavy-1), `{"echo":499}`)
+	require.Contains(t, ask("", heavy), `{"echo":500}`)
+	require.Zero(t, f.subscriptions.Load())
+	close(end)
+	require.Contains(t, p.Receive(), `"count":1`)
+	require.Contains(t, ask("alice", heavy), `{"echo":500}`)
 }
 
 // Subscriptions that wait for their turn do not delay other requests.

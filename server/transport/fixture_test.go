@@ -83,6 +83,17 @@ type openSession struct {
 // maxBody is the fixture's MaxBody.
 const maxBody = 1 << 20
 
+// heavy is the price from which fields take turns.
+const heavy = 500
+
+// priceOf returns a price that the client chooses.
+func priceOf(argument string) func(map[string]any) int {
+	return func(arguments map[string]any) int {
+		price, _ := arguments[argument].(int)
+		return price
+	}
+}
+
 // newFixture serves without limits. tweak may change the configuration; it may be nil.
 func newFixture(t *testing.T, tweak func(*Config)) *fixture {
 	f := &fixture{
@@ -91,6 +102,7 @@ func newFixture(t *testing.T, tweak func(*Config)) *fixture {
 	}
 	engine, err := exec.New(exec.Config{
 		Schema: exectest.New(t, testSchema, f.fields()), Introspection: true,
+		HeavyPrice: heavy, Prices: map[string]func(map[string]any) int{"Query.echo": priceOf("n"), "Subscription.count": priceOf("to")},
 		ErrorPresenter: func(_ context.Context, err error) *gqlerror.Error {
 			if code := refusal.CodeOf(err); code != "" {
 				return &gqlerror.Error{Message: err.Error(), Extensions: map[string]any{"code": string(code)}}

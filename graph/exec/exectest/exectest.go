@@ -111,7 +111,10 @@ func (e *executable) resolve(ctx context.Context, root string, f graphql.Collect
 	if f.Name == "__typename" {
 		return root, true
 	}
-	value, err := e.fields[root+"."+f.Name](ctx, f.ArgumentMap(graphql.GetOperationContext(ctx).Variables))
+	op := graphql.GetOperationContext(ctx)
+	value, err := op.ResolverMiddleware(ctx, func(ctx context.Context) (any, error) {
+		return e.fields[root+"."+f.Name](ctx, f.ArgumentMap(op.Variables))
+	})
 	if err != nil {
 		graphql.AddError(ctx, err)
 		return nil, false
