@@ -117,7 +117,8 @@ const (
 	unreadPrice = 100
 	// searchPrice is the price of a search for users, which examines far more users than it finds.
 	searchPrice = 500
-	// heavyPrice is the price from which a client's fields are read one after the other.
+	// heavyPrice is the price from which a field waits while its client reads other such fields; see
+	// limit.ReadInTurn.
 	heavyPrice = 500
 	// suggestPrice is the price of suggestions, which read up to 5,000 follows and rank the users found.
 	suggestPrice = 1000

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/semaphore"
@@ -17,9 +18,9 @@ import (
 	"tideline/storage/storagetest"
 )
 
-// The fields that read much are read one at a time for a client, however often and wherever an operation
-// selects them, and none waits for a field that waits for it. Other fields take no turn.
-func TestFieldsThatReadMuchTakeTurns(t *testing.T) {
+// Each read of a heavy field takes one turn, wherever it is selected, and a nested heavy field does not wait
+// for the field around it. Other fields take no turn.
+func TestHeavyFieldsTakeTurns(t *testing.T) {
 	each(t, func(c *client) {
 		t := c.t
 		_, ann := c.signUp("ann")
@@ -37,6 +38,8 @@ func TestFieldsThatReadMuchTakeTurns(t *testing.T) {
 			require.Empty(t, errs, query)
 			turns.Store(0)
 			op.TakeTurns(func(ctx context.Context, read func()) bool {
+				ctx, cancel := context.WithTimeout(ctx, time.Minute)
+				defer cancel()
 				if line.Acquire(ctx, 1) != nil {
 					return false
 				}
@@ -69,9 +72,8 @@ func TestFieldsThatReadMuchTakeTurns(t *testing.T) {
 	})
 }
 
-// A response that is made once for several subscribers waits for the turn of none of them. A response for one
-// subscriber alone waits for the turn of its client.
-func TestEventsForManyTakeNoTurn(t *testing.T) {
+// An event with a heavy field is executed for each subscriber alone, in the turn of its client.
+func TestHeavyFieldsOfAnEventTakeTurns(t *testing.T) {
 	c := newClient(t, storagetest.Embedded(t))
 	author := c.User("author")
 	var turns atomic.Int64
@@ -95,5 +97,5 @@ func TestEventsForManyTakeNoTurn(t *testing.T) {
 	for _, s := range subscribers {
 		require.NotNil(t, s.next()["edge"])
 	}
-	require.EqualValues(t, 2, turns.Load(), "the replies are read for each of the two, and once before to find out that they must be")
+	require.EqualValues(t, 2, turns.Load(), "each subscriber reads the replies")
 }

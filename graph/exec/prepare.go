@@ -24,8 +24,8 @@ type Operation struct {
 	cost     int
 	compiled compiled
 
-	heavy map[*ast.Field]bool // the fields that it reads in turn
-	turn  func(ctx context.Context, read func()) (ok bool)
+	heavy map[*ast.Field]bool                              // the selected fields that wait for their turn
+	turn  func(ctx context.Context, read func()) (ok bool) // set by TakeTurns; nil: no field waits
 }
 
 // Kind says whether the operation is a query, a mutation or a subscription.
@@ -41,11 +41,10 @@ func (o *Operation) Cost() int { return o.cost }
 // Compiled reports whether the operation is answered without gqlgen.
 func (o *Operation) Compiled() bool { return o.compiled.write != nil }
 
-// TakeTurns sets a function that is called for each field whose price is at least [Config].HeavyPrice. When
-// it is the field's turn, the function calls read. It returns false if the context ended first, and then
-// the field is an error. It is called concurrently. A turn ends before anything below the field is read, so
-// no turn waits for another one. Without TakeTurns, fields do not wait, nor do they in the response to an
-// event that is made once for several subscriptions.
+// TakeTurns makes each heavy field wait for its turn. turn calls read when the field may be read, and returns
+// after read. If ctx ends first, turn returns false without calling read, and the field is an error. turn is
+// called concurrently. A field never waits while it holds a turn: the fields below it are read after its
+// turn. TakeTurns must be called before the operation is executed.
 func (o *Operation) TakeTurns(turn func(ctx context.Context, read func()) (ok bool)) {
 	if o.turn = turn; turn != nil && len(o.heavy) > 0 {
 		o.context.ResolverMiddleware = func(ctx context.Context, next graphql.Resolver) (value any, err error) {
@@ -58,9 +57,9 @@ func (o *Operation) TakeTurns(turn func(ctx context.Context, read func()) (ok bo
 	}
 }
 
-// inTurn reads a field, in its turn if the field takes turns.
+// inTurn calls read, in a turn if the field is heavy.
 func (o *Operation) inTurn(ctx context.Context, f *ast.Field, read func() error) (err error) {
-	if t := templateOf(ctx); o.turn == nil || !o.heavy[f] || t != nil && !t.alone {
+	if o.turn == nil || !o.heavy[f] {
 		return read()
 	}
 	if !o.turn(ctx, func() { err = read() }) {
@@ -152,7 +151,7 @@ type preparation struct {
 	engine    *Engine
 	variables map[string]any
 	mutation  bool
-	heavy     map[*ast.Field]bool // selected fields whose price is at least HeavyPrice
+	heavy     map[*ast.Field]bool // selected fields that wait for their turn
 	fragments map[fragmentCost]int
 	shared    map[*ast.FieldDefinition]int // selected fields with a shared price
 	err       *gqlerror.Error
@@ -204,12 +203,13 @@ func (p *preparation) cost(set ast.SelectionSet, inPage bool) int {
 	return total
 }
 
-// price returns the price of a field. A shared price is recorded in p.shared, and the result is 0.
+// price returns the price of a field. It records a heavy field in p.heavy. It records a shared price in
+// p.shared and returns 0.
 func (p *preparation) price(f *ast.Field, arguments map[string]any, paged bool) int {
 	of := f.Definition
 	if priceOf, ok := p.engine.prices[of]; ok {
 		price := priceOf(arguments)
-		if from := p.engine.cfg.HeavyPrice; from > 0 && price >= from {
+		if least := p.engine.cfg.HeavyPrice; least > 0 && price >= least && f.ObjectDefinition.Name != "Subscription" {
 			if p.heavy == nil {
 				p.heavy = map[*ast.Field]bool{}
 			}

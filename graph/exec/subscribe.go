@@ -122,7 +122,7 @@ func (s *Subscription) Next(ctx context.Context) (response Response, ok bool) {
 }
 
 func (s *Subscription) respond(ctx context.Context, event any) (response Response, alone bool) {
-	if common, shared := event.(Common); shared {
+	if common, shared := event.(Common); shared && len(s.op.heavy) == 0 {
 		if data := s.fromTemplate(ctx, common); data != nil {
 			return Response{Data: data}, false
 		}
@@ -146,7 +146,7 @@ func (s *Subscription) AppendShared(ctx context.Context, b []byte) (appended []b
 		return b, false, nil
 	}
 	common, ok := event.(Common)
-	if !ok {
+	if !ok || len(s.op.heavy) > 0 {
 		return b, false, nil
 	}
 	found, wait := common.Soon(s.plain, func() any { return s.newTemplate(ctx, common, false) })

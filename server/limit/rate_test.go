@@ -265,10 +265,12 @@ func TestHeavyReadsOfAClient(t *testing.T) {
 		for range reads {
 			<-begun
 		}
-		return func() {
+		release = sync.OnceFunc(func() {
 			close(end)
 			all.Wait()
-		}
+		})
+		t.Cleanup(release)
+		return release
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -181,7 +181,7 @@ func (a *api) execute(ctx context.Context, begun time.Time, v session.Viewer, ad
 	return response
 }
 
-// takeTurns makes the fields of an operation that read much wait for others of the same client.
+// takeTurns bounds how many heavy fields the client reads at a time, in all its operations.
 func (a *api) takeTurns(operation *exec.Operation, c limit.Client) {
 	operation.TakeTurns(func(ctx context.Context, read func()) bool { return a.config.Limits.ReadInTurn(ctx, c, read) })
 }
