@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"fmt"
@@ -24,10 +25,7 @@ func (h Healthcheck) Run(ctx context.Context, c server.Config, console server.Co
 	if err := c.Validate(); err != nil {
 		return err
 	}
-	url, path := h.URL, "/livez"
-	if url == "" {
-		url = c.HealthURL()
-	}
+	url, path := cmp.Or(h.URL, c.HealthURL()), "/livez"
 	if h.Ready {
 		path = "/readyz"
 	}

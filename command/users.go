@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"tideline/ent"
 	"tideline/ent/user"
 	"tideline/feed/account"
 	"tideline/feed/moderation"
@@ -45,17 +46,24 @@ func (s usersSignOut) Run(ctx context.Context, c server.Config, console server.C
 	})
 }
 
+// withUser does what with does, for a command about the user with a handle, id or number.
+func withUser(ctx context.Context, c server.Config, console server.Console, name string, run func(*backend.Backend, *ent.User) error) error {
+	return with(ctx, c, console, server.SQLAndRedis, func(b *backend.Backend) error {
+		who, err := b.Accounts.Named(ctx, name)
+		if err != nil {
+			return err
+		}
+		return run(b, who)
+	})
+}
+
 type usersDelete struct {
 	User  string        `arg:"" help:"Handle, id or number of the user."`
 	Grace time.Duration `env:"-" default:"0s" help:"Keep the account for this long, in which its user may restore it by a log-in."`
 }
 
 func (d usersDelete) Run(ctx context.Context, c server.Config, console server.Console) error {
-	return with(ctx, c, console, server.SQLAndRedis, func(b *backend.Backend) error {
-		who, err := b.Accounts.Named(ctx, d.User)
-		if err != nil {
-			return err
-		}
+	return withUser(ctx, c, console, d.User, func(b *backend.Backend, who *ent.User) error {
 		until, _, err := b.Accounts.Delete(ctx, who.ID, d.Grace)
 		if err != nil {
 			return err
@@ -74,11 +82,7 @@ type usersRestore struct {
 }
 
 func (r usersRestore) Run(ctx context.Context, c server.Config, console server.Console) error {
-	return with(ctx, c, console, server.SQLAndRedis, func(b *backend.Backend) error {
-		who, err := b.Accounts.Named(ctx, r.User)
-		if err != nil {
-			return err
-		}
+	return withUser(ctx, c, console, r.User, func(b *backend.Backend, who *ent.User) error {
 		restored, err := b.Accounts.Restore(ctx, who.ID)
 		if err != nil {
 			return err
@@ -99,11 +103,7 @@ type usersRole struct {
 }
 
 func (r usersRole) Run(ctx context.Context, c server.Config, console server.Console) error {
-	return with(ctx, c, console, server.SQLAndRedis, func(b *backend.Backend) error {
-		who, err := b.Accounts.Named(ctx, r.User)
-		if err != nil {
-			return err
-		}
+	return withUser(ctx, c, console, r.User, func(b *backend.Backend, who *ent.User) error {
 		if _, err := b.Moderation.SetRole(ctx, moderation.Console, who.ID, user.Role(strings.ToUpper(r.Role)), r.Note); err != nil {
 			return err
 		}
@@ -120,11 +120,7 @@ type usersSuspend struct {
 }
 
 func (s usersSuspend) Run(ctx context.Context, c server.Config, console server.Console) error {
-	return with(ctx, c, console, server.SQLAndRedis, func(b *backend.Backend) error {
-		who, err := b.Accounts.Named(ctx, s.User)
-		if err != nil {
-			return err
-		}
+	return withUser(ctx, c, console, s.User, func(b *backend.Backend, who *ent.User) error {
 		told, end := account.Suspension{Reason: s.Reason}, ""
 		if s.For != 0 {
 			until := time.Now().Add(s.For)
@@ -149,11 +145,7 @@ type usersUnsuspend struct {
 }
 
 func (u usersUnsuspend) Run(ctx context.Context, c server.Config, console server.Console) error {
-	return with(ctx, c, console, server.SQLAndRedis, func(b *backend.Backend) error {
-		who, err := b.Accounts.Named(ctx, u.User)
-		if err != nil {
-			return err
-		}
+	return withUser(ctx, c, console, u.User, func(b *backend.Backend, who *ent.User) error {
 		changed, err := b.Moderation.Unsuspend(ctx, moderation.Console, who.ID, u.Note)
 		if err != nil {
 			return err
@@ -172,11 +164,7 @@ type usersExport struct {
 }
 
 func (e usersExport) Run(ctx context.Context, c server.Config, console server.Console) error {
-	return with(ctx, c, console, server.SQLAndRedis, func(b *backend.Backend) error {
-		who, err := b.Accounts.Named(ctx, e.User)
-		if err != nil {
-			return err
-		}
+	return withUser(ctx, c, console, e.User, func(b *backend.Backend, who *ent.User) error {
 		out := bufio.NewWriter(console.Out)
 		return errors.Join(b.Accounts.Export(ctx, who.ID, out), out.Flush())
 	})

@@ -53,13 +53,7 @@ func (p *Post) NodeID() string { return NodeID("Post", p.ID) }
 func (p *Post) AuthorNodeID() string { return NodeID("User", p.AuthorID) }
 
 // ParentNodeID is the global id of the post that this post replies to; nil where there is none.
-func (p *Post) ParentNodeID() *string {
-	if p.ParentID == 0 {
-		return nil
-	}
-	id := NodeID("Post", p.ParentID)
-	return &id
-}
+func (p *Post) ParentNodeID() *string { return nodeOrNil("Post", p.ParentID) }
 
 // Edited is when the post's text or data were changed last; nil: never.
 func (p *Post) Edited() *time.Time { return timeOf(p.EditedAt, p.EditedAt != 0) }
@@ -78,13 +72,7 @@ func (p *Post) HiddenByModerators() bool { return p.Visibility.IsHidden() }
 func (e *AuditEntry) PublicID() string { return strconv.FormatInt(e.ID, 10) }
 
 // ActorNodeID is the global id of who did it; nil for the command line.
-func (e *AuditEntry) ActorNodeID() *string {
-	if e.ActorID == 0 {
-		return nil
-	}
-	id := NodeID("User", e.ActorID)
-	return &id
-}
+func (e *AuditEntry) ActorNodeID() *string { return nodeOrNil("User", e.ActorID) }
 
 // KeyPublicID is the id of the API key by which a server did it for the actor; nil where
 // none was used.
@@ -92,8 +80,7 @@ func (e *AuditEntry) KeyPublicID() *string {
 	if e.KeyID == 0 {
 		return nil
 	}
-	id := APIKeyID(e.KeyID)
-	return &id
+	return new(APIKeyID(e.KeyID))
 }
 
 // ReportID is the id of the report in the API, where it is no Node.
@@ -122,17 +109,17 @@ func (r *Report) Decider() int64 {
 }
 
 // ClaimantNodeID is the global id of the Claimant; nil where there is none.
-func (r *Report) ClaimantNodeID() *string { return userOrNil(r.Claimant()) }
+func (r *Report) ClaimantNodeID() *string { return nodeOrNil("User", r.Claimant()) }
 
 // DeciderNodeID is the global id of the Decider; nil where there is none.
-func (r *Report) DeciderNodeID() *string { return userOrNil(r.Decider()) }
+func (r *Report) DeciderNodeID() *string { return nodeOrNil("User", r.Decider()) }
 
-func userOrNil(id int64) *string {
+// nodeOrNil is the global id of the row of a type; nil for the id 0, which no row has.
+func nodeOrNil(kind string, id int64) *string {
 	if id == 0 {
 		return nil
 	}
-	node := NodeID("User", id)
-	return &node
+	return new(NodeID(kind, id))
 }
 
 // ClaimEnds is when the claim ends; nil where nobody has claimed it, or it is decided.
@@ -145,8 +132,7 @@ func timeOf(milliseconds int64, known bool) *time.Time {
 	if !known {
 		return nil
 	}
-	at := time.UnixMilli(milliseconds)
-	return &at
+	return new(time.UnixMilli(milliseconds))
 }
 
 // ReportedText is the text that the post had when it was reported; nil where it is about
@@ -159,13 +145,7 @@ func (r *Report) ReportedText() *string {
 }
 
 // PostNodeID is the global id of the post; nil where it is about the user.
-func (r *Report) PostNodeID() *string {
-	if r.PostID == 0 {
-		return nil
-	}
-	id := NodeID("Post", r.PostID)
-	return &id
-}
+func (r *Report) PostNodeID() *string { return nodeOrNil("Post", r.PostID) }
 
 // SubjectNodeID is the global id of whom, or what, it was done to.
 func (e *AuditEntry) SubjectNodeID() string { return NodeID(string(e.SubjectKind), e.SubjectID) }

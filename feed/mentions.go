@@ -10,6 +10,7 @@ import (
 	"tideline/ent/postmention"
 	"tideline/ent/predicate"
 	"tideline/ent/user"
+	"tideline/feed/internal/rows"
 	"tideline/feed/mention"
 	"tideline/internal/errs"
 )
@@ -107,9 +108,8 @@ func keepMentions(ctx context.Context, tx *ent.Tx, p *ent.Post, before string) e
 	if _, err := tx.PostMention.Delete().Where(postmention.PostID(p.ID)).Exec(ctx); err != nil {
 		return fmt.Errorf("delete mentions: %w", err)
 	}
-	create := make([]*ent.PostMentionCreate, len(list))
-	for i, m := range list {
-		create[i] = tx.PostMention.Create().SetPostID(p.ID).SetUserID(m.user).SetStart(m.Start).SetEnd(m.End)
-	}
+	create := rows.Map(list, func(m mentioned) *ent.PostMentionCreate {
+		return tx.PostMention.Create().SetPostID(p.ID).SetUserID(m.user).SetStart(m.Start).SetEnd(m.End)
+	})
 	return errs.Wrap(tx.PostMention.CreateBulk(create...).Exec(ctx), "create mentions")
 }

@@ -101,10 +101,7 @@ func (f *Feed) MutesConversation(ctx context.Context, v session.Viewer, posts []
 	if v.ID == 0 {
 		return list, nil
 	}
-	roots := make([]int64, len(posts))
-	for i, p := range posts {
-		roots[i] = rootOf(p)
-	}
+	roots := rows.Map(posts, rootOf)
 	found, err := f.cfg.DB.MutedConversation.Query().Where(mutedconversation.UserID(v.ID), rows.Among(mutedconversation.FieldRootID, roots)).
 		Select(mutedconversation.FieldRootID).All(ctx)
 	if err != nil {

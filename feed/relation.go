@@ -436,8 +436,7 @@ func (f *Feed) Relations(ctx context.Context, v session.Viewer, others []int64) 
 		return nil, err
 	}
 	for i, id := range others {
-		r := found[id]
-		list[i] = &r
+		list[i] = new(found[id])
 	}
 	return list, nil
 }

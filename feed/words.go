@@ -36,9 +36,6 @@ var wordField = text.Field{What: "The word", Name: "word", Limit: "mutedWordLeng
 //
 // Cost: a short transaction, a job and four round trips.
 func (f *Feed) MuteWord(ctx context.Context, v session.Viewer, word string) (normalised string, u *ent.User, err error) {
-	if word, err = wordField.FoldPhrase(word); err != nil {
-		return "", nil, err
-	}
 	return f.changeWords(ctx, v, word, func(tx *ent.Tx, word, head string) (bool, error) {
 		muted, err := tx.MutedWord.Query().Where(mutedword.UserID(v.ID)).Select(mutedword.FieldWord).Strings(ctx)
 		if err != nil {
@@ -58,9 +55,6 @@ func (f *Feed) MuteWord(ctx context.Context, v session.Viewer, word string) (nor
 //
 // Cost: as MuteWord.
 func (f *Feed) UnmuteWord(ctx context.Context, v session.Viewer, word string) (normalised string, u *ent.User, err error) {
-	if word, err = wordField.FoldPhrase(word); err != nil {
-		return "", nil, err
-	}
 	return f.changeWords(ctx, v, word, func(tx *ent.Tx, word, _ string) (bool, error) {
 		n, err := tx.MutedWord.Delete().Where(mutedword.UserID(v.ID), mutedword.Word(word)).Exec(ctx)
 		return n > 0, err
@@ -69,6 +63,9 @@ func (f *Feed) UnmuteWord(ctx context.Context, v session.Viewer, word string) (n
 
 // changeWords changes the viewer's words.
 func (f *Feed) changeWords(ctx context.Context, v session.Viewer, word string, change func(tx *ent.Tx, word, head string) (bool, error)) (normalised string, u *ent.User, err error) {
+	if word, err = wordField.FoldPhrase(word); err != nil {
+		return "", nil, err
+	}
 	word, head := visibility.NormalWord(word)
 	u, err = f.changeMuted(ctx, v, func(tx *ent.Tx) (bool, error) { return change(tx, word, head) })
 	return word, u, err

@@ -95,9 +95,7 @@ func NewHub(rdb redis.UniversalClient, cfg HubConfig) *Hub {
 	cfg.Buffer = cmp.Or(max(cfg.Buffer, 0), 32)
 	cfg.Heartbeat = cmp.Or(max(cfg.Heartbeat, 0), 5*time.Second)
 	cfg.Silence = cmp.Or(max(cfg.Silence, 0), 6*time.Second)
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	name := rand.Text()
 	h := &Hub{
 		cfg:      cfg,

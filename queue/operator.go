@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -116,9 +117,7 @@ type ListOptions struct {
 //
 // Cost: one query by primary key that reads the page; with filters, all rows that it passes over.
 func (q *Queue) List(ctx context.Context, o ListOptions) ([]*ent.Job, error) {
-	if o.Limit == 0 {
-		o.Limit = 100
-	}
+	o.Limit = cmp.Or(o.Limit, 100)
 	if o.Limit < 1 || o.Limit > 1000 {
 		return nil, fmt.Errorf("list jobs: limit is %d: it must be 1 to 1000", o.Limit)
 	}

@@ -130,9 +130,7 @@ func (c Config) withDefaults() Config {
 	c.ClaimIdle = cmp.Or(c.ClaimIdle, 30*time.Second)
 	c.StepLimit = cmp.Or(c.StepLimit, time.Minute)
 	c.StopGrace = cmp.Or(c.StopGrace, 10*time.Second)
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	if c.Now == nil {
 		c.Now = time.Now
 	}

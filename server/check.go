@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -161,10 +162,7 @@ func (c Config) describe(out io.Writer) {
 	if c.RedisURL == "" {
 		ways = "'tideline serve' alone, for its Redis is inside it"
 	}
-	admin := c.AdminAddr
-	if admin == "" {
-		admin = "nowhere of their own"
-	}
+	admin := cmp.Or(c.AdminAddr, "nowhere of their own")
 	fmt.Fprintf(out, "tideline %s\n\nWith these settings there can be %s.\n", ThisBuild(), ways)
 	fmt.Fprintf(out, "  API        %s://%s\n  Operators  %s\n  SQL        %s\n  Redis      %s\n", scheme, c.Addr, admin, sql, rdb)
 	traced := "nothing is traced"

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"database/sql/driver"
@@ -50,12 +51,8 @@ const (
 // Behind a pooler, session settings would leak to other clients, so the settings of the role apply.
 // See docs/deploy.md.
 func openPostgres(cfg *pgx.ConnConfig, after, lockWait time.Duration, pooled bool) *sql.DB {
-	if cfg.ConnectTimeout == 0 {
-		cfg.ConnectTimeout = connectTimeout
-	}
-	if cfg.RuntimeParams["application_name"] == "" {
-		cfg.RuntimeParams["application_name"] = "tideline"
-	}
+	cfg.ConnectTimeout = cmp.Or(cfg.ConnectTimeout, connectTimeout)
+	cfg.RuntimeParams["application_name"] = cmp.Or(cfg.RuntimeParams["application_name"], "tideline")
 	cfg.Tracer = deadlines{after}
 	dialer := net.Dialer{
 		Timeout:         cfg.ConnectTimeout,
@@ -96,9 +93,7 @@ func openPostgres(cfg *pgx.ConnConfig, after, lockWait time.Duration, pooled boo
 // Cost: one connection.
 func (s *Stores) adaptToPooler(ctx context.Context, cfg *pgx.ConnConfig) error {
 	probe := cfg.Copy()
-	if probe.ConnectTimeout == 0 {
-		probe.ConnectTimeout = connectTimeout
-	}
+	probe.ConnectTimeout = cmp.Or(probe.ConnectTimeout, connectTimeout)
 	conn, err := pgx.ConnectConfig(ctx, probe)
 	if err != nil {
 		return postgresSilent(err)

@@ -69,9 +69,7 @@ const canaryReaders = 1<<62 + 1
 // Cost: one indexed query, one job and one event to one subscriber in each Every.
 func (c Canary) Run(ctx context.Context) error {
 	c.Every = cmp.Or(c.Every, 10*time.Second)
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	r := canaryReader{Canary: c, id: canaryReaders + rand.Int64N(1<<40), woken: make(chan struct{}, 1)}
 	defer r.close()
 	tick := time.NewTicker(c.Every)

@@ -1,6 +1,7 @@
 package workers
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -71,9 +72,7 @@ func (s *followerScans) divide(ctx context.Context, author *ent.User, after foll
 // apart returns every nth follow of the author below before, in descending order. before 0 means
 // all follows.
 func (s *followerScans) apart(ctx context.Context, author, before int64, n int) (follows []int64, err error) {
-	if before == 0 {
-		before = math.MaxInt64
-	}
+	before = cmp.Or(before, math.MaxInt64)
 	// A window function over all follows takes five times as long.
 	next := "(SELECT id FROM follows WHERE followee_id = $1 AND id < %s ORDER BY id DESC LIMIT 1 OFFSET $3)"
 	found, err := s.db.QueryContext(ctx, "WITH RECURSIVE apart(id) AS (SELECT "+fmt.Sprintf(next, "$2")+

@@ -142,9 +142,7 @@ func (c Config) withDefaults() Config {
 	if c.ObserveHealth == nil {
 		c.ObserveHealth = func(Health) {}
 	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	if c.Now == nil {
 		c.Now = time.Now
 	}

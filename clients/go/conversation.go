@@ -1,6 +1,7 @@
 package tideline
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -101,18 +102,10 @@ type Conversation[P any] struct {
 // NewConversation returns the conversation at a post. A repost stands for its original. It reads nothing yet.
 // Events need a signed-in user.
 func NewConversation[P any](client *Client, postID string, options ConversationOptions[P]) *Conversation[P] {
-	if options.Fields == "" {
-		options.Fields = PostFields
-	}
-	if options.Order == "" {
-		options.Order = Oldest
-	}
-	if options.PageSize == 0 {
-		options.PageSize = 20
-	}
-	if options.Most == 0 {
-		options.Most = 500
-	}
+	options.Fields = cmp.Or(options.Fields, PostFields)
+	options.Order = cmp.Or(options.Order, Oldest)
+	options.PageSize = cmp.Or(options.PageSize, 20)
+	options.Most = cmp.Or(options.Most, 500)
 	c := &Conversation[P]{options: options, id: postID}
 	c.begin(c, client, options.Backoff)
 	return c

@@ -1,6 +1,7 @@
 package tideline
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -73,18 +74,10 @@ type Timeline[P any] struct {
 
 // NewTimeline returns the timeline of the client's user. It reads nothing yet.
 func NewTimeline[P any](client *Client, options Options[P]) *Timeline[P] {
-	if options.Fields == "" {
-		options.Fields = PostFields
-	}
-	if options.PageSize == 0 {
-		options.PageSize = 20
-	}
-	if options.Most == 0 {
-		options.Most = 500
-	}
-	if options.Heartbeat == 0 {
-		options.Heartbeat = 30 * time.Second
-	}
+	options.Fields = cmp.Or(options.Fields, PostFields)
+	options.PageSize = cmp.Or(options.PageSize, 20)
+	options.Most = cmp.Or(options.Most, 500)
+	options.Heartbeat = cmp.Or(options.Heartbeat, 30*time.Second)
 	t := &Timeline[P]{options: options}
 	t.begin(t, client, options.Backoff)
 	t.heartbeat = max(time.Second, options.Heartbeat.Truncate(time.Second))

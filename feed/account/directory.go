@@ -64,10 +64,7 @@ type Directory struct {
 // NewDirectory returns the Directory of a database. The dialect is dialect.Postgres or
 // dialect.SQLite. A page has at most maxPage entries; 0 stands for paging.DefaultMaxSize.
 func NewDirectory(db *ent.Client, dialectName string, maxPage int) *Directory {
-	if maxPage == 0 {
-		maxPage = paging.DefaultMaxSize
-	}
-	return &Directory{db, dialectName, maxPage}
+	return &Directory{db, dialectName, cmp.Or(maxPage, paging.DefaultMaxSize)}
 }
 
 // public lists the columns that other users may see. A user that the Directory returns has no

@@ -216,10 +216,7 @@ func (e *Erasure) likes(ctx context.Context) (int, error) {
 	if err != nil || len(page) == 0 {
 		return 0, errs.Wrap(err, "find likes")
 	}
-	posts := make([]int64, len(page))
-	for i, l := range page {
-		posts[i] = l.PostID
-	}
+	posts := rows.Map(page, func(l *ent.Like) int64 { return l.PostID })
 	slices.Sort(posts)
 	return len(page), rows.InTx(ctx, e.db, func(tx *ent.Tx) error {
 		if err := lockPosts(ctx, tx, posts); err != nil {
@@ -237,10 +234,7 @@ func (e *Erasure) likes(ctx context.Context) (int, error) {
 
 // unlike deletes likes of different posts and returns the posts of the likes that still existed.
 func (e *Erasure) unlike(ctx context.Context, tx *ent.Tx, likes []*ent.Like) (posts []int64, err error) {
-	ids := make([]int64, len(likes))
-	for i, l := range likes {
-		ids[i] = l.ID
-	}
+	ids := rows.Map(likes, func(l *ent.Like) int64 { return l.ID })
 	gone, err := tx.QueryContext(ctx, "DELETE FROM likes WHERE id IN ("+list(ids)+") RETURNING post_id")
 	if err != nil {
 		return nil, err
@@ -403,11 +397,7 @@ func (e *Erasure) uncount(ctx context.Context, tx *ent.Tx, page []*ent.Post) err
 
 // list returns ids for an IN of SQL.
 func list(ids []int64) string {
-	texts := make([]string, len(ids))
-	for i, id := range ids {
-		texts[i] = strconv.FormatInt(id, 10)
-	}
-	return strings.Join(texts, ",")
+	return strings.Join(rows.Map(ids, func(id int64) string { return strconv.FormatInt(id, 10) }), ",")
 }
 
 // ErasePost deletes the likes of a deleted post, in pages, and then the post. It calls pace
@@ -457,10 +447,7 @@ func (e *Erasure) followers(ctx context.Context) (int, error) {
 	if err != nil || len(page) == 0 {
 		return 0, errs.Wrap(err, "find followers")
 	}
-	users := make([]int64, len(page))
-	for i, f := range page {
-		users[i] = f.FollowerID
-	}
+	users := rows.Map(page, func(f *ent.Follow) int64 { return f.FollowerID })
 	if err := e.Forget(ctx, users); err != nil {
 		return 0, err
 	}
@@ -473,10 +460,7 @@ func (e *Erasure) followees(ctx context.Context) (int, error) {
 	if err != nil || len(page) == 0 {
 		return 0, errs.Wrap(err, "find followees")
 	}
-	users := make([]int64, len(page))
-	for i, f := range page {
-		users[i] = f.FolloweeID
-	}
+	users := rows.Map(page, func(f *ent.Follow) int64 { return f.FolloweeID })
 	return len(page), e.unfollow(ctx, page, users, func(change *ent.UserUpdate) { change.AddFollowerCount(-1) },
 		func(f *ent.Follow) int64 { return f.FolloweeID })
 }
@@ -488,18 +472,12 @@ func (e *Erasure) unfollow(ctx context.Context, page []*ent.Follow, users []int6
 		if err != nil {
 			return fmt.Errorf("lock users: %w", err)
 		}
-		ids := make([]int64, len(page))
-		for i, f := range page {
-			ids[i] = f.ID
-		}
+		ids := rows.Map(page, func(f *ent.Follow) int64 { return f.ID })
 		left, err := tx.Follow.Query().Where(rows.Among(follow.FieldID, ids)).All(ctx)
 		if err != nil {
 			return fmt.Errorf("find follows: %w", err)
 		}
-		others := make([]int64, len(left))
-		for i, f := range left {
-			others[i] = other(f)
-		}
+		others := rows.Map(left, other)
 		if _, err := tx.Follow.Delete().Where(rows.Among(follow.FieldID, ids)).Exec(ctx); err != nil {
 			return fmt.Errorf("delete follows: %w", err)
 		}

@@ -171,10 +171,7 @@ func (x exporter) mentions(ctx context.Context, posts []int64) (map[int64][]expo
 	if err != nil {
 		return nil, fmt.Errorf("find mentions: %w", err)
 	}
-	users := make([]int64, len(found))
-	for i, m := range found {
-		users[i] = m.UserID
-	}
+	users := rows.Map(found, func(m *ent.PostMention) int64 { return m.UserID })
 	people, err := x.db.User.Query().Where(rows.Among(user.FieldID, users), user.Hidden(false)).Select(user.FieldID, user.FieldHandle).All(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("find mentioned users: %w", err)

@@ -64,10 +64,7 @@ func KeepNames(ctx context.Context, tx *ent.Tx, users ...*ent.User) error {
 	if len(users) == 0 {
 		return nil
 	}
-	ids := make([]int64, len(users))
-	for i, u := range users {
-		ids[i] = u.ID
-	}
+	ids := rows.Map(users, func(u *ent.User) int64 { return u.ID })
 	list, err := tx.UserWord.Query().Where(rows.Among(userword.FieldUserID, ids)).All(ctx)
 	if err != nil {
 		return fmt.Errorf("read words of users: %w", err)

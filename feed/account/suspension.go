@@ -33,8 +33,7 @@ var reasonField = text.Field{What: "The reason", Name: "reason", Limit: "reasonL
 // Clean brings the suspension into the form that is stored, with the end in milliseconds. Error: BadInput.
 func (s *Suspension) Clean() (err error) {
 	if s.Until != nil {
-		until := s.Until.UTC().Truncate(time.Millisecond)
-		s.Until = &until
+		s.Until = new(s.Until.UTC().Truncate(time.Millisecond))
 	}
 	s.Reason, err = reasonField.Clean(s.Reason)
 	return err

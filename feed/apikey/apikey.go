@@ -13,6 +13,7 @@
 package apikey
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -164,12 +165,8 @@ func New(cfg Config) (*Keys, error) {
 	if cfg.DB == nil {
 		return nil, errors.New("API keys: DB is required")
 	}
-	if cfg.MaxPage == 0 {
-		cfg.MaxPage = paging.DefaultMaxSize
-	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+	cfg.MaxPage = cmp.Or(cfg.MaxPage, paging.DefaultMaxSize)
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
@@ -248,10 +245,7 @@ func (k *Keys) List(ctx context.Context, p paging.Page) (*paging.Connection[Key]
 	if err != nil {
 		return nil, fmt.Errorf("list API keys: %w", err)
 	}
-	list := make([]*Key, len(found))
-	for i, row := range found {
-		list[i] = keyOf(row)
-	}
+	list := rows.Map(found, keyOf)
 	return paging.Connect(w, list, func(key *Key) paging.Edge[Key] {
 		return paging.Edge[Key]{Cursor: paging.Cursor{ID: key.ID}.Encode(paging.Keys, 0), Node: key}
 	}), nil

@@ -82,8 +82,7 @@ func (r *Result) Code() *string {
 	if r.Err == nil {
 		return nil
 	}
-	code := string(refusal.CodeOf(r.Err))
-	return &code
+	return new(string(refusal.CodeOf(r.Err)))
 }
 
 // Reason returns the name of the refusal's reason, or nil if the row was not refused.
@@ -100,8 +99,7 @@ func (r *Result) Message() *string {
 	if r.Err == nil {
 		return nil
 	}
-	message := r.Err.Error()
-	return &message
+	return new(r.Err.Error())
 }
 
 // NodeID returns the global id of the user or post of the row, or nil if there is none.
@@ -140,9 +138,7 @@ func New(cfg Config) (*Bulk, error) {
 	if cfg.DB == nil || cfg.Dialect == "" || cfg.Visibility == nil || cfg.Timelines == nil || cfg.Queue == nil || cfg.IDs == nil || cfg.Accounts == nil || cfg.MaxText == 0 {
 		return nil, errors.New("bulk: DB, Dialect, Visibility, Timelines, Queue, IDs, Accounts and MaxText are required")
 	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	return &Bulk{cfg}, nil
 }
 
@@ -234,10 +230,7 @@ func (b *Bulk) usersOf(ctx context.Context, tx *ent.Tx, issuer string, externalI
 func (b *Bulk) named(ctx context.Context, tx *ent.Tx, selectFrom, table, join, issuer string, externalIDs []string, scan func(row *sql.Rows) error) error {
 	slices.Sort(externalIDs)
 	externalIDs = slices.Compact(externalIDs)
-	list := make([]string, len(externalIDs))
-	for i, id := range externalIDs {
-		list[i] = hex.EncodeToString([]byte(id))
-	}
+	list := rows.Map(externalIDs, func(id string) string { return hex.EncodeToString([]byte(id)) })
 	from := "json_each($1) r CROSS JOIN " + table + " t ON t.issuer = $2 AND t.external_id = unhex(r.value)"
 	if b.cfg.Dialect == dialect.Postgres {
 		from = "unnest(CAST($1 AS text[])) AS r(value) CROSS JOIN LATERAL (SELECT * FROM " + table + " WHERE issuer = $2 AND external_id = decode(r.value, 'hex') LIMIT 1) t"

@@ -1,6 +1,7 @@
 package bulk
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -256,10 +257,7 @@ func (l *linker) set(newPosts []*ent.Post, positions []int, results []*Result) (
 			continue
 		}
 		if parent := named.parent; parent != nil {
-			p.ParentID, p.ParentAuthorID, p.RootID = parent.ID, parent.AuthorID, parent.RootID
-			if p.RootID == 0 {
-				p.RootID = parent.ID
-			}
+			p.ParentID, p.ParentAuthorID, p.RootID = parent.ID, parent.AuthorID, cmp.Or(parent.RootID, parent.ID)
 		}
 		if named.quoted != nil {
 			p.QuoteOf = named.quoted.ID

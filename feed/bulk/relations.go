@@ -8,6 +8,7 @@ import (
 	"tideline/ent"
 	"tideline/ent/hiddenuser"
 	"tideline/feed/refusal"
+	"tideline/internal/errs"
 )
 
 // Follow says that one user follows another. Both are external ids.
@@ -186,10 +187,7 @@ func (b *Bulk) deletePairs(ctx context.Context, tx *ent.Tx, table, from, to stri
 	}
 	err := exec(ctx, tx, fmt.Sprintf("DELETE FROM %[1]s WHERE id IN (SELECT t.id FROM %[4]s JOIN %[1]s t ON t.%[2]s = r.a AND t.%[3]s = r.b)",
 		table, from, to, b.table("a bigint", "b bigint")), pairs)
-	if err != nil {
-		return fmt.Errorf("delete %s: %w", table, err)
-	}
-	return nil
+	return errs.Wrap(err, "delete %s", table)
 }
 
 // count adds n to the counters of both users of each follow.
@@ -219,10 +217,7 @@ func (b *Bulk) count(ctx context.Context, tx *ent.Tx, follows []pair, n int) err
 	}
 	err := exec(ctx, tx, "UPDATE users SET follower_count = follower_count + r.b, following_count = following_count + r.c FROM "+
 		b.table("a bigint", "b bigint", "c bigint")+" WHERE users.id = r.a", changes)
-	if err != nil {
-		return fmt.Errorf("count follows: %w", err)
-	}
-	return nil
+	return errs.Wrap(err, "count follows")
 }
 
 // reversed returns the pairs with From and To exchanged.

@@ -84,9 +84,7 @@ func New(cfg Config) (*Counts, error) {
 		return nil, errors.New("counts: Visibility and Sessions are required")
 	}
 	cfg.Every = cmp.Or(cfg.Every, DefaultEvery)
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}

@@ -122,10 +122,7 @@ func (m *FanOutModes) changeMode(ctx context.Context, author int64, from, to use
 		}
 		return m.queue.Enqueue(ctx, tx, queue.Large, job.AuthorReturns, job.Author{Author: author, Since: since})
 	})
-	if err != nil {
-		return fmt.Errorf("move author %d from %s to %s: %w", author, from, to, err)
-	}
-	return nil
+	return errs.Wrap(err, "move author %d from %s to %s", author, from, to)
 }
 
 // FinishReturnToPush moves an author from PULL_TO_PUSH to PUSH, once every inbox has the posts

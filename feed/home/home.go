@@ -136,9 +136,7 @@ func New(cfg Config) (*Home, error) {
 	if cfg.Observe == nil {
 		cfg.Observe = func(bool) {}
 	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"tideline/feed/clientstate"
+	"tideline/feed/internal/rows"
 	"tideline/feed/visibility"
 	"tideline/timeline"
 )
@@ -127,9 +128,6 @@ func (rd *Reader) mergedDigest(ctx context.Context, user int64, list []int64, lo
 	if err != nil || len(plan.feeds) == 0 {
 		return 0, err
 	}
-	keys := make([]timeline.Key, len(plan.feeds))
-	for i, feed := range plan.feeds {
-		keys[i] = feed.key
-	}
+	keys := rows.Map(plan.feeds, func(feed cachedFeed) timeline.Key { return feed.key })
 	return rd.feeds.Digest(ctx, keys, low, high, !plan.selected)
 }

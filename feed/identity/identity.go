@@ -13,6 +13,7 @@
 package identity
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -93,9 +94,7 @@ type tokenHash = [sha256.Size]byte
 
 // New returns a Verifier. It fetches nothing until Run begins.
 func New(c Config) *Verifier {
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	if c.Now == nil {
 		c.Now = time.Now
 	}

@@ -6,6 +6,7 @@
 package login
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -66,9 +67,7 @@ func New(cfg Config) (*Login, error) {
 	if cfg.DB == nil || cfg.Sessions == nil || cfg.Accounts == nil || cfg.IDs == nil {
 		return nil, errors.New("login: DB, Sessions, Accounts and IDs are required")
 	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
@@ -103,10 +102,7 @@ func (l *Login) SignUp(ctx context.Context, handle, secret, name string) (*Auth,
 	if err := password.Check("password", secret); err != nil {
 		return nil, err
 	}
-	if name == "" {
-		name = handle
-	}
-	if name, err = account.NameField.CleanLine(name); err != nil {
+	if name, err = account.NameField.CleanLine(cmp.Or(name, handle)); err != nil {
 		return nil, err
 	}
 	hash, err := l.passwords.Hash(ctx, secret)

@@ -26,7 +26,7 @@ func (l *Login) ChangePassword(ctx context.Context, v session.Viewer, current, c
 	if err := password.Check("newPassword", changed); err != nil {
 		return 0, err
 	}
-	u, err := l.ConfirmPassword(ctx, v, "currentPassword", current)
+	u, err := l.confirmPassword(ctx, v, current)
 	if err != nil {
 		return 0, err
 	}
@@ -54,12 +54,11 @@ func (l *Login) ChangePassword(ctx context.Context, v session.Viewer, current, c
 	return ended, nil
 }
 
-// ConfirmPassword checks the viewer's password and returns the viewer's row. The parameter field
-// names the input field with the password, for the error. Errors: Unauthenticated; Forbidden if
-// the password is wrong or the user has none.
+// confirmPassword checks the viewer's password and returns the viewer's row. Errors:
+// Unauthenticated; Forbidden if the password is wrong or the user has none.
 //
 // Cost: one password hash, as LogIn, and a look-up.
-func (l *Login) ConfirmPassword(ctx context.Context, v session.Viewer, field, secret string) (*ent.User, error) {
+func (l *Login) confirmPassword(ctx context.Context, v session.Viewer, secret string) (*ent.User, error) {
 	u, err := l.self(ctx, v)
 	if err != nil {
 		return nil, err
@@ -67,7 +66,7 @@ func (l *Login) ConfirmPassword(ctx context.Context, v session.Viewer, field, se
 	if !l.hasPassword(u) {
 		return nil, refusal.New(refusal.NoPassword, "This account has no password.")
 	}
-	return u, l.verify(ctx, u, field, secret)
+	return u, l.verify(ctx, u, "currentPassword", secret)
 }
 
 // self returns the viewer's row. Error: Unauthenticated.

@@ -184,8 +184,7 @@ func (l *Login) ExternalIDs(ctx context.Context, v session.Viewer, ids []int64) 
 	me := byID[v.ID]
 	for i, id := range ids {
 		if u := byID[id]; u != nil && (id == v.ID || me != nil && *me.Issuer == *u.Issuer && l.publicIDs(*u.Issuer)) {
-			text := string(u.ExternalID)
-			list[i] = &text
+			list[i] = new(string(u.ExternalID))
 		}
 	}
 	return list, nil

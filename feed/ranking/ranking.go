@@ -11,6 +11,7 @@ package ranking
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -110,10 +111,7 @@ func (s *Set) Names() []string { return slices.Clone(s.names) }
 
 // Named returns the ranking with the name, Hot for "". Error: BadInput.
 func (s *Set) Named(name string) (*Ranking, error) {
-	if name == "" {
-		name = Hot
-	}
-	r := s.byName[name]
+	r := s.byName[cmp.Or(name, Hot)]
 	if r == nil {
 		return nil, refusal.New(refusal.UnknownRanking, "There is no ranking of that name: there are %s.", strings.Join(s.names, ", ")).In("ranking")
 	}

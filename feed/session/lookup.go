@@ -50,10 +50,7 @@ func (s *Store) read(ctx context.Context, hash Hash) (*ent.Session, error) {
 func (s *Store) lookUp(ctx context.Context, batch []*lookup) {
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
-	hashes := make([][]byte, len(batch))
-	for i, l := range batch {
-		hashes[i] = l.hash[:]
-	}
+	hashes := rows.Map(batch, func(l *lookup) []byte { return l.hash[:] })
 	list, err := s.cfg.DB.Session.Query().Where(hashAmong(hashes), session.ExpiresAtGT(s.now())).All(ctx)
 	if err != nil {
 		err = fmt.Errorf("find sessions: %w", err)

@@ -95,9 +95,7 @@ func New(cfg Config) (*Store, error) {
 		return nil, errors.New("sessions: DB and Publisher are required")
 	}
 	cfg.TTL = cmp.Or(cfg.TTL, DefaultTTL)
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}

@@ -10,6 +10,7 @@
 package stream
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -61,9 +62,7 @@ func New(cfg Config) (*Streams, error) {
 	if cfg.DB == nil || cfg.Visibility == nil || cfg.Home == nil || cfg.Topics == nil || cfg.Sessions == nil || cfg.Hub == nil {
 		return nil, errors.New("stream: DB, Visibility, Home, Topics, Sessions and Hub are required")
 	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}

@@ -111,10 +111,7 @@ func (e *Export) users(ctx context.Context, db *ent.Client) error {
 	return pages(ctx, e, func(ctx context.Context, after int64) ([]*ent.User, error) {
 		return db.User.Query().Where(user.IDGT(after)).Order(user.ByID()).Limit(perPage).All(ctx)
 	}, func(u *ent.User) int64 { return u.ID }, func(page []*ent.User) error {
-		userIDs := make([]int64, len(page))
-		for i, u := range page {
-			userIDs[i] = u.ID
-		}
+		userIDs := inner.Map(page, func(u *ent.User) int64 { return u.ID })
 		own, err := inner.UserData(ctx, db.UserData, userIDs)
 		if err != nil {
 			return err

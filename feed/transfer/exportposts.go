@@ -137,10 +137,7 @@ func depths(list []exportedPost) map[int64]int {
 
 // lines returns the lines of the posts that are in the file, and counts the others.
 func (w *postWriter) lines(ctx context.Context, posts []*ent.Post) ([]exportedPost, error) {
-	authorIDs := make([]int64, len(posts))
-	for i, p := range posts {
-		authorIDs[i] = p.AuthorID
-	}
+	authorIDs := inner.Map(posts, func(p *ent.Post) int64 { return p.AuthorID })
 	authors, hidden, err := w.userNames(ctx, w.db, authorIDs)
 	if err != nil {
 		return nil, err
@@ -242,10 +239,7 @@ func (w *postWriter) named(ctx context.Context, posts []*ent.Post) (map[int64]st
 	if found, err = w.withRoots(ctx, found); err != nil {
 		return nil, err
 	}
-	authorIDs := make([]int64, len(found))
-	for i, p := range found {
-		authorIDs[i] = p.AuthorID
-	}
+	authorIDs := inner.Map(found, func(p *ent.Post) int64 { return p.AuthorID })
 	authors, _, err := w.userNames(ctx, w.db, authorIDs)
 	if err != nil {
 		return nil, err
@@ -270,10 +264,7 @@ func (w *postWriter) withRoots(ctx context.Context, list []*ent.Post) ([]*ent.Po
 	if err != nil {
 		return nil, err
 	}
-	authorIDs := make([]int64, len(roots))
-	for i, p := range roots {
-		authorIDs[i] = p.AuthorID
-	}
+	authorIDs := inner.Map(roots, func(p *ent.Post) int64 { return p.AuthorID })
 	authors, _, err := w.userNames(ctx, w.db, authorIDs)
 	if err != nil {
 		return nil, err
@@ -292,10 +283,7 @@ func (w *postWriter) mentions(ctx context.Context, posts []*ent.Post) (map[int64
 	if err != nil || len(found) == 0 {
 		return nil, err
 	}
-	userIDs := make([]int64, len(found))
-	for i, m := range found {
-		userIDs[i] = m.UserID
-	}
+	userIDs := inner.Map(found, func(m *ent.PostMention) int64 { return m.UserID })
 	users, _, err := w.userNames(ctx, w.db, userIDs)
 	if err != nil {
 		return nil, err

@@ -62,9 +62,7 @@ func New(cfg Config) (*Users, error) {
 		return nil, errors.New("userstate: Visibility, Directory and Sessions are required")
 	}
 	cfg.Every = cmp.Or(cfg.Every, DefaultEvery)
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}

@@ -1,6 +1,7 @@
 package visibility
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -99,9 +100,7 @@ func (r Followers) Objections(ctx context.Context, author int64) (Objections, er
 // Cost: one query, an index range of the size of the page. One look-up more a follower if objections
 // is nil and anybody mutes the author, and one more if the post is or was for friends.
 func (r Followers) Audience(ctx context.Context, author int64, c PostChange, objections Objections, before, after int64, limit int) ([]Follower, int64, error) {
-	if before == 0 {
-		before = math.MaxInt64
-	}
+	before = cmp.Or(before, math.MaxInt64)
 	list, last, err := r.followers(ctx, author, c, objections,
 		"follows WHERE followee_id = $1 AND id < $2 AND id > $3 ORDER BY id DESC LIMIT $4", before, after, limit)
 	if len(list) < limit {
@@ -117,9 +116,7 @@ func (r Followers) Audience(ctx context.Context, author int64, c PostChange, obj
 // Cost: one query. For one author it reads an index range of the size of the page; for several it
 // reads all follows of the authors.
 func (r Followers) OfMany(ctx context.Context, authors []int64, before int64, limit int) (users []int64, next int64, err error) {
-	if before == 0 {
-		before = math.MaxInt64
-	}
+	before = cmp.Or(before, math.MaxInt64)
 	of := rows.Among(follow.FieldFolloweeID, authors)
 	if len(authors) == 1 {
 		of = follow.FolloweeID(authors[0])

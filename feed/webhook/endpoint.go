@@ -86,8 +86,7 @@ func (d *Deliverer) endpoint(row *ent.WebhookEndpoint) (*Endpoint, error) {
 		}
 	}
 	if row.DisabledAt != 0 {
-		at := time.UnixMilli(row.DisabledAt)
-		e.DisabledAt = &at
+		e.DisabledAt = new(time.UnixMilli(row.DisabledAt))
 	}
 	return e, nil
 }

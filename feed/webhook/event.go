@@ -179,11 +179,7 @@ func userSubject(id int64) string { return "user:" + strconv.FormatInt(id, 10) }
 
 // PostSubjects returns the subjects of events about the posts themselves.
 func PostSubjects(posts []int64) []string {
-	subjects := make([]string, len(posts))
-	for i, id := range posts {
-		subjects[i] = postSubject(id)
-	}
-	return subjects
+	return rows.Map(posts, postSubject)
 }
 
 func postSubject(id int64) string { return "post:" + strconv.FormatInt(id, 10) }
@@ -245,8 +241,7 @@ func (o *Outbox) Post(ctx context.Context, tx *ent.Tx, kind string, author *ent.
 	if kind == PostDeleted {
 		data = &Post{ID: data.ID}
 	}
-	by := person(author)
-	data.Author = &by
+	data.Author = new(person(author))
 	if err := data.identify(ctx, tx, p.ID); err != nil {
 		return err
 	}

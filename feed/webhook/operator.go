@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
@@ -28,9 +29,7 @@ type ListOptions struct {
 //
 // Cost: one query in the order of ids, which also reads the deliveries that do not match.
 func (d *Deliverer) Deliveries(ctx context.Context, o ListOptions) ([]*ent.WebhookDelivery, error) {
-	if o.Limit == 0 {
-		o.Limit = 100
-	}
+	o.Limit = cmp.Or(o.Limit, 100)
 	if o.Limit < 1 || o.Limit > 1000 {
 		return nil, fmt.Errorf("list deliveries: limit is %d: it must be 1 to 1000", o.Limit)
 	}

@@ -1,6 +1,7 @@
 package exec
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -46,9 +47,7 @@ func (e *Engine) present(ctx context.Context, err error) *gqlerror.Error {
 			shown = *p
 		}
 	}
-	if shown.Message == "" {
-		shown.Message = internalMessage
-	}
+	shown.Message = cmp.Or(shown.Message, internalMessage)
 	if shown.Extensions["code"] == nil {
 		extensions := map[string]any{"code": CodeInternal}
 		for k, v := range shown.Extensions {

@@ -12,6 +12,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -85,12 +86,8 @@ const (
 
 // New returns the Page. Its streams end when ctx does.
 func New(ctx context.Context, c Config) *Page {
-	if c.Every == 0 {
-		c.Every = time.Second
-	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Every = cmp.Or(c.Every, time.Second)
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	return &Page{cfg: c, seats: make(chan struct{}, maxStreams), ended: ctx.Done()}
 }
 

@@ -128,9 +128,7 @@ func New(rdb redis.UniversalClient, c Config) (*Limits, error) {
 	if err := c.Validate(); err != nil {
 		return nil, fmt.Errorf("limit: %w", err)
 	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	proxies, err := newProxies(c.TrustedProxies, c.ProxyHeader)
 	l := &Limits{proxies: proxies, maxConnections: c.MaxConnections}
 	if err != nil || c.Off {

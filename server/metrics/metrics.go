@@ -57,79 +57,46 @@ type Metrics struct {
 func New(version, commit string) *Metrics {
 	// From a tenth of a millisecond to nearly two minutes, doubling.
 	seconds := prometheus.ExponentialBuckets(0.0001, 2, 21)
+	counters := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	}
+	gauge := func(name, help string) prometheus.Gauge {
+		return prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
+	}
+	gauges := func(name, help string, labels ...string) *prometheus.GaugeVec {
+		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
+	}
+	histogram := func(name, help string, buckets []float64) prometheus.Histogram {
+		return prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets})
+	}
+	timings := func(name, help string, labels ...string) *prometheus.HistogramVec {
+		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: seconds}, labels)
+	}
 	m := &Metrics{
-		registry: prometheus.NewRegistry(),
-		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "tideline_graphql_requests_total",
-			Help: "GraphQL operations by kind (query, mutation, subscription; invalid before it is known) and the code of their first error (OK without).",
-		}, []string{"kind", "code"}),
-		requestSeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "tideline_graphql_request_seconds", Help: "Time to execute queries and mutations.", Buckets: seconds,
-		}, []string{"kind"}),
-		slowSockets: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "tideline_slow_sockets_total", Help: "Sockets closed because their client did not read.",
-		}),
-		timelineReads: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "tideline_timeline_reads_total", Help: "Timeline pages by whether the inbox served them (hit) or SQL did (miss).",
-		}, []string{"inbox"}),
-		jobs: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "tideline_jobs_total", Help: "Attempts at jobs by kind, pool and outcome.",
-		}, []string{"kind", "pool", "outcome"}),
-		jobSeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "tideline_job_seconds", Help: "Duration of attempts at jobs.", Buckets: seconds,
-		}, []string{"kind"}),
-		jobWaitSeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "tideline_job_wait_seconds", Help: "Time from a job's enqueueing to its first attempt.", Buckets: seconds,
-		}, []string{"pool"}),
-		queueDepth: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "tideline_queue_jobs", Help: "Jobs outstanding, running ones included.",
-		}, []string{"pool"}),
-		queueOldest: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "tideline_queue_oldest_seconds", Help: "Age of the oldest outstanding job.",
-		}, []string{"pool"}),
-		deadJobs: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "tideline_jobs_dead", Help: "Jobs given up, waiting for an operator.",
-		}),
-		fanOutFollowers: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "tideline_fanout_followers", Help: "Followers that a post was fanned out to.",
-			Buckets: prometheus.ExponentialBuckets(1, 4, 13),
-		}),
-		fanOutTook: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "tideline_fanout_deliveries_total", Help: "Inboxes that took a post, and connections that were told of one.",
-		}, []string{"to"}),
-		fanOutSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "tideline_fanout_seconds", Help: "Duration of a post's fan-out, or of a part of it.", Buckets: seconds,
-		}),
-		fanOutLag: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "tideline_fanout_lag_seconds", Help: "Time from a post's creation to its first and its last follower.", Buckets: seconds,
-		}, []string{"follower"}),
-		audited: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "tideline_audit_total", Help: "Timelines sampled and compared with SQL, and the entries missing or extra in them.",
-		}, []string{"what"}),
-		lagging: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "tideline_jobs_lagging", Help: "1 while a job of some pool has waited longer than 30 seconds.",
-		}),
-		checks: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "tideline_check", Help: "1 for the state that a part of /readyz is in, 0 for the others.",
-		}, []string{"check", "state"}),
-		webhooks: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "tideline_webhooks_total", Help: "Attempts to deliver webhooks by outcome: delivered, failed (tried again), given_up, returned (the process stopped).",
-		}, []string{"outcome"}),
-		webhookSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "tideline_webhook_seconds", Help: "Duration of attempts to deliver webhooks.", Buckets: seconds,
-		}),
-		webhooksPending: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "tideline_webhooks_pending", Help: "Webhooks not delivered yet, counted for each endpoint.",
-		}),
-		webhooksDead: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "tideline_webhooks_dead", Help: "Webhooks given up, which can be replayed.",
-		}),
-		webhookOldest: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "tideline_webhooks_oldest_seconds", Help: "Age of the oldest webhook that is not delivered yet.",
-		}),
-		canarySeconds: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "tideline_canary_seconds", Help: "Time that the last canary took from just before it was enqueued to a subscriber of this process; while it does not arrive, its age.",
-		}, []string{"to"}),
+		registry:        prometheus.NewRegistry(),
+		requests:        counters("tideline_graphql_requests_total", "GraphQL operations by kind (query, mutation, subscription; invalid before it is known) and the code of their first error (OK without).", "kind", "code"),
+		requestSeconds:  timings("tideline_graphql_request_seconds", "Time to execute queries and mutations.", "kind"),
+		slowSockets:     prometheus.NewCounter(prometheus.CounterOpts{Name: "tideline_slow_sockets_total", Help: "Sockets closed because their client did not read."}),
+		timelineReads:   counters("tideline_timeline_reads_total", "Timeline pages by whether the inbox served them (hit) or SQL did (miss).", "inbox"),
+		jobs:            counters("tideline_jobs_total", "Attempts at jobs by kind, pool and outcome.", "kind", "pool", "outcome"),
+		jobSeconds:      timings("tideline_job_seconds", "Duration of attempts at jobs.", "kind"),
+		jobWaitSeconds:  timings("tideline_job_wait_seconds", "Time from a job's enqueueing to its first attempt.", "pool"),
+		queueDepth:      gauges("tideline_queue_jobs", "Jobs outstanding, running ones included.", "pool"),
+		queueOldest:     gauges("tideline_queue_oldest_seconds", "Age of the oldest outstanding job.", "pool"),
+		deadJobs:        gauge("tideline_jobs_dead", "Jobs given up, waiting for an operator."),
+		fanOutFollowers: histogram("tideline_fanout_followers", "Followers that a post was fanned out to.", prometheus.ExponentialBuckets(1, 4, 13)),
+		fanOutTook:      counters("tideline_fanout_deliveries_total", "Inboxes that took a post, and connections that were told of one.", "to"),
+		fanOutSeconds:   histogram("tideline_fanout_seconds", "Duration of a post's fan-out, or of a part of it.", seconds),
+		fanOutLag:       timings("tideline_fanout_lag_seconds", "Time from a post's creation to its first and its last follower.", "follower"),
+		audited:         counters("tideline_audit_total", "Timelines sampled and compared with SQL, and the entries missing or extra in them.", "what"),
+		lagging:         gauge("tideline_jobs_lagging", "1 while a job of some pool has waited longer than 30 seconds."),
+		checks:          gauges("tideline_check", "1 for the state that a part of /readyz is in, 0 for the others.", "check", "state"),
+		webhooks:        counters("tideline_webhooks_total", "Attempts to deliver webhooks by outcome: delivered, failed (tried again), given_up, returned (the process stopped).", "outcome"),
+		webhookSeconds:  histogram("tideline_webhook_seconds", "Duration of attempts to deliver webhooks.", seconds),
+		webhooksPending: gauge("tideline_webhooks_pending", "Webhooks not delivered yet, counted for each endpoint."),
+		webhooksDead:    gauge("tideline_webhooks_dead", "Webhooks given up, which can be replayed."),
+		webhookOldest:   gauge("tideline_webhooks_oldest_seconds", "Age of the oldest webhook that is not delivered yet."),
+		canarySeconds:   gauges("tideline_canary_seconds", "Time that the last canary took from just before it was enqueued to a subscriber of this process; while it does not arrive, its age.", "to"),
 	}
 	info := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "tideline_build_info", Help: "Always 1; the labels say which program this is.",

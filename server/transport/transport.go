@@ -165,9 +165,7 @@ func (c Config) withDefaults() Config {
 	if c.ObserveSlowSocket == nil {
 		c.ObserveSlowSocket = func() {}
 	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	return c
 }
 

@@ -2,8 +2,8 @@
 import { useEffect, useState } from 'preact/hooks'
 
 import { useAction } from '../app/action'
-import { Notices } from '../app/parts'
-import { languages, preferences, type Preferences } from '../app/preferences'
+import { LanguageChoice, Notices } from '../app/parts'
+import { preferences } from '../app/preferences'
 import { useStore } from '../app/store'
 import { begin, call, end, ended, follow, session, snapshot, status, type Session } from './api'
 import { Glance, GivenUp, Live, Processes, Queue, Stores } from './panels'
@@ -21,23 +21,6 @@ export function Admin() {
       {who ? <Desk session={who} key={who.token} /> : <LogIn />}
       <Notices />
     </>
-  )
-}
-
-function Language() {
-  const { language } = useStore(preferences)
-  return (
-    <select
-      aria-label={w().languageLabel}
-      value={language}
-      onChange={(event) => preferences.patch({ language: event.currentTarget.value as Preferences['language'] })}
-    >
-      {Object.entries(languages).map(([code, texts]) => (
-        <option value={code} key={code} lang={code}>
-          {texts.language}
-        </option>
-      ))}
-    </select>
   )
 }
 
@@ -95,7 +78,7 @@ function LogIn() {
           <button type="button" class="link" onClick={() => setByToken(!byToken)}>
             {byToken ? w().usePassword : w().useToken}
           </button>
-          <Language />
+          <LanguageChoice />
         </div>
       </form>
     </main>
@@ -126,7 +109,7 @@ function Desk({ session: { token, handle } }: { session: Session }) {
         </span>
         <div class="row">
           <span class="muted">@{handle}</span>
-          <Language />
+          <LanguageChoice />
           <button class="quiet" onClick={logOut}>
             {w().logOut}
           </button>

@@ -3,7 +3,7 @@ import { Component, type ComponentChildren, type FunctionComponent } from 'preac
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks'
 
 import { useChanges } from './changes'
-import { preferences, t } from './preferences'
+import { languages, preferences, t, type Preferences } from './preferences'
 import { Store, useStore } from './store'
 
 const icons = {
@@ -37,6 +37,23 @@ export function Icon({ name }: { name: keyof typeof icons }) {
     <svg class="icon" viewBox="0 0 24 24" aria-hidden="true">
       <path d={icons[name]} />
     </svg>
+  )
+}
+
+export function LanguageChoice() {
+  const { language } = useStore(preferences)
+  return (
+    <select
+      aria-label={t.languageLabel}
+      value={language}
+      onChange={(event) => preferences.patch({ language: event.currentTarget.value as Preferences['language'] })}
+    >
+      {Object.entries(languages).map(([code, texts]) => (
+        <option value={code} key={code} lang={code}>
+          {texts.language}
+        </option>
+      ))}
+    </select>
   )
 }
 

@@ -8,8 +8,8 @@ import { visibilities } from './audience'
 import { Settings as SettingsQuery, UpdateProfile, type HomeReplies, type Session, type Visibility } from './documents'
 import { Area, Field, Form, Group, Item } from './form'
 import { Kept, Liked, Muting, Requested, Silenced } from './lists'
-import { Failure, Icon, notify, Skeleton } from './parts'
-import { languages, preferences, t, themes, type Preferences } from './preferences'
+import { Failure, Icon, LanguageChoice, notify, Skeleton } from './parts'
+import { preferences, t, themes, type Preferences } from './preferences'
 import { Head } from './profile'
 import { sections, type Section } from './route'
 import { begin } from './session'
@@ -199,23 +199,6 @@ function ProfileForm({ profile, limits, session }: { profile: Profile; limits: L
         </span>
       </label>
     </Form>
-  )
-}
-
-export function LanguageChoice() {
-  const { language } = useStore(preferences)
-  return (
-    <select
-      aria-label={t.languageLabel}
-      value={language}
-      onChange={(event) => preferences.patch({ language: event.currentTarget.value as Preferences['language'] })}
-    >
-      {Object.entries(languages).map(([code, texts]) => (
-        <option value={code} key={code} lang={code}>
-          {texts.language}
-        </option>
-      ))}
-    </select>
   )
 }
 

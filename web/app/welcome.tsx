@@ -6,10 +6,9 @@ import { request } from './api'
 import { LogIn, SignUp } from './documents'
 import { draftOf } from './draft'
 import { Field, Form, Password } from './form'
-import { notify } from './parts'
+import { LanguageChoice, notify } from './parts'
 import { preferences, t } from './preferences'
 import { begin, ended, type Ended } from './session'
-import { LanguageChoice } from './settings'
 import { useStore } from './store'
 
 /** Says that the session has ended, or what becomes of a deleted account. */

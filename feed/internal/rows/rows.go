@@ -58,13 +58,18 @@ func IDs(ctx context.Context, db *ent.Client, query string, args ...any) ([]int6
 	return ids, nil
 }
 
+// Map returns of(element) for each element, in order.
+func Map[E, V any](list []E, of func(E) V) []V {
+	values := make([]V, len(list))
+	for i, element := range list {
+		values[i] = of(element)
+	}
+	return values
+}
+
 // PostIDs returns the ids of the posts, in their order.
 func PostIDs(posts []*ent.Post) []int64 {
-	ids := make([]int64, len(posts))
-	for i, p := range posts {
-		ids[i] = p.ID
-	}
-	return ids
+	return Map(posts, func(p *ent.Post) int64 { return p.ID })
 }
 
 // Without returns the ids that are not among others.
