@@ -79,7 +79,6 @@ test: deps ## Run the fast tests on all databases, in minutes; for some of them:
 
 .PHONY: test-all
 test-all: COUNT = 1
-test-all: PACKAGES = -p 3
 test-all: deps e2e-deps ## Run all tests with the race detector; for some of them: PKGS=./live RUN=TestName COUNT=50
 	@mkdir -p .test; rm -f .test/repeated
 	@$(if $(RUN)$(PKGS),:,$(if $(NPM),$(MAKE) --no-print-directory kit,:))

@@ -463,7 +463,7 @@ func TestNarrowingARootOfManyReplies(t *testing.T) {
 			return n
 		}
 		before := jobs()
-		statements := map[int]bool{}
+		fewest := map[int]int{} // statements of a step, by the size of its page; a transaction of SQLite may be repeated
 		after, steps := int64(0), 1
 		for ; ; steps++ {
 			most := 10
@@ -476,11 +476,13 @@ func TestNarrowingARootOfManyReplies(t *testing.T) {
 			if last == 0 {
 				break
 			}
-			statements[asked()] = true
+			if n, known := asked(), fewest[most]; known == 0 || n < known {
+				fewest[most] = n
+			}
 			after = last
 		}
 		require.Equal(w, 10+19+1, steps)
-		require.Len(w, statements, 1)
+		require.Equal(w, fewest[10], fewest[100])
 		require.Equal(w, 2000, jobs()-before)
 		changed, err := w.Stores.DB.Post.Query().Where(post.RootID(root), post.ChangedAtGT(0)).Count(w.Ctx)
 		require.NoError(w, err)
