@@ -121,8 +121,15 @@ func (s *Subscription) Next(ctx context.Context) (response Response, ok bool) {
 	}
 }
 
+// common returns the event if it may be executed once for several subscriptions. Heavy fields are read for
+// each subscriber, in the turn of its client.
+func (s *Subscription) common(event any) (common Common, ok bool) {
+	common, ok = event.(Common)
+	return common, ok && len(s.op.heavy) == 0
+}
+
 func (s *Subscription) respond(ctx context.Context, event any) (response Response, alone bool) {
-	if common, shared := event.(Common); shared && len(s.op.heavy) == 0 {
+	if common, shared := s.common(event); shared {
 		if data := s.fromTemplate(ctx, common); data != nil {
 			return Response{Data: data}, false
 		}
@@ -145,8 +152,8 @@ func (s *Subscription) AppendShared(ctx context.Context, b []byte) (appended []b
 	if !ok || s.refused != nil {
 		return b, false, nil
 	}
-	common, ok := event.(Common)
-	if !ok || len(s.op.heavy) > 0 {
+	common, ok := s.common(event)
+	if !ok {
 		return b, false, nil
 	}
 	found, wait := common.Soon(s.plain, func() any { return s.newTemplate(ctx, common, false) })
