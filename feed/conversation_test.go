@@ -1,11 +1,13 @@
 package feed_test
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
 	"entgo.io/ent/dialect"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 
 	"tideline/ent"
 	"tideline/ent/job"
@@ -337,6 +339,35 @@ func TestReposts(t *testing.T) {
 		exist, err := w.Stores.DB.Post.Query().Exist(w.Ctx)
 		require.NoError(w, err)
 		require.False(w, exist, "the reposts of a deleted post are deleted")
+	})
+}
+
+// A repost that is undone before its answer is no error: a client need not wait for the one to send the other.
+func TestRepostAndUndoAtTheSameTime(t *testing.T) {
+	t.Parallel()
+	feedtest.EachIdle(t, func(w *feedtest.World) {
+		u := w.Users(2)
+		original := w.Post(u[0], schema.Public)
+		var calls errgroup.Group
+		for range 4 {
+			calls.Go(func() error {
+				for range 10 {
+					if p, err := w.Feed.Repost(w.Ctx, u[1], original, nil); err != nil || p.RepostOf != original {
+						return fmt.Errorf("repost %v: %w", p, err)
+					}
+				}
+				return nil
+			})
+			calls.Go(func() error {
+				for range 10 {
+					if _, err := w.Feed.UndoRepost(w.Ctx, u[1], original); err != nil {
+						return fmt.Errorf("undo: %w", err)
+					}
+				}
+				return nil
+			})
+		}
+		require.NoError(w, calls.Wait())
 	})
 }
 
