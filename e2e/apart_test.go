@@ -30,7 +30,6 @@ func shared(stores *storage.Stores) []string {
 
 func newHouse(t *testing.T, stores *storage.Stores) *house {
 	t.Helper()
-	needClients(t)
 	h := &house{stores: stores, settings: shared(stores)}
 	h.a = start(t, h.settings, "server", "--addr=127.0.0.1:0")
 	h.b = start(t, h.settings, "server", "--addr=127.0.0.1:0")

@@ -15,7 +15,6 @@ import (
 // process.
 func TestEmbedded(t *testing.T) {
 	t.Parallel()
-	needClients(t)
 	settings := []string{"TIDELINE_DATA_DIR=" + t.TempDir()}
 	p := start(t, settings, "--addr=127.0.0.1:0")
 	require.Contains(t, p.out.String(), p.url+"/graphiql")
@@ -41,36 +40,6 @@ func TestEmbedded(t *testing.T) {
 	ann.post(t, p, "three")
 	client.received("two", "three")
 	ben.arrived(t, p, "three", "two", "one")
-	require.Zero(t, p.stop())
-}
-
-// A client reads an empty timeline. Posts that arrive before the client subscribes are
-// delivered.
-func TestEmptyTimelineIsResumed(t *testing.T) {
-	t.Parallel()
-	needClients(t)
-	p := start(t, nil, "--data-dir="+t.TempDir(), "--addr=127.0.0.1:0")
-	ann, ben := signUp(t, p, "ann"), signUp(t, p, "ben")
-	ben.follow(t, p, ann)
-	var read struct {
-		Timeline struct {
-			Position string
-			PageInfo struct{ StartCursor *string }
-		}
-	}
-	ben.call(t, p, `{ timeline { position pageInfo { startCursor } } }`, nil, &read)
-	require.Nil(t, read.Timeline.PageInfo.StartCursor)
-	ann.post(t, p, "one")
-	ann.post(t, p, "two")
-	ben.arrived(t, p, "two", "one")
-
-	client := ben.subscribe(t, p, read.Timeline.Position)
-	p.subscribed(1)
-	ann.post(t, p, "three")
-	client.received("one", "two", "three")
-	for _, e := range client.seen() {
-		require.NotEqual(t, "TimelineInvalidated", e.Data.TimelineEvents.Typename)
-	}
 	require.Zero(t, p.stop())
 }
 

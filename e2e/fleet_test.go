@@ -40,7 +40,6 @@ var outstanding = regexp.MustCompile(`Jobs outstanding: (\d+), the oldest for (\
 func TestWorkersArePaused(t *testing.T) {
 	storagetest.Long(t)
 	t.Parallel()
-	needClients(t)
 	stores := storagetest.Real(t)
 	settings := shared(stores)
 	server := start(t, settings, "server", "--addr=127.0.0.1:0")

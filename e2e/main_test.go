@@ -1,15 +1,11 @@
 // Package e2e tests the tideline binary as its users run it: processes with flags or
-// environment variables, GraphQL over HTTP, and npm clients over WebSocket. The tests use the
-// command line and the API. They import the product's packages only for databases and their
-// contents, the Go client, a trace collector and prepared events.
+// environment variables, and GraphQL over HTTP and WebSocket. The tests use the command line and
+// the API. They import the product's packages only for databases and their contents, the Go
+// client, a trace collector and prepared events.
 //
 // The binary is built once, with the race detector if the tests have it. A data race in a
 // process fails the test that started the process. Every process ends with its test. No test
 // here asserts how long something takes; waits are bounded, most by patience.
-//
-// The npm clients are listed in package-lock.json ("npm ci" in this directory). Without them,
-// or without node, their tests are skipped with a message. With TIDELINE_TEST_REQUIRE_REAL=1
-// they fail instead.
 package e2e
 
 import (

@@ -1,52 +1,32 @@
 package e2e
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/gorilla/websocket"
 	"github.com/stretchr/testify/require"
 
+	tideline "tideline/clients/go"
 	"tideline/storage"
 	"tideline/storage/storagetest"
 )
 
-// follower is a user's timeline subscription on a raw socket.
+// follower is a user's timeline subscription on one connection.
 type follower struct {
-	t    *testing.T
-	conn *websocket.Conn
-}
-
-// told is a timeline event: a new post, a removal, an invalidation or a heartbeat.
-type told struct {
-	Typename string `json:"__typename"`
-	PostID   string
-	Reason   string
-	Edge     struct{ Node struct{ ID, Text string } }
+	t            *testing.T
+	subscription *tideline.Subscription
 }
 
 func (u user) watch(t *testing.T, p *process) *follower {
 	t.Helper()
-	dialer := websocket.Dialer{Subprotocols: []string{modern}}
-	conn, response, err := dialer.Dial("ws"+strings.TrimPrefix(p.url, "http")+"/graphql", nil)
+	subscription, err := u.timelineEvents(t.Context(), p, map[string]any{"heartbeat": 1})
 	require.NoError(t, err)
-	response.Body.Close()
-	t.Cleanup(func() { conn.Close() })
-	for _, message := range []any{
-		map[string]any{"type": "connection_init", "payload": map[string]any{"Authorization": "Bearer " + u.token}},
-		map[string]any{"id": "1", "type": "subscribe", "payload": map[string]any{"query": `subscription { timelineEvents(heartbeat: 1) {
-			__typename
-			... on TimelinePostAdded { edge { node { id text } } }
-			... on TimelinePostRemoved { postId }
-			... on TimelineInvalidated { reason }
-		} }`}},
-	} {
-		require.NoError(t, conn.WriteJSON(message))
-	}
-	f := &follower{t, conn}
+	t.Cleanup(func() { _ = subscription.Close() }) // the server may have closed it
+	f := &follower{t, subscription}
 	for f.next().Typename != "TimelineHeartbeat" { // the server has started the subscription
 	}
 	return f
@@ -54,21 +34,11 @@ func (u user) watch(t *testing.T, p *process) *follower {
 
 func (f *follower) next() told {
 	f.t.Helper()
-	require.NoError(f.t, f.conn.SetReadDeadline(time.Now().Add(patience)))
-	for {
-		var message struct {
-			Type    string
-			Payload struct {
-				Data   struct{ TimelineEvents told }
-				Errors []any
-			}
-		}
-		require.NoError(f.t, f.conn.ReadJSON(&message))
-		require.Empty(f.t, message.Payload.Errors)
-		if message.Type == "next" {
-			return message.Payload.Data.TimelineEvents
-		}
-	}
+	ctx, cancel := context.WithTimeout(f.t.Context(), patience)
+	defer cancel()
+	event, err := next(ctx, f.t, f.subscription)
+	require.NoError(f.t, err)
+	return event
 }
 
 // until waits for the first wanted event. It returns all events up to that one, except

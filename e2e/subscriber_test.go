@@ -1,114 +1,119 @@
 package e2e
 
 import (
-	"bufio"
+	"context"
 	"encoding/json"
-	"os"
-	"os/exec"
+	"errors"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	tideline "tideline/clients/go"
 )
 
-// modern is the WebSocket subprotocol.
-const modern = "graphql-transport-ws"
+// told is a timeline event: a new post, a removal, an invalidation or a heartbeat.
+type told struct {
+	Typename string `json:"__typename"`
+	Position string
+	PostID   string
+	Reason   string
+	Edge     struct{ Node struct{ ID, Text string } }
+}
 
-// subscriber is a client.mjs process that follows a user's timeline.
+// timelineEvents subscribes to the user's timeline. The variables are after and heartbeat.
+func (u user) timelineEvents(ctx context.Context, p *process, variables map[string]any) (*tideline.Subscription, error) {
+	client := tideline.Client{URL: p.url + "/graphql", Token: tideline.Fixed(u.token)}
+	return client.Subscribe(ctx, `subscription ($after: Cursor, $heartbeat: Int) { timelineEvents(after: $after, heartbeat: $heartbeat) {
+		__typename
+		... on TimelinePostAdded { position unreadCount edge { node { id text } } }
+		... on TimelinePostRemoved { position postId }
+		... on TimelineInvalidated { position reason }
+		... on TimelineHeartbeat { position }
+	} }`, variables)
+}
+
+// next returns the next event of a subscription. An event with errors fails the test.
+func next(ctx context.Context, t *testing.T, s *tideline.Subscription) (told, error) {
+	result, err := s.Next(ctx)
+	if err != nil {
+		return told{}, err
+	}
+	var message struct {
+		Data   struct{ TimelineEvents told }
+		Errors json.RawMessage
+	}
+	if err := json.Unmarshal(result, &message); err != nil || message.Errors != nil {
+		t.Errorf("the server sent %s", result)
+	}
+	return message.Data.TimelineEvents, nil
+}
+
+// subscriber follows a user's timeline, and resumes after a connection has ended.
 type subscriber struct {
-	t      *testing.T
+	t *testing.T
+
 	mu     sync.Mutex
-	events []event
+	events []told
+	ends   []error // why connections have ended
 }
 
-// event is a line printed by client.mjs.
-type event struct {
-	Event string
-	Data  struct {
-		TimelineEvents struct {
-			Typename string `json:"__typename"`
-			Edge     struct {
-				Node struct{ Text string }
-			}
-		}
-	}
-	Errors []json.RawMessage
-	Code   int
-	Error  string
-}
-
-// needClients skips the test if node or the npm packages are missing. With
-// TIDELINE_TEST_REQUIRE_REAL=1 the test fails instead.
-func needClients(t *testing.T) {
+// subscribe starts a subscriber, which ends with the test.
+func (u user) subscribe(t *testing.T, p *process) *subscriber {
 	t.Helper()
-	_, err := exec.LookPath("node")
-	if err == nil {
-		_, err = os.Stat("node_modules")
-	}
-	if err == nil {
-		return
-	}
-	if os.Getenv("TIDELINE_TEST_REQUIRE_REAL") == "1" {
-		t.Fatalf("the npm clients are required here (npm ci in e2e): %v", err)
-	}
-	t.Skipf("SKIPPED, NOT TESTED WITH THE NPM CLIENTS (npm ci in e2e): %v", err)
-}
-
-// subscribe starts a client that subscribes after the position, if one is given. The client
-// ends with the test.
-func (u user) subscribe(t *testing.T, p *process, after ...string) *subscriber {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "node",
-		append([]string{"client.mjs", "ws" + strings.TrimPrefix(p.url, "http") + "/graphql", u.token}, after...)...)
-	_, err := cmd.StdinPipe() // the client ends when this pipe closes, at the latest when the test process ends
-	require.NoError(t, err)
-	stdout, err := cmd.StdoutPipe()
-	require.NoError(t, err)
-	cmd.Stderr = t.Output()
-	require.NoError(t, cmd.Start())
 	s := &subscriber{t: t}
-	read := make(chan struct{})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
 	go func() {
-		defer close(read)
-		for lines := bufio.NewScanner(stdout); lines.Scan(); {
-			var e event
-			if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
-				t.Errorf("client.mjs printed %q: %v", lines.Text(), err)
+		defer close(done)
+		after := map[string]any{}
+		for ctx.Err() == nil {
+			if subscription, err := u.timelineEvents(ctx, p, after); err == nil {
+				s.follow(ctx, subscription, after)
 			}
-			s.mu.Lock()
-			s.events = append(s.events, e)
-			s.mu.Unlock()
+			time.Sleep(poll)
 		}
 	}()
 	t.Cleanup(func() {
-		_ = cmd.Process.Kill() // it may have ended
-		<-read
-		_ = cmd.Wait()
+		cancel()
+		<-done
 	})
 	return s
 }
 
-func (s *subscriber) seen() []event {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Clone(s.events)
+// follow keeps the events, and the position after them, until the connection ends.
+func (s *subscriber) follow(ctx context.Context, subscription *tideline.Subscription, after map[string]any) {
+	defer subscription.Close()
+	for {
+		event, err := next(ctx, s.t, subscription)
+		s.mu.Lock()
+		if err != nil {
+			s.ends = append(s.ends, err)
+			s.mu.Unlock()
+			return
+		}
+		s.events, after["after"] = append(s.events, event), event.Position
+		s.mu.Unlock()
+	}
 }
 
 // posts returns the texts of the posts received so far, in order of arrival.
 func (s *subscriber) posts() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	texts := []string{}
-	for _, e := range s.seen() {
-		if e.Data.TimelineEvents.Typename == "TimelinePostAdded" {
-			texts = append(texts, e.Data.TimelineEvents.Edge.Node.Text)
+	for _, e := range s.events {
+		if e.Typename == "TimelinePostAdded" {
+			texts = append(texts, e.Edge.Node.Text)
 		}
 	}
 	return texts
 }
 
-// received waits until the client has received exactly these posts since its start, each once.
+// received waits until the subscriber has received exactly these posts since its start, each once.
 // Any order is fine, because fan-outs can overtake each other.
 func (s *subscriber) received(texts ...string) {
 	s.t.Helper()
@@ -116,23 +121,16 @@ func (s *subscriber) received(texts ...string) {
 		assert.Subset(c, s.posts(), texts)
 	}, patience, poll)
 	require.ElementsMatch(s.t, texts, s.posts())
-	for _, e := range s.seen() {
-		require.Empty(s.t, e.Errors)
-		require.NotEqual(s.t, "error", e.Event, e.Error)
-	}
 }
 
 // closed waits until a connection has been closed and returns the first close code.
-func (s *subscriber) closed() (code int) {
+func (s *subscriber) closed() int {
 	s.t.Helper()
+	var end *tideline.CloseError
 	require.Eventually(s.t, func() bool {
-		for _, e := range s.seen() {
-			if e.Event == "closed" {
-				code = e.Code
-				return true
-			}
-		}
-		return false
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return slices.ContainsFunc(s.ends, func(err error) bool { return errors.As(err, &end) })
 	}, patience, poll, "waiting for the connection to be closed")
-	return code
+	return end.Code
 }

@@ -36,7 +36,6 @@ func journeyTo(t *testing.T, collector *tracetest.Collector, name string, not ..
 func TestJourneyOfAPostIsOneTrace(t *testing.T) {
 	storagetest.Long(t)
 	t.Parallel()
-	needClients(t)
 	collector := tracetest.New(t)
 	settings := traced(shared(storagetest.Real(t)), collector)
 	server := start(t, settings, "server", "--addr=127.0.0.1:0")
@@ -117,7 +116,6 @@ func TestCollectorThatHangsHoldsUpNothing(t *testing.T) {
 func TestTracedAndUntracedProcessesTogether(t *testing.T) {
 	storagetest.Long(t)
 	t.Parallel()
-	needClients(t)
 	collector := tracetest.New(t)
 	settings := shared(storagetest.Real(t))
 	server := start(t, traced(settings, collector), "server", "--addr=127.0.0.1:0")
