@@ -46,7 +46,7 @@ function trusted(): Plugin {
       const isOperation = ({ kind }: { kind: string }) => kind === 'OperationDefinition'
       const texts: string[] = [
         ...[app, moderation].flatMap(Object.values<any>).filter((document) => document.definitions?.some(isOperation)).map(print),
-        timeline.page, timeline.events(true), timeline.events(false), timeline.create, timeline.read, timeline.viewer,
+        timeline.page, timeline.events, timeline.create, timeline.read, timeline.viewer,
         conversation.first, conversation.ancestors, conversation.page, conversation.events, conversation.create,
       ]
       const hash = async (text: string) =>

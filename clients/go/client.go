@@ -63,7 +63,6 @@ func Fixed(token string) func(context.Context, string) (string, error) {
 // Error codes that this package acts on. docs/errors.md lists all codes.
 const (
 	codeUnauthenticated = "UNAUTHENTICATED"
-	codeInvalid         = "GRAPHQL_VALIDATION_FAILED"
 	codeBadInput        = "BAD_USER_INPUT"
 	codeNotFound        = "NOT_FOUND"
 	codeLimited         = "RATE_LIMITED"

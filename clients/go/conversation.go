@@ -300,7 +300,7 @@ func (c *Conversation[P]) mustRead() bool   { return c.held.mustRead() }
 func (c *Conversation[P]) position() string { return c.held.Position }
 func (c *Conversation[P]) invalidate()      { c.held.stale = true }
 
-func (c *Conversation[P]) subscription(bool) (query string, variables map[string]any) {
+func (c *Conversation[P]) subscription() (query string, variables map[string]any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return `subscription ConversationEvents($postId: ID!, $after: Cursor) { conversationEvents(postId: $postId, after: $after) { __typename

@@ -39,9 +39,8 @@ type list interface {
 	position() string
 	// invalidate makes mustRead true. The caller holds the lock.
 	invalidate()
-	// subscription returns the subscription and its variables without the position. untold omits the
-	// argument updates, for a server that does not know it.
-	subscription(untold bool) (query string, variables map[string]any)
+	// subscription returns the subscription and its variables without the position.
+	subscription() (query string, variables map[string]any)
 	// event decodes the data of a result. apply applies it; the caller has the turn.
 	event(data json.RawMessage) (apply func(), err error)
 }
@@ -57,7 +56,6 @@ type live struct {
 	turn    chan struct{} // held while reading pages or handling an event
 	readAt  time.Time     // when the first page was last read; guarded by turn, like repeats
 	repeats int           // how often in succession it was invalidated soon after a read
-	untold  bool          // the server does not know the argument updates, so it does not report edits; used only by Run
 
 	mu      sync.Mutex // guards the following fields and the state of the list
 	open    bool
@@ -164,15 +162,6 @@ func (l *live) Run(ctx context.Context) error {
 		if heard {
 			failures = 0
 		}
-		switch invalid := CodeOf(err) == codeInvalid; {
-		case invalid && !l.untold:
-			l.untold = true
-			continue
-		case !invalid && l.untold:
-			// The next server may be newer and report edits again. Edits made meanwhile were not reported.
-			l.untold = false
-			l.change(func() { l.list.invalidate() })
-		}
 		wait, again := l.wait(err, failures)
 		if !again {
 			return err
@@ -242,7 +231,7 @@ func (l *live) follow(ctx context.Context) (heard bool, err error) {
 	l.mu.Lock()
 	position := l.list.position()
 	l.mu.Unlock()
-	query, variables := l.list.subscription(l.untold)
+	query, variables := l.list.subscription()
 	variables["after"] = orNull(position)
 	s, err := l.client.Subscribe(ctx, query, variables)
 	if err != nil {

@@ -27,7 +27,7 @@ type history struct {
 // steps are the possible steps, repeated by their frequency.
 var steps = []string{
 	"post", "post", "post", "post", "post", "late", "hide", "hide", "show", "edit", "edit", "invalidate", "forget", "mark",
-	"cut", "restart", "stop", "slow", "later", "token", "refuse", "limit", "mute", "database", "upgrade",
+	"cut", "restart", "stop", "slow", "later", "token", "refuse", "limit", "mute", "database",
 	"older", "older", "read", "reborn", "wait", "wait", "wait", "wait", "wait longer",
 }
 
@@ -148,9 +148,6 @@ func (p *player) do(ctx context.Context, step string) error {
 	case "database":
 		p.locked(func() { p.database++ })
 		p.cut(0)
-	case "upgrade":
-		p.locked(func() { p.old = !p.old })
-		p.cut(1012)
 	case "older":
 		_ = p.timeline.ReadOlder(ctx) // the server may refuse it
 	case "read":
@@ -180,8 +177,8 @@ func (p *player) do(ctx context.Context, step string) error {
 // settle ends all disturbances, and returns the difference between the client's state and the
 // timeline when nothing is left to do.
 func (p *player) settle(ctx context.Context, all bool) error {
-	p.locked(func() { p.mute, p.old, p.refusing = false, false, nil })
-	p.cut(1012)                 // disconnects from a server that does not report edits
+	p.locked(func() { p.mute, p.refusing = false, nil })
+	p.cut(1012)
 	time.Sleep(2 * time.Minute) // synctest time: all heartbeats have arrived, or the connection is a new one
 	for all && p.timeline.Snapshot().More {
 		if err := p.timeline.ReadOlder(ctx); err != nil {

@@ -53,7 +53,6 @@ type server struct {
 	grown    chan struct{} // closed when the log grows
 
 	token    string
-	old      bool          // it does not know the argument updates
 	lag      time.Duration // the largest delay of a page or an event in each direction
 	mute     bool          // sockets stay open and send nothing
 	refusing []refusal     // refusals for the next requests and subscriptions
@@ -307,7 +306,7 @@ func (s *server) page(first int, after *string) map[string]any {
 }
 
 // tell returns the next event of a stream that has sent everything before the position from, if there is one.
-func (s *server) tell(from int, updates bool) (event map[string]any, at int) {
+func (s *server) tell(from int) (event map[string]any, at int) {
 	if from < s.kept {
 		return map[string]any{"__typename": tideline.Invalidated, "position": s.position(len(s.log)), "reason": "forgotten"}, len(s.log)
 	}
@@ -323,7 +322,7 @@ func (s *server) tell(from int, updates bool) (event map[string]any, at int) {
 			event["postId"], event["removal"] = c.id, "NOT_VISIBLE"
 		case c.kind == tideline.Invalidated:
 			event["reason"] = "a block"
-		case !there || c.kind == tideline.PostUpdated && !updates: // posts that can no longer be seen are not sent
+		case !there: // posts that can no longer be seen are not sent
 			continue
 		default:
 			event["edge"] = edgeOf(e)
@@ -456,7 +455,6 @@ func (s *server) socket(w http.ResponseWriter, r *http.Request) {
 		conn.WriteJSON(message{Type: "connection_ack"}) != nil || conn.ReadJSON(&start) != nil || json.Unmarshal(start.Payload, &what) != nil {
 		return
 	}
-	updates := strings.Contains(what.Query, "updates: true")
 	var at int
 	s.locked(func() {
 		s.sockets[conn] = true
@@ -467,9 +465,6 @@ func (s *server) socket(w http.ResponseWriter, r *http.Request) {
 		}
 		if _, err := fmt.Sscanf(*what.Variables.After, "%d/%d", &database, &at); err != nil || database != s.database {
 			s.refusing = []refusal{{code: "BAD_USER_INPUT"}}
-		}
-		if s.old && updates {
-			s.refusing = []refusal{{code: "GRAPHQL_VALIDATION_FAILED"}}
 		}
 	})
 	if no, ok := s.refused(false); ok {
@@ -493,13 +488,13 @@ func (s *server) socket(w http.ResponseWriter, r *http.Request) {
 	if conversation {
 		heartbeat = 1e6 * time.Hour
 	}
-	s.stream(conn, gone, at, heartbeat, updates || conversation, conversation)
+	s.stream(conn, gone, at, heartbeat, conversation)
 	conn.Close()
 	<-gone
 }
 
 // stream sends events until the connection is gone. Each event is delayed for a random time.
-func (s *server) stream(conn *websocket.Conn, gone chan struct{}, at int, heartbeat time.Duration, updates, conversation bool) {
+func (s *server) stream(conn *websocket.Conn, gone chan struct{}, at int, heartbeat time.Duration, conversation bool) {
 	wire, written := make(chan map[string]any, 1000), make(chan struct{})
 	go func() {
 		defer close(written)
@@ -525,7 +520,7 @@ func (s *server) stream(conn *websocket.Conn, gone chan struct{}, at int, heartb
 			if grown = s.grown; s.mute {
 				return
 			}
-			event, at = s.tell(at, updates)
+			event, at = s.tell(at)
 			if event != nil && event["__typename"] == tideline.PostRemoved && s.random.IntN(5) == 0 {
 				wire <- event // a removal may be sent twice
 			}

@@ -149,17 +149,13 @@ func (t *Timeline[P]) mustRead() bool   { return t.held.mustRead() }
 func (t *Timeline[P]) position() string { return t.held.Position }
 func (t *Timeline[P]) invalidate()      { t.held.stale = true }
 
-func (t *Timeline[P]) subscription(untold bool) (query string, variables map[string]any) {
-	updates, late, updated := ", updates: true", " lateBy", `
-		... on TimelinePostUpdated { position edge { `+t.entryFields()+` } }`
-	if untold {
-		updates, late, updated = "", "", ""
-	}
-	return `subscription TimelineEvents($after: Cursor, $heartbeat: Int) { timelineEvents(after: $after, heartbeat: $heartbeat` + updates + `) { __typename
-		... on TimelinePostAdded { position edge { ` + t.entryFields() + ` } }` + updated + `
+func (t *Timeline[P]) subscription() (query string, variables map[string]any) {
+	return `subscription TimelineEvents($after: Cursor, $heartbeat: Int) { timelineEvents(after: $after, heartbeat: $heartbeat, updates: true) { __typename
+		... on TimelinePostAdded { position edge { ` + t.entryFields() + ` } }
+		... on TimelinePostUpdated { position edge { ` + t.entryFields() + ` } }
 		... on TimelinePostRemoved { position postId removal: reason }
 		... on TimelineInvalidated { position reason }
-		... on TimelineHeartbeat { position unreadCount` + late + ` } } }`, map[string]any{"heartbeat": int(t.heartbeat / time.Second)}
+		... on TimelineHeartbeat { position unreadCount lateBy } } }`, map[string]any{"heartbeat": int(t.heartbeat / time.Second)}
 }
 
 // page reads the page after a cursor.

@@ -67,7 +67,7 @@ const en = {
   retried: (n: number) => (n === 1 ? 'One job is tried again.' : `${n} jobs are tried again.`),
   discard: 'Discard',
   discardTitle: (job: string) => `Discard the job ${job}?`,
-  discardHint: 'Its row is deleted, and it cannot be tried again. Where nobody knows whose timelines lack something, all are read from the database anew. Best mend what its error says, and try it again.',
+  discardHint: 'Its row is deleted, and it cannot be tried again. Where nobody knows whose timelines lack something, all are read from the database again. It is better to fix the cause of its error and try it again.',
   discarded: 'The job is discarded.',
   discardedStale: 'The job is discarded, and all timelines are read from the database anew.',
   noneGivenUp: 'No job was given up.',

@@ -44,7 +44,7 @@ function Handle({ session }: { session: Session }) {
   return (
     <section class="panel">
       <h2 id="handle">{t.changeHandle}</h2>
-      <Form labelledBy="handle" onSend={send} clears buttons={(busy) => <Submit label={t.changeHandle} busy={busy} />}>
+      <Form labelledBy="handle" onSend={send} clears submit={t.changeHandle}>
         <p class="muted">{t.changeHandleHint}</p>
         <Field name="handle" label={t.handle} hint={t.handleHint} required maxLength={maxHandle} bare={bareHandle} autocomplete="username" autocapitalize="none" spellcheck={false} defaultValue={handle} />
       </Form>
@@ -60,7 +60,7 @@ function NewPassword({ handle }: { handle: string }) {
   return (
     <section class="panel">
       <h2 id="password">{t.changePassword}</h2>
-      <Form labelledBy="password" onSend={send} clears buttons={(busy) => <Submit label={t.changePassword} busy={busy} />}>
+      <Form labelledBy="password" onSend={send} clears submit={t.changePassword}>
         <p class="muted">{t.changePasswordHint}</p>
         <Username handle={handle} />
         <Password name="currentPassword" label={t.currentPassword} autocomplete="current-password" />
@@ -75,12 +75,6 @@ const Username = ({ handle }: { handle: string }) => (
   <span class="hidden" aria-hidden="true">
     <input type="text" autocomplete="username" value={handle} readOnly tabIndex={-1} />
   </span>
-)
-
-const Submit = ({ label, busy }: { label: string; busy: boolean }) => (
-  <div class="row end">
-    <button aria-disabled={busy}>{label}</button>
-  </div>
 )
 
 /** A download. why: what went wrong. path: where to try again, unless the server refused the path. */
@@ -131,7 +125,7 @@ function Export({ handle }: { handle: string }) {
   return (
     <section class="panel">
       <h2 id="export">{t.exportAccount}</h2>
-      <Form labelledBy="export" onSend={send} clears buttons={(busy) => current?.state !== 'running' && <Submit label={t.exportBegin} busy={busy} />}>
+      <Form labelledBy="export" onSend={send} clears submit={current?.state === 'running' ? undefined : t.exportBegin}>
         <p class="muted">{t.exportHint}</p>
         <Username handle={handle} />
         <Password name="password" label={t.confirmPassword} autocomplete="current-password" />
@@ -185,16 +179,9 @@ function Deletion({ session }: { session: Session }) {
           <Form
             onSend={send}
             label={t.deleteThis(handle)}
-            buttons={(busy) => (
-              <div class="row end">
-                <button type="button" class="quiet" onClick={() => setAsking(false)}>
-                  {t.cancel}
-                </button>
-                <button class="grave" aria-disabled={busy}>
-                  {t.deleteAccount}
-                </button>
-              </div>
-            )}
+            submit={t.deleteAccount}
+            grave
+            onCancel={() => setAsking(false)}
           >
             <h2>{t.deleteThis(handle)}</h2>
             <p class="muted">{t.deleteHint}</p>

@@ -1,7 +1,8 @@
 // Broadcasts changes: one part of the page makes a change, and other parts may show the changed data.
-import { useEffect, useRef } from 'preact/hooks'
+import { useEffect } from 'preact/hooks'
 
 import type { Original, Person, Post } from './documents'
+import { useLatest } from './store'
 
 export type Change =
   | { what: 'post'; post: Original }
@@ -37,8 +38,7 @@ export function watchChanges(watcher: (change: Change) => void): () => void {
 }
 
 export function useChanges(watcher: (change: Change) => void) {
-  const latest = useRef(watcher)
-  latest.current = watcher
+  const latest = useLatest(watcher)
   useEffect(() => watchChanges((change) => latest.current(change)), [])
 }
 

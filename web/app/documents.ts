@@ -137,6 +137,21 @@ export const PostFields = graphql(
   [OriginalFields],
 )
 
+const postPage = graphql(
+  `
+    fragment PostPage on PostConnection {
+      nodes {
+        ...Post
+      }
+      pageInfo {
+        hasNextPage
+        endCursor
+      }
+    }
+  `,
+  [PostFields],
+)
+
 const receipt = graphql(`
   fragment Receipt on PostDelivery {
     pushed
@@ -165,28 +180,8 @@ export type Audience = Post['replyAudience']
 export type OpenSession = NonNullable<NonNullable<ResultOf<typeof Sessions>['viewer']>['sessions']>['nodes'][number]
 export type HomeReplies = NonNullable<NonNullable<ResultOf<typeof Settings>['viewer']>['homeReplies']>
 
-export const SignUp = graphql(
-  `
-    mutation SignUp($input: SignUpInput!) {
-      signUp(input: $input) {
-        ...Session
-      }
-    }
-  `,
-  [session],
-)
-
-export const LogIn = graphql(
-  `
-    mutation LogIn($input: LogInInput!) {
-      logIn(input: $input) {
-        restored
-        ...Session
-      }
-    }
-  `,
-  [session],
-)
+export const SignUp = graphql(`mutation SignUp($input: SignUpInput!) { signUp(input: $input) { ...Session } }`, [session])
+export const LogIn = graphql(`mutation LogIn($input: LogInInput!) { logIn(input: $input) { restored ...Session } }`, [session])
 
 export const LogOut = graphql(`
   mutation LogOut {
@@ -230,18 +225,7 @@ export const EndSession = graphql(`
   }
 `)
 
-export const ChangeHandle = graphql(
-  `
-    mutation ChangeHandle($input: ChangeHandleInput!) {
-      changeHandle(input: $input) {
-        user {
-          ...Person
-        }
-      }
-    }
-  `,
-  [person],
-)
+export const ChangeHandle = graphql(`mutation ChangeHandle($input: ChangeHandleInput!) { changeHandle(input: $input) { user { ...Person } } }`, [person])
 
 export const ChangePassword = graphql(`
   mutation ChangePassword($input: ChangePasswordInput!) {
@@ -381,18 +365,12 @@ export const LikedPosts = graphql(
     query LikedPosts($after: Cursor) {
       viewer {
         likedPosts(first: 20, after: $after) {
-          nodes {
-            ...Post
-          }
-          pageInfo {
-            hasNextPage
-            endCursor
-          }
+          ...PostPage
         }
       }
     }
   `,
-  [PostFields],
+  [postPage],
 )
 
 export const MutedConversations = graphql(
@@ -400,18 +378,12 @@ export const MutedConversations = graphql(
     query MutedConversations($after: Cursor) {
       viewer {
         mutedConversations(first: 20, after: $after) {
-          nodes {
-            ...Post
-          }
-          pageInfo {
-            hasNextPage
-            endCursor
-          }
+          ...PostPage
         }
       }
     }
   `,
-  [PostFields],
+  [postPage],
 )
 
 export const MutesAuthor = graphql(`
@@ -492,18 +464,7 @@ export const ReportUser = graphql(`
   }
 `)
 
-export const UpdatePost = graphql(
-  `
-    mutation UpdatePost($input: UpdatePostInput!) {
-      updatePost(input: $input) {
-        post {
-          ...Post
-        }
-      }
-    }
-  `,
-  [PostFields],
-)
+export const UpdatePost = graphql(`mutation UpdatePost($input: UpdatePostInput!) { updatePost(input: $input) { post { ...Post } } }`, [PostFields])
 
 export const Versions = graphql(`
   query Versions($id: ID!, $first: Int!, $after: Cursor) {
@@ -523,125 +484,15 @@ export const Versions = graphql(`
   }
 `)
 
-export const SetVisibility = graphql(
-  `
-    mutation SetVisibility($input: SetPostVisibilityInput!) {
-      setPostVisibility(input: $input) {
-        post {
-          ...Post
-        }
-      }
-    }
-  `,
-  [PostFields],
-)
-
-export const LikePost = graphql(
-  `
-    mutation LikePost($input: LikePostInput!) {
-      likePost(input: $input) {
-        post {
-          ...Post
-        }
-      }
-    }
-  `,
-  [PostFields],
-)
-
-export const UnlikePost = graphql(
-  `
-    mutation UnlikePost($input: LikePostInput!) {
-      unlikePost(input: $input) {
-        post {
-          ...Post
-        }
-      }
-    }
-  `,
-  [PostFields],
-)
-
-export const Repost = graphql(
-  `
-    mutation Repost($input: RepostInput!) {
-      repost(input: $input) {
-        post {
-          id
-          repostOf {
-            ...Original
-          }
-        }
-      }
-    }
-  `,
-  [OriginalFields],
-)
-
-export const UndoRepost = graphql(
-  `
-    mutation UndoRepost($input: PostInput!) {
-      undoRepost(input: $input) {
-        post {
-          ...Original
-        }
-      }
-    }
-  `,
-  [OriginalFields],
-)
-
-export const WithdrawQuote = graphql(
-  `
-    mutation WithdrawQuote($input: PostInput!) {
-      withdrawQuote(input: $input) {
-        post {
-          ...Original
-        }
-      }
-    }
-  `,
-  [OriginalFields],
-)
-
-export const MuteConversation = graphql(
-  `
-    mutation MuteConversation($input: PostInput!) {
-      muteConversation(input: $input) {
-        post {
-          ...Original
-        }
-      }
-    }
-  `,
-  [OriginalFields],
-)
-
-export const UnmuteConversation = graphql(
-  `
-    mutation UnmuteConversation($input: PostInput!) {
-      unmuteConversation(input: $input) {
-        post {
-          ...Original
-        }
-      }
-    }
-  `,
-  [OriginalFields],
-)
-
-export const SetAudience = graphql(
-  `
-    mutation SetAudience($input: SetAudienceInput!) {
-      setAudience(input: $input) {
-        post {
-          ...Original
-        }
-      }
-    }
-  `,
-  [OriginalFields],
-)
+export const SetVisibility = graphql(`mutation SetVisibility($input: SetPostVisibilityInput!) { setPostVisibility(input: $input) { post { ...Post } } }`, [PostFields])
+export const LikePost = graphql(`mutation LikePost($input: LikePostInput!) { likePost(input: $input) { post { ...Post } } }`, [PostFields])
+export const UnlikePost = graphql(`mutation UnlikePost($input: LikePostInput!) { unlikePost(input: $input) { post { ...Post } } }`, [PostFields])
+export const Repost = graphql(`mutation Repost($input: RepostInput!) { repost(input: $input) { post { id repostOf { ...Original } } } }`, [OriginalFields])
+export const UndoRepost = graphql(`mutation UndoRepost($input: PostInput!) { undoRepost(input: $input) { post { ...Original } } }`, [OriginalFields])
+export const WithdrawQuote = graphql(`mutation WithdrawQuote($input: PostInput!) { withdrawQuote(input: $input) { post { ...Original } } }`, [OriginalFields])
+export const MuteConversation = graphql(`mutation MuteConversation($input: PostInput!) { muteConversation(input: $input) { post { ...Original } } }`, [OriginalFields])
+export const UnmuteConversation = graphql(`mutation UnmuteConversation($input: PostInput!) { unmuteConversation(input: $input) { post { ...Original } } }`, [OriginalFields])
+export const SetAudience = graphql(`mutation SetAudience($input: SetAudienceInput!) { setAudience(input: $input) { post { ...Original } } }`, [OriginalFields])
 
 export const Reposts = graphql(
   `
@@ -669,18 +520,12 @@ export const Quotes = graphql(
     query Quotes($id: ID!, $after: Cursor) {
       post(id: $id) {
         quotes(first: 20, after: $after) {
-          nodes {
-            ...Post
-          }
-          pageInfo {
-            hasNextPage
-            endCursor
-          }
+          ...PostPage
         }
       }
     }
   `,
-  [PostFields],
+  [postPage],
 )
 
 export const PostCounts = graphql(`
@@ -737,17 +582,11 @@ export const People = graphql(
   `
     query People($query: String, $first: Int!, $after: Cursor) {
       users(query: $query, first: $first, after: $after) {
-        nodes {
-          ...Person
-        }
-        pageInfo {
-          hasNextPage
-          endCursor
-        }
+        ...PeoplePage
       }
     }
   `,
-  [person],
+  [peoplePage],
 )
 
 /** The people that complete a mention. */
@@ -770,18 +609,12 @@ export const Profile = graphql(
       user(handle: $handle) {
         ...Person
         posts(first: 20, after: $after) {
-          nodes {
-            ...Post
-          }
-          pageInfo {
-            hasNextPage
-            endCursor
-          }
+          ...PostPage
         }
       }
     }
   `,
-  [person, PostFields],
+  [person, postPage],
 )
 
 /** A page of the timeline by a named ranking, with the fields that the client kit asks for. */
@@ -812,34 +645,22 @@ export const Tagged = graphql(
   `
     query Tagged($tag: String!, $after: Cursor) {
       taggedPosts(tag: $tag, first: 20, after: $after) {
-        nodes {
-          ...Post
-        }
-        pageInfo {
-          hasNextPage
-          endCursor
-        }
+        ...PostPage
       }
     }
   `,
-  [PostFields],
+  [postPage],
 )
 
 export const Public = graphql(
   `
     query Public($after: Cursor) {
       publicPosts(first: 20, after: $after) {
-        nodes {
-          ...Post
-        }
-        pageInfo {
-          hasNextPage
-          endCursor
-        }
+        ...PostPage
       }
     }
   `,
-  [PostFields],
+  [postPage],
 )
 
 export const Followers = graphql(
@@ -848,18 +669,12 @@ export const Followers = graphql(
       user(handle: $handle) {
         ...Person
         list: followers(first: 20, after: $after) {
-          nodes {
-            ...Person
-          }
-          pageInfo {
-            hasNextPage
-            endCursor
-          }
+          ...PeoplePage
         }
       }
     }
   `,
-  [person],
+  [person, peoplePage],
 )
 
 export const Following = graphql(
@@ -868,133 +683,20 @@ export const Following = graphql(
       user(handle: $handle) {
         ...Person
         list: following(first: 20, after: $after) {
-          nodes {
-            ...Person
-          }
-          pageInfo {
-            hasNextPage
-            endCursor
-          }
+          ...PeoplePage
         }
       }
     }
   `,
-  [person],
+  [person, peoplePage],
 )
 
-export const Follow = graphql(
-  `
-    mutation Follow($input: UserInput!) {
-      change: follow(input: $input) {
-        user {
-          ...Person
-        }
-      }
-    }
-  `,
-  [person],
-)
-
-export const Unfollow = graphql(
-  `
-    mutation Unfollow($input: UserInput!) {
-      change: unfollow(input: $input) {
-        user {
-          ...Person
-        }
-      }
-    }
-  `,
-  [person],
-)
-
-export const Block = graphql(
-  `
-    mutation Block($input: UserInput!) {
-      change: block(input: $input) {
-        user {
-          ...Person
-        }
-      }
-    }
-  `,
-  [person],
-)
-
-export const Unblock = graphql(
-  `
-    mutation Unblock($input: UserInput!) {
-      change: unblock(input: $input) {
-        user {
-          ...Person
-        }
-      }
-    }
-  `,
-  [person],
-)
-
-export const Mute = graphql(
-  `
-    mutation Mute($input: UserInput!) {
-      change: mute(input: $input) {
-        user {
-          ...Person
-        }
-      }
-    }
-  `,
-  [person],
-)
-
-export const Unmute = graphql(
-  `
-    mutation Unmute($input: UserInput!) {
-      change: unmute(input: $input) {
-        user {
-          ...Person
-        }
-      }
-    }
-  `,
-  [person],
-)
-
-export const AcceptFollower = graphql(
-  `
-    mutation AcceptFollower($input: UserInput!) {
-      change: acceptFollower(input: $input) {
-        user {
-          ...Person
-        }
-      }
-    }
-  `,
-  [person],
-)
-
-export const RemoveFollower = graphql(
-  `
-    mutation RemoveFollower($input: UserInput!) {
-      change: removeFollower(input: $input) {
-        user {
-          ...Person
-        }
-      }
-    }
-  `,
-  [person],
-)
-
-export const RejectFollower = graphql(
-  `
-    mutation RejectFollower($input: UserInput!) {
-      change: rejectFollower(input: $input) {
-        user {
-          ...Person
-        }
-      }
-    }
-  `,
-  [person],
-)
+export const Follow = graphql(`mutation Follow($input: UserInput!) { change: follow(input: $input) { user { ...Person } } }`, [person])
+export const Unfollow = graphql(`mutation Unfollow($input: UserInput!) { change: unfollow(input: $input) { user { ...Person } } }`, [person])
+export const Block = graphql(`mutation Block($input: UserInput!) { change: block(input: $input) { user { ...Person } } }`, [person])
+export const Unblock = graphql(`mutation Unblock($input: UserInput!) { change: unblock(input: $input) { user { ...Person } } }`, [person])
+export const Mute = graphql(`mutation Mute($input: UserInput!) { change: mute(input: $input) { user { ...Person } } }`, [person])
+export const Unmute = graphql(`mutation Unmute($input: UserInput!) { change: unmute(input: $input) { user { ...Person } } }`, [person])
+export const AcceptFollower = graphql(`mutation AcceptFollower($input: UserInput!) { change: acceptFollower(input: $input) { user { ...Person } } }`, [person])
+export const RemoveFollower = graphql(`mutation RemoveFollower($input: UserInput!) { change: removeFollower(input: $input) { user { ...Person } } }`, [person])
+export const RejectFollower = graphql(`mutation RejectFollower($input: UserInput!) { change: rejectFollower(input: $input) { user { ...Person } } }`, [person])

@@ -22,15 +22,22 @@ type FormProps = {
   fieldOf?: (refusal: Refusal) => string | undefined
   /** After the values have been sent, each field gets its first value again. */
   clears?: boolean
-  /** Draws the buttons. A press while the form is busy has no effect. */
-  buttons: (busy: boolean) => ComponentChildren
+  /** The text of the button that sends, if there is one. A press while the form is busy has no effect. */
+  submit?: string
+  grave?: boolean
+  /** The tooltip of the button. */
+  title?: string
+  /** The button is as wide as the form. */
+  wide?: boolean
+  /** Draws a button that cancels. */
+  onCancel?: () => void
 }
 
 /**
  * A form. Sending checks its fields as the browser would, but names each fault in the reader's language beside its field,
  * and focuses the first field at fault. The faults that the server finds are shown in the same way.
  */
-export function Form({ children, class: kind = 'stack', label, labelledBy, onSend, fieldOf = ({ field }) => field, clears, buttons }: FormProps) {
+export function Form({ children, class: kind = 'stack', label, labelledBy, onSend, fieldOf = ({ field }) => field, clears, submit, grave, title, wide, onCancel }: FormProps) {
   const id = useId()
   const element = useRef<HTMLFormElement>(null)
   const [faults, setFaults] = useState<Faults>({})
@@ -85,7 +92,18 @@ export function Form({ children, class: kind = 'stack', label, labelledBy, onSen
           {faults['']}
         </p>
       )}
-      {buttons(busy)}
+      {(submit || onCancel) && (
+        <div class={wide ? 'stack' : 'row end'}>
+          {onCancel && (
+            <button type="button" class="quiet" onClick={onCancel}>
+              {t.cancel}
+            </button>
+          )}
+          <button class={grave ? 'grave' : ''} aria-disabled={busy} title={title}>
+            {submit}
+          </button>
+        </div>
+      )}
     </form>
   )
 }

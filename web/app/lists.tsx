@@ -7,7 +7,7 @@ import { useChanges } from './changes'
 import { Blocked as BlockedQuery, LikedPosts, Muted as MutedQuery, MutedConversations, MutedWords, MuteWord, SentRequests, UnmuteWord, type Person } from './documents'
 import { Field, Form } from './form'
 import { usePages } from './pages'
-import { Avatar, Empty, Failure, More, notify, Skeleton } from './parts'
+import { Avatar, Empty, Failure, ListEnd, Skeleton, notify } from './parts'
 import { useRelation, withPerson } from './people'
 import { Folk, Posts } from './profile'
 import { t } from './preferences'
@@ -40,10 +40,7 @@ export function Kept({ what }: { what: keyof typeof kinds }) {
           ))}
         </ul>
       )}
-      {!list.loaded && !list.error && <Skeleton />}
-      {list.loaded && list.items.length === 0 && !list.next && <Empty title={what === 'blocked' ? t.noBlocked : t.noMuted} />}
-      {list.error && <Failure message={list.error} onRetry={list.retry} />}
-      {list.next && !list.error && <More busy={list.busy} onMore={list.more} />}
+      <ListEnd list={list} empty={what === 'blocked' ? t.noBlocked : t.noMuted} />
     </>
   )
 }
@@ -104,11 +101,7 @@ export function Muting() {
           onSend={add}
           clears
           fieldOf={({ reason, field }) => (reason === 'TOO_MANY' ? 'word' : field)}
-          buttons={(busy) => (
-            <div class="row end">
-              <button aria-disabled={busy}>{t.muteWord}</button>
-            </div>
-          )}
+          submit={t.muteWord}
         >
           <Field name="word" label={t.wordOrPhrase} hint={t.mutedWordHint} required maxLength={longest} autocapitalize="none" autocomplete="off" />
         </Form>

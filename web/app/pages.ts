@@ -1,6 +1,8 @@
 // Lists that load page by page.
 import { useEffect, useRef, useState } from 'preact/hooks'
 
+import { useLatest } from './store'
+
 export type Page<T> = { nodes: T[]; pageInfo: { hasNextPage: boolean; endCursor: string | null } }
 
 /** The part of a list that has been loaded. next is the cursor of its next page; null if there is none. */
@@ -47,8 +49,7 @@ const nothing: State<never> = { items: [], next: null, loaded: false, busy: true
 export function usePages<T extends { id: string }>(fetch: (after: string | null) => Promise<Page<T> | null>, keys: unknown[], live = false) {
   const [state, setState] = useState<State<T>>(nothing)
   const generation = useRef(0)
-  const latest = useRef(state)
-  latest.current = state
+  const latest = useLatest(state)
 
   const load = async (after: string | null) => {
     const mine = after ? generation.current : ++generation.current
@@ -94,7 +95,7 @@ export function usePages<T extends { id: string }>(fetch: (after: string | null)
     const page = state.loaded && !state.busy ? await fetch(null).catch(() => null) : null
     if (page && mine === generation.current) setState((old) => (old.busy ? old : withNew(old, page)))
   }
-  useRenewal(live, renew)
+  useRenewal(live, renewEvery, renew)
 
   return {
     ...state,
@@ -120,10 +121,9 @@ function withNew<T extends { id: string }>(old: State<T>, page: Page<T>): State<
   return { ...old, items: items.slice(count), next, waiting: { items: items.slice(0, count) } }
 }
 
-/** Calls renew regularly while the page is visible, and when the reader comes back to it. */
-function useRenewal(live: boolean, renew: () => Promise<void>) {
-  const latest = useRef(renew)
-  latest.current = renew
+/** Calls renew every so many milliseconds while the page is visible, and when the reader comes back to it. */
+export function useRenewal(live: boolean, every: number, renew: () => Promise<void>) {
+  const latest = useLatest(renew)
   useEffect(() => {
     if (!live) return
     let busy = false
@@ -133,7 +133,7 @@ function useRenewal(live: boolean, renew: () => Promise<void>) {
       await latest.current()
       busy = false
     }
-    const timer = setInterval(now, renewEvery)
+    const timer = setInterval(now, every)
     addEventListener('focus', now)
     document.addEventListener('visibilitychange', now)
     return () => {

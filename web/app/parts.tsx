@@ -4,7 +4,7 @@ import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks'
 
 import { useChanges } from './changes'
 import { languages, preferences, t, type Preferences } from './preferences'
-import { Store, useStore } from './store'
+import { Store, useLatest, useStore } from './store'
 
 const icons = {
   home: 'M3 9c3-2.6 6-2.6 9 0s6 2.6 9 0M3 15c3-2.6 6-2.6 9 0s6 2.6 9 0',
@@ -382,8 +382,7 @@ export function Empty({ title, whole, children }: EmptyProps) {
 /** Loads the next page shortly before the reader scrolls to the end. It is also a button, for readers who do not scroll. */
 export function More({ busy, onMore }: { busy: boolean; onMore: () => void }) {
   const element = useRef<HTMLButtonElement>(null)
-  const latest = useRef(onMore)
-  latest.current = onMore
+  const latest = useLatest(onMore)
   useEffect(() => {
     // Observes again after each page: if the button is still in view, the next page must load.
     if (busy) return
@@ -396,5 +395,25 @@ export function More({ busy, onMore }: { busy: boolean; onMore: () => void }) {
     <button class="quiet more" ref={element} aria-disabled={busy} onClick={() => !busy && onMore()}>
       {busy ? t.loading : t.loadMore}
     </button>
+  )
+}
+
+type ListEndProps = {
+  list: { items: unknown[]; loaded: boolean; busy: boolean; error: string; next: string | null; more: () => unknown; retry: () => unknown }
+  /** What is said of an empty list. */
+  empty?: string
+  /** The lines of the skeleton. */
+  lines?: number
+}
+
+/** The end of a list that loads page by page: what is loading, that it is empty, an error, or the button for more. */
+export function ListEnd({ list: { items, loaded, busy, error, next, more, retry }, empty, lines }: ListEndProps) {
+  return (
+    <>
+      {!loaded && !error && <Skeleton lines={lines} />}
+      {loaded && items.length === 0 && !next && empty && <Empty title={empty} />}
+      {error && <Failure message={error} onRetry={retry} />}
+      {next && !error && <More busy={busy} onMore={more} />}
+    </>
   )
 }

@@ -8,7 +8,7 @@ import { AcceptFollower, Block, Follow, Mute, People as PeopleQuery, RejectFollo
 import { learnRole } from './duties'
 import { Later } from './later'
 import { extended, renewed, usePages, type Loaded, type Page } from './pages'
-import { Avatar, Confirm, Count, Empty, Failure, Icon, Menu, More, notify, Skeleton } from './parts'
+import { Avatar, Confirm, Count, Empty, Failure, Icon, ListEnd, Menu, Skeleton, notify } from './parts'
 import { t } from './preferences'
 import { Report } from './report'
 import { go, replace } from './route'
@@ -373,21 +373,16 @@ function Found({ query }: { query: string }) {
 }
 
 function FoundPeople({ query }: { query: string }) {
-  const { items, next, loaded, busy, error, more, retry, change } = usePages<Person>(
-    async (after) => (await request(PeopleQuery, { query, first: 20, after })).users,
-    [query],
-  )
-  useChanges((change_) => change_.what === 'relation' && change((people) => withPerson(people, change_.person)))
+  const list = usePages<Person>(async (after) => (await request(PeopleQuery, { query, first: 20, after })).users, [query])
+  useChanges((change) => change.what === 'relation' && list.change((people) => withPerson(people, change.person)))
+  const { items, loaded } = list
   return (
     <>
       <p class="hidden" role="status">
         {loaded && t.found(items.length)}
       </p>
-      {!loaded && !error && <Skeleton />}
       {items.length > 0 && <PersonList people={items} label={t.people} />}
-      {loaded && items.length === 0 && <Empty title={t.nobodyFound} />}
-      {error && <Failure message={error} onRetry={retry} />}
-      {next && !error && <More busy={busy} onMore={more} />}
+      <ListEnd list={list} empty={t.nobodyFound} />
     </>
   )
 }

@@ -24,7 +24,7 @@ import { QuoteCard } from './quote'
 import { useReceipt } from './receipts'
 import { Report } from './report'
 import { moderates, session } from './session'
-import { useStore } from './store'
+import { useLatest, useStore } from './store'
 import { Words } from './words'
 
 /** The lengths from which a list shows only the beginning of a text, in characters and in lines. */
@@ -223,11 +223,12 @@ function Reply({ post, open, onReply }: { post: Original; open: boolean; onReply
 /** The menu with which the viewer reposts or quotes a post. */
 function Repost({ post }: { post: Original }) {
   const { viewerRepost, repostCount, quoteCount, viewerCanQuote } = post
+  const shown = useLatest(post)
   const { run, busy } = useAction(notify)
   const repost = () =>
     run(async () => {
       changing(post.id, 'busy')
-      tell({ what: 'repost', postId: post.id })
+      if (!viewerRepost) tell({ what: 'repost', postId: post.id })
       const by = viewerRepost ? -1 : 1
       tell({ what: 'post', post: { ...post, repostCount: repostCount + by, viewerRepost: viewerRepost ? null : { id: '' } } })
       const input = { postId: post.id }
@@ -236,7 +237,7 @@ function Repost({ post }: { post: Original }) {
         if (viewerRepost) tell({ what: 'gone', postId: viewerRepost.id })
         tell(known ? { what: 'post', post: known } : { what: 'gone', postId: post.id })
       } catch (e) {
-        tell({ what: 'post', post })
+        tell({ what: 'post', post: { ...shown.current, repostCount: shown.current.repostCount - by, viewerRepost } })
         throw e
       } finally {
         changing(post.id, 'done')
@@ -307,6 +308,7 @@ function Like({ post }: { post: Original }) {
   // The viewer may press the button again before the answer arrives. The last choice counts.
   const wanted = useRef(liked)
   const busy = useRef(false)
+  const shown = useLatest(post)
   const toggle = async () => {
     wanted.current = !liked
     tell({ what: 'post', post: { ...post, viewerHasLiked: !liked, likeCount: likeCount + (liked ? -1 : 1) } })
@@ -321,6 +323,9 @@ function Like({ post }: { post: Original }) {
       }
     } catch (e) {
       notify((e as Error).message)
+      const now = shown.current // what else changed meanwhile stays
+      const { viewerHasLiked } = known
+      known = { ...now, viewerHasLiked, likeCount: now.likeCount + Number(viewerHasLiked) - Number(now.viewerHasLiked) }
     }
     busy.current = false
     changing(post.id, 'done')

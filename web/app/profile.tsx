@@ -7,7 +7,7 @@ import { changed, useChanges } from './changes'
 import { Followers, Following, Profile as ProfileQuery, Public, Quotes, Reposts, Tagged, type Person, type Post } from './documents'
 import { Later } from './later'
 import { usePages, type Page } from './pages'
-import { Avatar, Empty, Failure, Icon, More, Skeleton } from './parts'
+import { Avatar, Empty, Icon, ListEnd } from './parts'
 import { FollowButton, PersonList, RelationMenu, withPerson } from './people'
 import { PostCard } from './post'
 import { preferences, t } from './preferences'
@@ -220,10 +220,7 @@ export function Posts({ fetch, keys, none, takes, onTaken, live, by }: PostsProp
           <PostCard post={post} reposts={reposts} key={post.id} />
         ))}
       </section>
-      {!list.loaded && !list.error && <Skeleton />}
-      {list.loaded && list.items.length === 0 && !list.next && none && <Empty title={none} />}
-      {list.error && <Failure message={list.error} onRetry={list.retry} />}
-      {list.next && !list.error && <More busy={list.busy} onMore={list.more} />}
+      <ListEnd list={list} empty={none} />
     </>
   )
 }
@@ -252,10 +249,7 @@ export function Folk({ fetch, keys, label, none, onRemoved, of }: FolkProps) {
   return (
     <>
       {list.items.length > 0 && <PersonList people={list.items} label={label} menus={onRemoved !== undefined} />}
-      {!list.loaded && !list.error && <Skeleton />}
-      {list.loaded && list.items.length === 0 && !list.next && <Empty title={none} />}
-      {list.error && <Failure message={list.error} onRetry={list.retry} />}
-      {list.next && !list.error && <More busy={list.busy} onMore={list.more} />}
+      <ListEnd list={list} empty={none} />
     </>
   )
 }

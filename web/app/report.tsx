@@ -25,14 +25,8 @@ export function Report({ title, onClose, ...of }: Props) {
       <Form
         onSend={send}
         label={title}
-        buttons={(busy) => (
-          <div class="row end">
-            <button type="button" class="quiet" onClick={onClose}>
-              {t.cancel}
-            </button>
-            <button aria-disabled={busy}>{t.report}</button>
-          </div>
-        )}
+        submit={t.report}
+        onCancel={onClose}
       >
         <h2>{title}</h2>
         <Group name="reason" label={t.reportReason} choice>

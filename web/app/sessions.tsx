@@ -7,8 +7,9 @@ import { EndSession, LogOut, LogOutEverywhere, Sessions as SessionsQuery, type O
 import { deviceIn } from './device'
 import { discard } from './draft'
 import { usePages } from './pages'
-import { Confirm, Failure, More, notify, Skeleton } from './parts'
+import { Confirm, ListEnd, notify } from './parts'
 import { preferences, t } from './preferences'
+import type { ApiError } from './refusal'
 import { end } from './session'
 import { useStore } from './store'
 
@@ -32,6 +33,12 @@ export async function logOut(session: Session) {
   await told
 }
 
+/** Ends a session of the viewer. It may have ended already. */
+const endSession = ({ id }: OpenSession) =>
+  request(EndSession, { input: { sessionId: id } }).catch((error: ApiError) => {
+    if (error.refusal.reason !== 'NO_SUCH_SESSION') throw error
+  })
+
 export function Sessions({ session }: { session: Session }) {
   const list = usePages<OpenSession>(async (after) => (await request(SessionsQuery, { after })).viewer?.sessions ?? null, [])
   const [asking, setAsking] = useState<'elsewhere' | 'everywhere'>()
@@ -42,7 +49,7 @@ export function Sessions({ session }: { session: Session }) {
     setAsking(undefined)
     return run(async () => {
       for (const other of others) {
-        await request(EndSession, { input: { sessionId: other.id } })
+        await endSession(other)
         ended(other)
       }
       notify(t.loggedOutElsewhere)
@@ -65,9 +72,7 @@ export function Sessions({ session }: { session: Session }) {
           ))}
         </ul>
       )}
-      {!list.loaded && !list.error && <Skeleton lines={2} />}
-      {list.error && <Failure message={list.error} onRetry={list.retry} />}
-      {list.next && !list.error && <More busy={list.busy} onMore={list.more} />}
+      <ListEnd list={list} lines={2} />
       {list.loaded && !list.next && others.length > 0 && (
         <section class="panel row">
           <p class="grow muted">{t.logOutElsewhereHint}</p>
@@ -103,7 +108,7 @@ function Row({ open, session, onEnded }: { open: OpenSession; session: Session; 
     open.current
       ? logOut(session)
       : run(async () => {
-          await request(EndSession, { input: { sessionId: open.id } })
+          await endSession(open)
           notify(t.loggedOutThere(device))
           onEnded()
           // The row had the focus and is gone.

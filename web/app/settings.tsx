@@ -139,11 +139,7 @@ function ProfileForm({ profile, limits, session }: { profile: Profile; limits: L
       label={t.sections.profile}
       onSend={save}
       fieldOf={({ field = '' }) => names[field] ?? field}
-      buttons={(busy) => (
-        <div class="row end">
-          <button aria-disabled={busy}>{t.save}</button>
-        </div>
-      )}
+      submit={t.save}
     >
       <Field name="name" label={t.displayName} required maxLength={limits.nameLength} autocomplete="name" defaultValue={profile.name} />
       <Area name="bio" label={t.bio} rows={3} maxLength={limits.bioLength} defaultValue={profile.bio} />

@@ -1,5 +1,5 @@
 // State that lives longer than the component that shows it.
-import { useLayoutEffect, useReducer } from 'preact/hooks'
+import { useLayoutEffect, useReducer, useRef } from 'preact/hooks'
 
 /** A value with watchers, which are called when it is replaced. */
 export class Store<S> {
@@ -36,4 +36,11 @@ export function useStore<S>(store: Store<S>): S {
     return stop
   }, [store])
   return store.state
+}
+
+/** Returns a reference to the value of the last drawing, for callbacks that outlive the one that made them. */
+export function useLatest<T>(value: T): { readonly current: T } {
+  const latest = useRef(value)
+  latest.current = value
+  return latest
 }

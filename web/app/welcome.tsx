@@ -64,7 +64,8 @@ export function Welcome({ joins }: { joins: boolean }) {
           onSend={send}
           // Only the password can be wrong: the server does not tell which handles exist.
           fieldOf={({ reason, field }) => (reason === 'WRONG_CREDENTIALS' ? 'password' : field)}
-          buttons={(busy) => <button aria-disabled={busy}>{joining ? t.signUp : t.logIn}</button>}
+          submit={joining ? t.signUp : t.logIn}
+          wide
         >
           <Field
             name="handle"

@@ -66,7 +66,7 @@ export class ConversationStore<P extends Post = DefaultPost> extends LiveStore<R
     const missing = (held: Held<Reply<P>>) => held.loaded && !subject(held)
     super(options, {
       viewer, order, onEvent, missing,
-      events: () => documents.events,
+      events: documents.events,
       create: documents.create,
       snapshot: (held, { status, busy, error }) => {
         const { around, entries, waiting, pending, next, loaded } = held

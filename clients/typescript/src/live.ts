@@ -69,8 +69,8 @@ export type List<P extends Post, S, E> = {
   page: (request: Request, place: Place, held: Held<P>) => Promise<Page<P>>
   /** Whether a page can be read backwards. */
   backwards: boolean
-  /** Returns the subscription document. updates: whether it asks for edits, which old servers do not know. */
-  events: (updates: boolean) => string
+  /** The subscription document. */
+  events: string
   variables: () => Record<string, unknown>
   /** The interval of the server's heartbeats, in seconds; 0 if it sends none. */
   heartbeat: number
@@ -155,8 +155,6 @@ export abstract class LiveStore<P extends Post, S, E extends { position: string 
   #soon = 0
   // Whether #rest has already decided about the next read of the first pages; reset when that read succeeds.
   #rested = false
-  // Whether the server is too old to send edits.
-  #withoutEdits = false
   #stops: (() => void)[] = []
 
   protected constructor(options: LiveOptions, list: List<P, S, E>) {
@@ -478,10 +476,6 @@ export abstract class LiveStore<P extends Post, S, E extends { position: string 
           this.#delay = code === restart ? reconnectDelay(String(reason)) : undefined
           if (this.#client !== client) return
           this.#to(this.#offline() ? 'offline' : 'lost')
-          if (!this.#withoutEdits) return
-          // The next server may be newer and send edits. Read again, because earlier edits were missed.
-          this.#withoutEdits = false
-          this.apply({ type: 'event', event: { __typename: 'TimelineInvalidated', position: this.#held.position ?? '' } })
         },
         ping: (received) => {
           if (!received) pong = setTimeout(() => client.terminate(), pongWait)
@@ -493,14 +487,11 @@ export abstract class LiveStore<P extends Post, S, E extends { position: string 
     })
     this.#client = client
     const position = () => this.#held.position
-    const query = () => this.#list.events(!this.#withoutEdits)
     this.#unsubscribe = client.subscribe<Record<string, E>>(
       {
-        // Getters, because graphql-ws reads both again each time it subscribes, also after a lost connection.
-        get query() {
-          return query()
-        },
+        query: this.#list.events,
         variables: {
+          // A getter, because graphql-ws reads it again each time it subscribes, also after a lost connection.
           get after() {
             return position()
           },
@@ -546,10 +537,6 @@ export abstract class LiveStore<P extends Post, S, E extends { position: string 
     if (!this.#running || this.#link === 'stopped') return
     this.#to(this.#offline() ? 'offline' : 'lost')
     const codes = Array.isArray(cause) ? cause.map((e) => e.extensions?.code) : []
-    if (!this.#withoutEdits && codes.includes('GRAPHQL_VALIDATION_FAILED')) {
-      this.#withoutEdits = true
-      return this.#held.stale ? this.#go() : this.#follow()
-    }
     this.#asking = true
     this.#failures++
     // The position is unusable, the post cannot be seen, or the subscription ended four times without an event.
@@ -622,9 +609,7 @@ export abstract class LiveStore<P extends Post, S, E extends { position: string 
     if (this.#saving === undefined) return
     clearTimeout(this.#saving)
     this.#saving = undefined
-    // Without edits the entries may be outdated, so store none.
-    const held = this.#withoutEdits ? { ...this.#held, stale: true } : this.#held
-    this.#list.storage?.save(save(held, this.#options.most)).catch(() => null)
+    this.#list.storage?.save(save(this.#held, this.#options.most)).catch(() => null)
   }
 }
 

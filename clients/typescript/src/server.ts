@@ -103,12 +103,12 @@ export function documents(fields: string, fragments: string) {
   return {
     page: `query Timeline($first: Int, $after: Cursor, $last: Int, $before: Cursor, $order: TimelineOrder!) { timeline(first: $first, after: $after, last: $last, before: $before, order: $order) {
   unreadCount position edges { ${entry} } pageInfo { hasNextPage endCursor } } } ${fragments}`,
-    events: (updates: boolean) => `subscription TimelineEvents($after: Cursor, $heartbeat: Int) { timelineEvents(after: $after, heartbeat: $heartbeat${updates ? ', updates: true' : ''}) { __typename
-  ... on TimelinePostAdded { position edge { ${entry} } }${updates ? `
-  ... on TimelinePostUpdated { position edge { ${entry} } }` : ''}
+    events: `subscription TimelineEvents($after: Cursor, $heartbeat: Int) { timelineEvents(after: $after, heartbeat: $heartbeat, updates: true) { __typename
+  ... on TimelinePostAdded { position edge { ${entry} } }
+  ... on TimelinePostUpdated { position edge { ${entry} } }
   ... on TimelinePostRemoved { position postId removal: reason }
   ... on TimelineInvalidated { position reason }
-  ... on TimelineHeartbeat { position unreadCount${updates ? ' lateBy' : ''} } } } ${fragments}`,
+  ... on TimelineHeartbeat { position unreadCount lateBy } } } ${fragments}`,
     create: `mutation CreatePost($input: CreatePostInput!) { createPost(input: $input) { edge { ${entry} } } } ${fragments}`,
     read: `mutation MarkRead($input: MarkTimelineReadInput!) { markTimelineRead(input: $input) { unreadCount } }`,
     viewer: viewerDocument,

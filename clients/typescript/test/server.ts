@@ -6,7 +6,7 @@ import { WebSocketServer, WebSocket as Socket } from 'ws'
 
 import type { ConversationEvent, Edge, TimelineEvent } from '../src/index.js'
 
-export type Subscription = { socket: Socket; id: string; after: string | null; variables: any; token: string; updates: boolean }
+export type Subscription = { socket: Socket; id: string; after: string | null; variables: any; token: string }
 
 /** A server whose timeline and answers are set by the test. */
 export class Server {
@@ -17,8 +17,6 @@ export class Server {
   /** Functions that compute an answer, by the name of the operation, in place of the usual one. */
   answers = new Map<string, (variables: any) => unknown>()
   asked: string[] = []
-  /** Whether the server is of a version without edits. */
-  old = false
   url = ''
   #http = createServer((request, response) => {
     let body = ''
@@ -43,13 +41,8 @@ export class Server {
           else socket.send('{"type":"connection_ack"}')
         }
         if (message.type === 'subscribe') {
-          const { query, variables } = message.payload
-          const updates = /updates: true/.test(query) && /TimelinePostUpdated/.test(query)
-          if (this.old && /updates|TimelinePostUpdated/.test(query)) {
-            const errors = [{ message: 'Unknown argument "updates".', extensions: { code: 'GRAPHQL_VALIDATION_FAILED' } }]
-            return socket.send(JSON.stringify({ type: 'error', id: message.id, payload: errors }))
-          }
-          this.subscriptions.push({ socket, id: message.id, after: variables.after, variables, token, updates })
+          const { variables } = message.payload
+          this.subscriptions.push({ socket, id: message.id, after: variables.after, variables, token })
           this.#waiting.splice(0).forEach((go) => go())
         }
       })

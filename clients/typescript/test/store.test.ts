@@ -107,35 +107,6 @@ test('a close code that graphql-ws takes for fatal ends nothing', async () => {
   assert.equal((await server.subscription(2)).after, 'start')
 })
 
-test('a server that knows no edits is followed without them, until another one takes its place', async () => {
-  const storage = memoryStorage()
-  const { server, store } = await world({ storage }, false)
-  server.old = true
-  await store.start()
-  const one = await server.subscription(1)
-  assert.deepEqual([one.after, one.updates], ['start', false])
-  server.tell(one, { __typename: 'TimelinePostAdded', position: 'after 4', edge: edge(4) })
-  await until(store, (s) => s.status === 'live' && ids(s) === 'p4 p3 p2')
-  // Stop it now: it must store no position, because it may have missed an edit.
-  store.stop()
-  assert.equal((await storage.load())?.position, null)
-  await store.start()
-  const two = await server.subscription(2)
-  assert.deepEqual([two.after, two.updates], ['after 4', false])
-  // Both texts were edited meanwhile. The new server sends later edits; the earlier ones are read.
-  server.old = false
-  server.timeline = [edge(4), edge(3)].map((e) => ({ ...e, node: { ...e.node, text: `${e.node.text}, edited` } }))
-  server.position = 'later'
-  two.socket.close(1012)
-  const three = await server.subscription(3)
-  assert.ok(three.updates)
-  const { entries } = await until(store, (s) => s.position === 'later' && s.status === 'live')
-  assert.deepEqual(entries.map(({ node }) => node.text), ['text 4, edited', 'text 3, edited'])
-  server.tell(three, { __typename: 'TimelinePostUpdated', position: 'edited', edge: edge(4) })
-  await until(store, (s) => s.position === 'edited' && s.entries[0]?.node.text === 'text 4')
-  assert.equal(server.subscriptions.length, 3)
-})
-
 test('a server that stops says when to connect again; a later try waits longer each time', async () => {
   const waits: number[] = []
   const { server } = await world({ backoff: (n) => (waits.push(n), 1) })

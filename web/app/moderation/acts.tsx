@@ -5,7 +5,6 @@ import { request } from '../api'
 import { tell } from '../changes'
 import { Area, Form } from '../form'
 import { Dialog, notify } from '../parts'
-import { t } from '../preferences'
 import { HidePost as Hide, SuspendUser, UnhidePost, UnsuspendUser } from './documents'
 import { m } from './texts'
 
@@ -42,16 +41,10 @@ export function Act({ title, hint, action, grave, reasoned, note = { label: m().
         <Form
           label={title}
           onSend={send}
-          buttons={(busy) => (
-            <div class="row end">
-              <button type="button" class="quiet" onClick={onClose}>
-                {t.cancel}
-              </button>
-              <button class={grave ? 'grave' : ''} aria-disabled={busy} title={m().sendKey}>
-                {action}
-              </button>
-            </div>
-          )}
+          submit={action}
+          grave={grave}
+          title={m().sendKey}
+          onCancel={onClose}
         >
           <h2>{title}</h2>
           <p class="muted">{hint}</p>
@@ -100,10 +93,10 @@ export function HidePost({ postId, hidden, inPlace, onClose }: PostProps) {
     )
   const send = async (note: string) => {
     const input = { postId, note }
-    await (hidden ? request(UnhidePost, { input }) : request(Hide, { input }))
-    if (inPlace) return
-    tell({ what: 'gone', postId })
-    notify(m().postHidden, { label: m().undo, run: undo })
+    const { changed } = hidden ? (await request(UnhidePost, { input })).unhidePost : (await request(Hide, { input })).hidePost
+    if (!inPlace) tell({ what: 'gone', postId })
+    if (!changed) notify(m().doneAlready)
+    else if (!inPlace) notify(m().postHidden, { label: m().undo, run: undo })
   }
   return hidden ? (
     <Act title={m().unhideThis} hint={m().unhideHint} action={m().unhidePost} onSend={send} onClose={onClose} />
@@ -130,10 +123,12 @@ export function Suspend({ user: { id, handle }, suspended, inPlace, onClose }: U
     )
   const send = async (note: string, reason: string, days: number) => {
     const until = days ? new Date(Date.now() + days * 24 * 60 * 60 * 1000).toISOString() : null
-    await (suspended ? request(UnsuspendUser, { input: { userId: id, note } }) : request(SuspendUser, { input: { userId: id, note, reason, until } }))
-    if (inPlace) return
-    tell({ what: 'much' })
-    notify(m().userSuspended(handle), { label: m().undo, run: undo })
+    const { changed } = suspended
+      ? (await request(UnsuspendUser, { input: { userId: id, note } })).unsuspendUser
+      : (await request(SuspendUser, { input: { userId: id, note, reason, until } })).suspendUser
+    if (!inPlace) tell({ what: 'much' })
+    if (!changed) notify(m().doneAlready)
+    else if (!inPlace) notify(m().userSuspended(handle), { label: m().undo, run: undo })
   }
   return suspended ? (
     <Act title={m().unsuspendThis(handle)} hint={m().unsuspendHint} action={m().unsuspend} onSend={send} onClose={onClose} />

@@ -59,6 +59,7 @@ export const en = {
   userSuspended: (handle: string) => `@${handle} is suspended.`,
   userShown: (handle: string) => `@${handle} is no longer suspended.`,
   undo: 'Undo',
+  doneAlready: 'This had been done already. Nothing changed.',
   ends: 'Ends',
   endsAfter: (days: number) => `after ${plural(days, 'day', 'days')}`,
   endsByModerator: 'when a moderator ends it',

@@ -3,7 +3,7 @@ import { useState } from 'preact/hooks'
 
 import { request } from '../api'
 import { usePages } from '../pages'
-import { Empty, exact, Failure, More, Skeleton, Time } from '../parts'
+import { ListEnd, Time, exact } from '../parts'
 import { HidePost, Suspend } from './acts'
 import { AuditLog, type AuditEntry } from './documents'
 import { m } from './texts'
@@ -17,10 +17,7 @@ export function Log() {
           <Entry entry={entry} onChanged={() => void list.refresh()} key={entry.id} />
         ))}
       </ol>
-      {!list.loaded && !list.error && <Skeleton />}
-      {list.loaded && list.items.length === 0 && <Empty title={m().noEntries} />}
-      {list.error && <Failure message={list.error} onRetry={list.retry} />}
-      {list.next && !list.error && <More busy={list.busy} onMore={list.more} />}
+      <ListEnd list={list} empty={m().noEntries} />
     </>
   )
 }

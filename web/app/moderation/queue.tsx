@@ -1,10 +1,10 @@
 // The reports: those that wait for a decision, and those that were decided.
-import { useEffect, useLayoutEffect, useRef } from 'preact/hooks'
+import { useLayoutEffect, useRef } from 'preact/hooks'
 
 import { request } from '../api'
 import { countReports } from '../duties'
-import { usePages } from '../pages'
-import { Empty, Failure, More, Skeleton } from '../parts'
+import { usePages, useRenewal } from '../pages'
+import { ListEnd } from '../parts'
 import { Reports, type Report } from './documents'
 import { ReportCard } from './report'
 import { m } from './texts'
@@ -24,22 +24,11 @@ export function Queue({ status }: { status: keyof typeof statuses }) {
     await list.refresh()
     void countReports()
   }
-  const latest = useRef(refresh)
-  latest.current = refresh
-
-  // Other moderators work on the same reports.
-  useEffect(() => {
-    // A dialog belongs to a report, and keeps what was typed. Closing it reads the page again.
-    const look = () => document.visibilityState === 'visible' && !document.querySelector('dialog[open]') && void latest.current()
-    const timer = setInterval(look, every)
-    document.addEventListener('visibilitychange', look)
-    addEventListener('focus', look)
-    return () => {
-      clearInterval(timer)
-      document.removeEventListener('visibilitychange', look)
-      removeEventListener('focus', look)
-    }
-  }, [])
+  // Other moderators work on the same reports. A dialog belongs to a report, and keeps what was typed. Closing it
+  // reads the page again.
+  useRenewal(true, every, async () => {
+    if (!document.querySelector('dialog[open]')) await refresh()
+  })
 
   const section = useRef<HTMLElement>(null)
   const focused = useRef({ id: '', index: 0 })
@@ -76,10 +65,7 @@ export function Queue({ status }: { status: keyof typeof statuses }) {
           />
         ))}
       </section>
-      {!list.loaded && !list.error && <Skeleton />}
-      {list.loaded && items.length === 0 && !list.next && <Empty title={status === 'open' ? m().noneOpen : m().noneDecided} />}
-      {list.error && <Failure message={list.error} onRetry={list.retry} />}
-      {list.next && !list.error && <More busy={list.busy} onMore={list.more} />}
+      <ListEnd list={list} empty={status === 'open' ? m().noneOpen : m().noneDecided} />
     </>
   )
 }

@@ -49,7 +49,7 @@ export function ReportCard({ report, onClaimed, onDecided, onChanged }: Props) {
     })
   const decide = (decision: 'UPHELD' | 'DISMISSED') => async (note: string) => {
     const { decided } = (await request(DecideReport, { input: { reportId: id, decision, note } })).decideReport
-    notify(m().decided[decision](decided))
+    notify(decided ? m().decided[decision](decided) : m().doneAlready)
     onDecided()
   }
   const close = () => {

@@ -33,11 +33,7 @@ export function Roles() {
         <Form
           label={m().find}
           onSend={async (values) => setUser(await find(handleIn(values)))}
-          buttons={(busy) => (
-            <div class="row end">
-              <button aria-disabled={busy}>{m().find}</button>
-            </div>
-          )}
+          submit={m().find}
         >
           <p class="muted">{m().rolesHint}</p>
           <Field name="handle" label={t.handle} required maxLength={maxHandle} autocapitalize="none" autocomplete="off" spellcheck={false} />
@@ -77,16 +73,8 @@ function RoleForm({ user, onClose }: { user: User; onClose?: () => void }) {
     <Form
       label={m().roleOf(user.handle)}
       onSend={send}
-      buttons={(busy) => (
-        <div class="row end">
-          {onClose && (
-            <button type="button" class="quiet" onClick={onClose}>
-              {t.cancel}
-            </button>
-          )}
-          <button aria-disabled={busy}>{t.save}</button>
-        </div>
-      )}
+      submit={t.save}
+      onCancel={onClose}
     >
       <h2 class="person-of-role">
         <Avatar person={user} />

@@ -6,7 +6,7 @@ import { useAction } from '../action'
 import { request } from '../api'
 import { useChanges } from '../changes'
 import { usePages } from '../pages'
-import { Empty, exact, Failure, More, Skeleton } from '../parts'
+import { Failure, ListEnd, Skeleton, exact } from '../parts'
 import { Suspend } from './acts'
 import { SuspensionOf, Suspensions as AllSuspensions, type Suspension } from './documents'
 import { m } from './texts'
@@ -80,10 +80,7 @@ export function Suspensions() {
       {list.items.map((suspension) => (
         <Card suspension={suspension} onActed={() => void list.refresh()} key={suspension.id} />
       ))}
-      {!list.loaded && !list.error && <Skeleton />}
-      {list.loaded && list.items.length === 0 && <Empty title={m().noneSuspended} />}
-      {list.error && <Failure message={list.error} onRetry={list.retry} />}
-      {list.next && !list.error && <More busy={list.busy} onMore={list.more} />}
+      <ListEnd list={list} empty={m().noneSuspended} />
     </>
   )
 }

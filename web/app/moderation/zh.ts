@@ -59,6 +59,7 @@ export const zh: ModerationTexts = {
   userSuspended: (handle) => `@${handle} 已停用。`,
   userShown: (handle) => `@${handle} 已解除停用。`,
   undo: '撤销',
+  doneAlready: '此操作之前已执行，未作更改。',
   ends: '结束时间',
   endsAfter: (days) => `${days} 天后`,
   endsByModerator: '由管理员解除',
