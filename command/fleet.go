@@ -139,54 +139,33 @@ func (w workersResume) Run(ctx context.Context, c server.Config, console server.
 	})
 }
 
-// want asks the target processes to pause or resume their workers, and waits as act does.
+// want asks the target processes to pause or resume their workers, and waits until each has reached that, has
+// ended or is gone. reached describes the state of a process, and reports whether it has; its text is printed
+// whenever it changes.
 func (t target) want(ctx context.Context, config server.Config, console server.Console, wanted process.Wanted, wait time.Duration,
 	reached func(*ent.Process) (string, bool),
 ) error {
-	return t.act(ctx, config, console, action{
-		wait: wait, nobody: "No process with workers was reached.", concerns: fleet.HasWorkers, reached: reached,
-		apply: func(ctx context.Context, f *fleet.Fleet, id int64, _ *ent.Process) (bool, error) {
-			_, changed, err := f.Want(ctx, moderation.Console, id, wanted, t.Note)
-			return changed, err
-		},
-	})
-}
-
-// action is an action on processes.
-type action struct {
-	wait     time.Duration
-	nobody   string                  // printed if --all reaches no process
-	concerns func(*ent.Process) bool // whether --all selects the process
-	// apply asks a process for the action, and reports whether that is new.
-	apply func(ctx context.Context, f *fleet.Fleet, id int64, p *ent.Process) (changed bool, err error)
-	// reached describes the state of a process, and reports whether the action is done there.
-	reached func(*ent.Process) (string, bool)
-}
-
-// act runs the action on the target processes, and waits until each has reached it, has ended or is gone. It
-// prints the text of reached whenever it changes.
-func (t target) act(ctx context.Context, config server.Config, console server.Console, a action) error {
 	if t.All == (len(t.IDs) > 0) {
 		return errors.New("give either ids (see 'tideline ps') or --all")
 	}
 	return with(ctx, config, console, server.SQL, func(b *backend.Backend) error {
 		f := fleet.New(b.Stores.DB, time.Now)
-		ids, rows := t.IDs, map[int64]*ent.Process{}
+		ids := t.IDs
 		if t.All {
 			list, err := f.List(ctx)
 			if err != nil {
 				return err
 			}
 			for _, p := range list {
-				if a.concerns(p) && f.State(p) != fleet.Gone {
-					ids, rows[p.ID] = append(ids, p.ID), p
+				if fleet.HasWorkers(p) && f.State(p) != fleet.Gone {
+					ids = append(ids, p.ID)
 				}
 			}
 		}
 		var refused error
 		var asked []int64
 		for _, id := range ids {
-			changed, err := a.apply(ctx, f, id, rows[id])
+			_, changed, err := f.Want(ctx, moderation.Console, id, wanted, t.Note)
 			switch {
 			case errors.Is(err, fleet.ErrNoProcess) && t.All: // the process has just ended
 			case err != nil:
@@ -199,9 +178,9 @@ func (t target) act(ctx context.Context, config server.Config, console server.Co
 			}
 		}
 		if t.All && len(asked) == 0 {
-			fmt.Fprintln(console.Out, a.nobody)
+			fmt.Fprintln(console.Out, "No process with workers was reached.")
 		}
-		return errors.Join(refused, awaitWorkers(ctx, console.Out, f, asked, a.wait, a.reached))
+		return errors.Join(refused, awaitWorkers(ctx, console.Out, f, asked, wait, reached))
 	})
 }
 

@@ -23,7 +23,7 @@ func BenchmarkTellDependents(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			s := open(b)
 			s.DB = ent.NewClient(ent.Driver(s.Driver)) // the client of tests counts statements
-			w := talkers{newWorld(b, s, feedtest.Options{})}
+			w := newWorld(b, s, feedtest.Options{})
 			u := w.Users(2)
 			root := w.Post(u[0], schema.Public)
 			w.replies(u[1], u[0], root, 100_000)

@@ -19,7 +19,7 @@ import (
 
 // shows returns what the viewer is shown of the posts in the home timeline, in the profile of the author
 // and by their ids: each in its own order.
-func (w talkers) shows(v, author session.Viewer, ids ...int64) (home, profile, direct []int64) {
+func (w *world) shows(v, author session.Viewer, ids ...int64) (home, profile, direct []int64) {
 	w.Helper()
 	list, err := w.Feed.UserPosts(w.Ctx, v, author.ID, paging.Page{})
 	require.NoError(w, err)
@@ -31,14 +31,14 @@ func (w talkers) shows(v, author session.Viewer, ids ...int64) (home, profile, d
 			direct = append(direct, p.ID)
 		}
 	}
-	return append([]int64{}, w.Walk(v, 5, nil)...), idsOf(list.Nodes()), direct
+	return append([]int64{}, w.Walk(v, 5, nil)...), feedtest.PostIDs(list), direct
 }
 
 // A repost, of a post or of a reply, is not shown while the author of the original is suspended, or the
 // author of the conversation. It comes back with them.
 func TestARepostOfASuspendedAuthorsPostIsNotShown(t *testing.T) {
 	t.Parallel()
-	eachTalk(t, func(w talkers) {
+	eachIdle(t, func(w *world) {
 		u := w.Users(4)
 		reader, reposter, author, replier := u[0], u[1], u[2], u[3]
 		w.Follow(reader, reposter)
@@ -89,7 +89,7 @@ func TestARepostOfASuspendedAuthorsPostIsNotShown(t *testing.T) {
 // replies in the author's conversations. Profiles and the posts themselves are as before.
 func TestARepostOfAMutedAuthorsPostIsNotInTheTimeline(t *testing.T) {
 	t.Parallel()
-	eachTalk(t, func(w talkers) {
+	eachIdle(t, func(w *world) {
 		u := w.Users(4)
 		reader, reposter, author, replier := u[0], u[1], u[2], u[3]
 		w.Follow(reader, reposter)
@@ -118,7 +118,7 @@ func TestARepostOfAMutedAuthorsPostIsNotInTheTimeline(t *testing.T) {
 // The mute of somebody who replied takes the reply from the timeline, and never the post that it answers.
 func TestMutingSomebodyWhoRepliedLeavesTheParent(t *testing.T) {
 	t.Parallel()
-	eachTalk(t, func(w talkers) {
+	eachIdle(t, func(w *world) {
 		u := w.Users(4)
 		reader, author, replier, third := u[0], u[1], u[2], u[3]
 		for _, v := range u[1:] {
@@ -145,7 +145,7 @@ func TestMutingSomebodyWhoRepliedLeavesTheParent(t *testing.T) {
 // first post of the conversation decides.
 func TestARepostOfAReplyWhoseParentIsGoneStays(t *testing.T) {
 	t.Parallel()
-	eachTalk(t, func(w talkers) {
+	eachIdle(t, func(w *world) {
 		u := w.Users(4)
 		reader, reposter, author, replier := u[0], u[1], u[2], u[3]
 		w.Follow(reader, reposter)
@@ -185,7 +185,7 @@ func TestARepostOfAReplyWhoseParentIsGoneStays(t *testing.T) {
 // when one repost is undone. So a client that shows the original once has it under the next repost.
 func TestUndoingOneOfManyRepostsLeavesTheOthers(t *testing.T) {
 	t.Parallel()
-	eachTalk(t, func(w talkers) {
+	eachIdle(t, func(w *world) {
 		u := w.Users(5)
 		reader, author, reposters := u[0], u[1], u[2:]
 		w.Work()

@@ -183,8 +183,8 @@ func (f *Feed) insertRepost(ctx context.Context, v session.Viewer, id int64, to 
 }
 
 // UndoRepost deletes the viewer's repost. id is the original, or the repost itself. It returns the
-// original, or nil if the viewer may no longer see it. Without a repost nothing changes. Errors:
-// Unauthenticated; NotFound if the viewer has no repost of it and may not see it.
+// original, or nil if the viewer may no longer see it. Without a repost it changes nothing, and returns the
+// post with the id in the same way. Error: Unauthenticated.
 //
 // Cost: two queries, and as DeletePost.
 func (f *Feed) UndoRepost(ctx context.Context, v session.Viewer, id int64) (*ent.Post, error) {
@@ -193,7 +193,7 @@ func (f *Feed) UndoRepost(ctx context.Context, v session.Viewer, id int64) (*ent
 	}
 	p, err := f.cfg.DB.Post.Query().Where(post.AuthorID(v.ID), post.RepostOfNotNil(), post.Or(post.RepostOf(id), post.ID(id))).Only(ctx)
 	if ent.IsNotFound(err) {
-		return f.Post(ctx, v, id)
+		return f.postIfSeen(ctx, v, id)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("find repost: %w", err)

@@ -17,7 +17,7 @@ import (
 )
 
 // muteConversation mutes the conversation of a post, or unmutes it, and reports whether the post was answered.
-func (w talkers) muteConversation(v session.Viewer, id int64, mute bool) (answered bool) {
+func (w *world) muteConversation(v session.Viewer, id int64, mute bool) (answered bool) {
 	w.Helper()
 	call := w.Feed.MuteConversation
 	if !mute {
@@ -32,7 +32,7 @@ func (w talkers) muteConversation(v session.Viewer, id int64, mute bool) (answer
 // first post, its reposts and the viewer's own posts stay.
 func TestMutedConversations(t *testing.T) {
 	t.Parallel()
-	eachTalk(t, func(w talkers) {
+	eachIdle(t, func(w *world) {
 		u := w.Users(3)
 		ann, bob, cat := u[0], u[1], u[2]
 		w.Follow(ann, bob)
@@ -76,7 +76,7 @@ func TestMutedConversations(t *testing.T) {
 		require.Equal(w, []int64{reply, own, leaf, tagged.ID}, w.comments(ann, root), "the conversation has it still")
 		list, err := w.Feed.UserPosts(w.Ctx, ann, cat.ID, paging.Page{})
 		require.NoError(w, err)
-		require.Equal(w, feedtest.NewestFirst(reply, ofRoot, tagged.ID), idsOf(list.Nodes()), "and so have profiles")
+		require.Equal(w, feedtest.NewestFirst(reply, ofRoot, tagged.ID), feedtest.PostIDs(list), "and so have profiles")
 		require.True(w, w.sees(ann, ofReply))
 		posts, err := w.Feed.Posts(w.Ctx, ann, []int64{root, leaf, ofRoot, ofReply})
 		require.NoError(w, err)
@@ -105,7 +105,7 @@ func TestMutedConversations(t *testing.T) {
 // answer nor anything that follows tells whether a post exists that they cannot see.
 func TestMutingAConversationTellsOfNoHiddenPost(t *testing.T) {
 	t.Parallel()
-	eachTalk(t, func(w talkers) {
+	eachIdle(t, func(w *world) {
 		u := w.Users(4)
 		ann, bob, cat, dan := u[0], u[1], u[2], u[3]
 		w.Follow(ann, bob)
@@ -163,7 +163,7 @@ func TestMutingAConversationTellsOfNoHiddenPost(t *testing.T) {
 // Users see which conversations they mute, newest mute first, without those that they may no longer see.
 func TestListOfMutedConversations(t *testing.T) {
 	t.Parallel()
-	eachTalk(t, func(w talkers) {
+	eachIdle(t, func(w *world) {
 		u := w.Users(2)
 		ann, bob := u[0], u[1]
 		read := func(upwards bool) []int64 {
@@ -207,7 +207,7 @@ func TestListOfMutedConversations(t *testing.T) {
 // that were muted unseen, which would tell of the post.
 func TestMutedConversationsAreBounded(t *testing.T) {
 	t.Parallel()
-	eachTalk(t, func(w talkers) {
+	eachIdle(t, func(w *world) {
 		u := w.Users(2)
 		ann, bob := u[0], u[1]
 		create := make([]*ent.MutedConversationCreate, feed.MaxMutedConversations-2)

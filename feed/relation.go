@@ -310,8 +310,9 @@ func (f *Feed) AcceptFollower(ctx context.Context, v session.Viewer, other int64
 	})
 }
 
-// RejectFollower rejects other's request to follow the viewer. The other user is not told.
-// Errors: Unauthenticated, BadInput; NotFound if there is no request.
+// RejectFollower rejects other's request to follow the viewer. The other user is not told. Without a
+// request it changes nothing. Errors: Unauthenticated, BadInput; NotFound if other already follows the
+// viewer, because only RemoveFollower ends that.
 //
 // Cost: as change.
 func (f *Feed) RejectFollower(ctx context.Context, v session.Viewer, other int64) (*ent.User, error) {
@@ -321,7 +322,11 @@ func (f *Feed) RejectFollower(ctx context.Context, v session.Viewer, other int64
 			return false, err
 		}
 		if !asked {
-			return false, refusal.New(refusal.NoSuchRequest, "This user has not asked to follow you.")
+			follows, err := p.tx.Follow.Query().Where(follow.FollowerID(other), follow.FolloweeID(v.ID)).Exist(ctx)
+			if err == nil && follows {
+				err = refusal.New(refusal.NoSuchRequest, "This user already follows you.")
+			}
+			return false, err
 		}
 		return false, p.webhooks.Follow(ctx, p.tx, webhook.FollowDeleted, p.other, p.viewer)
 	},

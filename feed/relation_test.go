@@ -151,10 +151,14 @@ func TestFollowRequests(t *testing.T) {
 		_, err = w.Feed.AcceptFollower(w.Ctx, shy, other.ID)
 		require.Equal(w, refusal.NotFound, refusal.CodeOf(err))
 		w.Follow(other, shy)
-		_, err = w.Feed.RejectFollower(w.Ctx, shy, other.ID)
-		require.NoError(w, err)
+		for range 2 {
+			_, err = w.Feed.RejectFollower(w.Ctx, shy, other.ID)
+			require.NoError(w, err)
+		}
 		_, err = w.Feed.AcceptFollower(w.Ctx, shy, other.ID)
 		require.Equal(w, refusal.NotFound, refusal.CodeOf(err))
+		_, err = w.Feed.RejectFollower(w.Ctx, shy, fan.ID)
+		require.Equal(w, refusal.NoSuchRequest, refusal.ReasonOf(err), "a follower is not refused any more")
 		w.counted()
 	})
 }

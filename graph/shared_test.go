@@ -46,7 +46,7 @@ func TestSharedResponse(t *testing.T) {
 				query := fmt.Sprintf("subscription { e: timelineEvents { ... on TimelinePostAdded { %s } } }", fields)
 				a, b := c.subscribe(first, query, nil), c.subscribe(second, query, nil)
 				told := make(chan struct{}, 1)
-				a.TellBy(func() <-chan struct{} {
+				a.SetTell(func() <-chan struct{} {
 					select {
 					case told <- struct{}{}:
 					default: // of a subscription that is no longer read

@@ -21,7 +21,7 @@ func crowd(t *testing.T, h *live.Hub) (told chan int64) {
 	told = make(chan int64, 100)
 	for i := range 2 * ofEach {
 		s := subscribe(t, h, int64(i%2+1))
-		s.TellBy(func() <-chan struct{} {
+		s.SetTell(func() <-chan struct{} {
 			ev, _ := s.Take()
 			if i == 2*ofEach-1 {
 				told <- ev.Post

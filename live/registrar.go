@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"tideline/internal/clock"
 )
 
 // The registrar is the only goroutine that writes presence. It is level-triggered:
@@ -114,15 +116,9 @@ func (h *Hub) beat(ctx context.Context, fresh bool) error {
 // takeMarks calls HubConfig.Mark every Heartbeat and keeps the highest result, until ctx
 // is done. It has its own goroutine, so that a slow Mark delays nothing else.
 func (h *Hub) takeMarks(ctx context.Context) {
-	every := time.NewTicker(h.cfg.Heartbeat)
-	defer every.Stop()
-	for ctx.Err() == nil {
-		h.marked.Store(max(h.cfg.Mark(ctx), h.marked.Load()))
-		select {
-		case <-ctx.Done():
-		case <-every.C:
-		}
-	}
+	take := func(ctx context.Context) { h.marked.Store(max(h.cfg.Mark(ctx), h.marked.Load())) }
+	take(ctx)
+	_ = clock.Every(ctx, h.cfg.Heartbeat, take)
 }
 
 // change writes the presence of the touched users.

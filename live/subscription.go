@@ -19,7 +19,7 @@ type Subscription struct {
 	registered bool
 
 	mu    sync.Mutex                    // after hub.mu
-	told  func() (wait <-chan struct{}) // see TellBy
+	told  func() (wait <-chan struct{}) // see SetTell
 	queue []Event                       // at most HubConfig.Buffer; when full, the subscription ends with ErrLagged
 	ended bool
 	err   error

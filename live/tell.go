@@ -26,11 +26,11 @@ const (
 // Without a function, the hub wakes the readers at once.
 func (h *Hub) Prepare(prepare func(ctx context.Context, ev Event)) { h.prepare.Store(&prepare) }
 
-// TellBy sets a function that is called instead of wake when an event for several users is
+// SetTell sets a function that is called instead of wake when an event for several users is
 // prepared. The caller holds no lock, so tell may take the event and handle it. Other subscriptions
 // wait until tell returns, so it must not block. If it returns a channel, it is called again when the
 // channel is closed.
-func (s *Subscription) TellBy(tell func() (wait <-chan struct{})) {
+func (s *Subscription) SetTell(tell func() (wait <-chan struct{})) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.told = tell

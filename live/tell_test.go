@@ -33,7 +33,7 @@ func TestEventForManyIsPrepared(t *testing.T) {
 		one, two, three := subscribe(t, h, 1), subscribe(t, h, 2), subscribe(t, h, 3)
 		told, made := make(chan live.Event, 2), make(chan struct{})
 		asked, calls := make(chan struct{}, 2), 0
-		two.TellBy(func() <-chan struct{} {
+		two.SetTell(func() <-chan struct{} {
 			asked <- struct{}{}
 			if calls++; calls == 1 {
 				return made

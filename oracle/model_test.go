@@ -403,16 +403,11 @@ func (m *model) newRepost(id int64, a, post int, v schema.Visibility) note {
 }
 
 // undoRepost removes the user's repost of an original, also of one that the user does not see any
-// longer. It returns the refusal, if any.
-func (m *model) undoRepost(a, original int) string {
+// longer. Nobody is refused, so that the call can be repeated.
+func (m *model) undoRepost(a, original int) {
 	if p := m.repostBy(a, original); p != none {
 		m.remove(p)
-		return ""
 	}
-	if !m.sees(a, original) {
-		return notFound
-	}
-	return ""
 }
 
 // withdrawQuote withdraws a quote of the user's post, also one that the user may not see. It returns
@@ -579,7 +574,7 @@ func (m *model) accept(a, b int) (code string, begun bool) {
 }
 
 func (m *model) reject(a, b int) string {
-	if !m.requests[[2]int{b, a}] {
+	if m.follows[[2]int{b, a}] {
 		return notFound
 	}
 	delete(m.requests, [2]int{b, a})

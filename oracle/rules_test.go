@@ -161,7 +161,7 @@ func TestModelShowsARepostOfAReply(t *testing.T) {
 	c.blocks[[2]int{bob, cleo}] = true
 	require.False(t, c.sees(cleo, again))
 
-	require.Empty(t, c.undoRepost(dan, answer))
+	c.undoRepost(dan, answer)
 	require.Equal(t, none, c.repostBy(dan, answer))
 	require.True(t, c.tallies(0, func(n note) bool { return n.repostOf == answer }))
 }

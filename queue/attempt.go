@@ -12,13 +12,13 @@ import (
 
 // attempt makes one attempt at the job of the entry, and stores how it ended.
 //
-// The row counts an attempt that runs from an entry of a commit only when it fails. It counts every
-// later attempt before it begins, so that a job that kills its process runs out of attempts.
+// The first attempt, from the entry of the commit, is counted in the row only when it fails. Every later
+// attempt is counted before it begins, so that a job that kills its process runs out of attempts.
 func (w *worker) attempt(ctx context.Context, e entry, held *heldJob) {
 	storing, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	j, err := w.rows.load(storing, e)
 	if err != nil {
-		w.log.WarnContext(ctx, "job cannot be started; the sweeper brings it again", "job", e.job, "error", err)
+		w.log.WarnContext(ctx, "job not started; the sweeper will push it again", "job", e.job, "error", err)
 	}
 	if j == nil {
 		w.held.free(storing, held)
@@ -37,7 +37,7 @@ func (w *worker) attempt(ctx context.Context, e entry, held *heldJob) {
 	end, err := w.rows.settle(ctx, j, res.Err)
 	res.Outcome = end.outcome
 	if err != nil {
-		w.log.ErrorContext(ctx, "the end of an attempt is not stored; it will be repeated",
+		w.log.ErrorContext(ctx, "outcome of an attempt not stored; the job will run again",
 			"job", j.ID, "kind", j.Kind, "outcome", res.Outcome, "error", err)
 	}
 	storing, cancel = context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
@@ -107,7 +107,7 @@ func (q *Queue) report(ctx context.Context, res Result) {
 	case Dead:
 		q.log.ErrorContext(ctx, "job is given up", args...)
 	case Lost:
-		q.log.WarnContext(ctx, "job is done once more: an attempt lost its claim and went on", args...)
+		q.log.WarnContext(ctx, "job will run again: an attempt lost its claim and kept running", args...)
 	case Returned:
 		q.log.DebugContext(ctx, "job "+string(res.Outcome), args...)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"tideline/internal/clock"
 	"tideline/storage"
 	"tideline/storage/storagetest"
 )
@@ -65,7 +66,7 @@ func BenchmarkIdleToStart(b *testing.B) {
 func measure(b *testing.B, begun <-chan time.Time, cause func()) {
 	took := make([]time.Duration, b.N)
 	for i := range took {
-		pause(b.Context(), time.Millisecond) // the reader is idle again
+		_ = clock.Sleep(b.Context(), time.Millisecond) // the reader is idle again
 		from := time.Now()
 		done := make(chan time.Time)
 		go func() { done <- <-begun }()

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"tideline/ent/job"
+	"tideline/internal/clock"
 )
 
 // Drain waits until no job is left except dead ones. It returns the error of ctx if ctx ends first.
@@ -21,7 +22,7 @@ func (q *Queue) Drain(ctx context.Context) error {
 		if !left {
 			return nil
 		}
-		if !pause(ctx, wait) {
+		if clock.Sleep(ctx, wait) != nil {
 			return fmt.Errorf("drain queue: %w", ctx.Err())
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"tideline/internal/batch"
+	"tideline/internal/clock"
 )
 
 // heldJobs has the jobs of one pool that this process has taken from the stream: running and parked
@@ -145,7 +146,7 @@ func (h *heldJobs) abandon(ctx context.Context) {
 // keep keeps other processes from claiming the jobs until ctx ends, as long as their steps end in
 // time.
 func (h *heldJobs) keep(ctx context.Context) {
-	for pause(ctx, h.claimIdle/3) {
+	for clock.Sleep(ctx, h.claimIdle/3) == nil {
 		at := time.Now()
 		ids := h.alive(ctx, at)
 		if len(ids) == 0 {

@@ -235,7 +235,7 @@ func (q *Queue) wake(ctx context.Context, match ...predicate.Job) (woken int, er
 var (
 	ErrNoJob   = errors.New("there is no such job: it is done, or never was")
 	ErrNotDead = errors.New("the job is not given up, so it will be done")
-	ErrNeeded  = errors.New("nothing else does what the job is for: mend what its error says, and retry it")
+	ErrNeeded  = errors.New("no other job does this work: fix the cause of its error, then retry it")
 )
 
 // Replacement returns the kind of the job that does the work of a dead job of this kind, or repairs

@@ -311,9 +311,8 @@ func (q *Queue) Handle(kind string, h Handler) {
 }
 
 // HandleResult is Handle for a handler that returns a result. store stores the results of one or
-// more jobs in the transaction that deletes their rows. Storing a result together with others must
-// not fail where storing it alone succeeds: after an error, the jobs end one by one, again and
-// again. A nil result is not stored, and neither is the result of an attempt that has lost its
+// more jobs in the transaction that deletes their rows. It must not fail for
+// several results if it succeeds for each alone: such a batch would end one by one every time. A nil result is not stored, and neither is the result of an attempt that has lost its
 // claim.
 func HandleResult[R any](q *Queue, kind string, h func(context.Context, *Job) (*R, error), store func(context.Context, *ent.Tx, []*R) error) {
 	q.Handle(kind, func(ctx context.Context, j *Job) error {
@@ -332,14 +331,14 @@ func HandleResult[R any](q *Queue, kind string, h func(context.Context, *Job) (*
 	}
 }
 
-// WhenGivenUp registers a follow-up: when a job of this kind is given up, a job of kind then with
+// WhenGivenUp registers a follow-up: when a job of the kind is given up, a job of the kind followUp with
 // the same payload is enqueued in the same transaction. It must be called before Run, and panics
 // while Run runs.
-func (q *Queue) WhenGivenUp(kind, then string) {
+func (q *Queue) WhenGivenUp(kind, followUp string) {
 	if q.running.Load() {
 		panic("queue: WhenGivenUp after Run")
 	}
-	q.givenUp[kind] = then
+	q.givenUp[kind] = followUp
 }
 
 // Run does jobs until ctx ends, then returns nil. When ctx ends, Run starts no more jobs and gives
@@ -364,18 +363,6 @@ func (q *Queue) Run(ctx context.Context) error {
 	wg.Go(func() { q.sweep(ctx) })
 	wg.Wait()
 	return nil
-}
-
-// pause waits for d. It returns false if ctx ends first.
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // now returns the time in UTC because SQLite compares times as text.

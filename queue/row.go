@@ -11,6 +11,7 @@ import (
 	"tideline/ent"
 	"tideline/ent/job"
 	"tideline/internal/batch"
+	"tideline/internal/clock"
 )
 
 const (
@@ -127,7 +128,7 @@ func (r *jobRows) settle(ctx context.Context, j *Job, cause error) (ending, erro
 			return end, err
 		}
 		r.log.WarnContext(ctx, "the end of an attempt is not stored yet", "job", j.ID, "kind", j.Kind, "error", err)
-		pause(ctx, wait)
+		_ = clock.Sleep(ctx, wait)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"tideline/ent"
 	"tideline/ent/job"
+	"tideline/internal/clock"
 )
 
 // sweepBatch is how many due rows the sweeper reads at a time.
@@ -18,7 +19,7 @@ func (q *Queue) sweep(ctx context.Context) {
 	trouble := false
 	// Every process sweeps, and the first leaves little for the others. The jitter keeps them from
 	// sweeping at the same time.
-	for pause(ctx, q.cfg.SweepEvery*3/4+rand.N(q.cfg.SweepEvery/2)) {
+	for clock.Sleep(ctx, q.cfg.SweepEvery*3/4+rand.N(q.cfg.SweepEvery/2)) == nil {
 		err := q.sweepOnce(ctx)
 		if ctx.Err() != nil {
 			return

@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"tideline/internal/clock"
 )
 
 const (
@@ -113,7 +115,7 @@ func (w *worker) read(ctx, attempts context.Context) {
 			w.log.InfoContext(ctx, "jobs can be read again", "pool", w.pool)
 		}
 		trouble = err != nil
-		if trouble && !pause(ctx, troubleWait) {
+		if trouble && clock.Sleep(ctx, troubleWait) != nil {
 			return
 		}
 	}

@@ -22,6 +22,7 @@ import (
 	"tideline/feed/session"
 	"tideline/feed/webhook"
 	"tideline/graph/exec"
+	"tideline/internal/errs"
 	"tideline/internal/trace"
 	"tideline/queue"
 	"tideline/server/limit"
@@ -155,19 +156,9 @@ const EnvPrefix = "TIDELINE"
 // Validate names every setting that is not allowed, and says which values are. A setting that is passed on to
 // another package has the bounds of that package.
 func (c Config) Validate() error {
-	var errs []error
+	var all []error
 	bad := func(field string, value any, allowed string) {
-		errs = append(errs, fmt.Errorf("%s is %v: it must be %s", field, value, allowed))
-	}
-	number := func(field string, value, least, most int) {
-		if value < least || value > most {
-			bad(field, value, fmt.Sprintf("%d to %d", least, most))
-		}
-	}
-	duration := func(field string, value, least, most time.Duration) {
-		if value < least || value > most {
-			bad(field, value, fmt.Sprintf("%v to %v", least, most))
-		}
+		all = append(all, fmt.Errorf("%s is %v: it must be %s", field, value, allowed))
 	}
 	if !isAddress(c.Addr) {
 		bad("Addr", quote(c.Addr), "host:port, such as 127.0.0.1:8080 or :8080")
@@ -186,27 +177,29 @@ func (c Config) Validate() error {
 			bad("AvatarHosts", quote(host), "hosts, each as example.org, *.example.org, example.org:8443 or *")
 		}
 	}
-	number("MaxDocument", c.MaxDocument, 256, 1<<20)
-	number("MaxTokens", c.MaxTokens, 10, 100_000)
-	number("MaxDepth", c.MaxDepth, 1, 100)
-	number("MaxAliases", c.MaxAliases, 1, 1000)
-	number("MaxDirectives", c.MaxDirectives, 1, 1000)
-	number("MaxCost", c.MaxCost, 100, 1_000_000)
-	number("MaxText", c.MaxText, 1, feed.MostMaxText)
-	number("MaxErrors", c.MaxErrors, 1, 1000)
-	number("PullAbove", c.PullAbove, -1, 1_000_000_000)
-	duration("SessionTTL", c.SessionTTL, session.MinTTL, session.MaxTTL)
-	duration("DeletionGrace", c.DeletionGrace, 0, login.MaxGrace)
-	number("SmallWorkers", c.SmallWorkers, 1, queue.MaxWorkers)
-	number("LargeWorkers", c.LargeWorkers, 1, queue.MaxWorkers)
-	number("RelationWorkers", c.RelationWorkers, 1, queue.MaxWorkers)
-	number("FanOutPage", c.FanOutPage, 100, 30_000)
-	number("FanOutPart", c.FanOutPart, 1000, 1_000_000_000)
-	number("LargeAudience", c.LargeAudience, 1, 1_000_000_000)
-	duration("ShutdownGrace", c.ShutdownGrace, time.Second, 10*time.Minute)
+	all = append(all,
+		errs.Bound("MaxDocument", c.MaxDocument, 256, 1<<20),
+		errs.Bound("MaxTokens", c.MaxTokens, 10, 100_000),
+		errs.Bound("MaxDepth", c.MaxDepth, 1, 100),
+		errs.Bound("MaxAliases", c.MaxAliases, 1, 1000),
+		errs.Bound("MaxDirectives", c.MaxDirectives, 1, 1000),
+		errs.Bound("MaxCost", c.MaxCost, 100, 1_000_000),
+		errs.Bound("MaxText", c.MaxText, 1, feed.MostMaxText),
+		errs.Bound("MaxErrors", c.MaxErrors, 1, 1000),
+		errs.Bound("PullAbove", c.PullAbove, -1, 1_000_000_000),
+		errs.Bound("SessionTTL", c.SessionTTL, session.MinTTL, session.MaxTTL),
+		errs.Bound("DeletionGrace", c.DeletionGrace, 0, login.MaxGrace),
+		errs.Bound("SmallWorkers", c.SmallWorkers, 1, queue.MaxWorkers),
+		errs.Bound("LargeWorkers", c.LargeWorkers, 1, queue.MaxWorkers),
+		errs.Bound("RelationWorkers", c.RelationWorkers, 1, queue.MaxWorkers),
+		errs.Bound("FanOutPage", c.FanOutPage, 100, 30_000),
+		errs.Bound("FanOutPart", c.FanOutPart, 1000, 1_000_000_000),
+		errs.Bound("LargeAudience", c.LargeAudience, 1, 1_000_000_000),
+		errs.Bound("ShutdownGrace", c.ShutdownGrace, time.Second, 10*time.Minute),
+	)
 	if _, err := identity.Read(c.Issuers); err != nil {
 		for line := range strings.Lines(err.Error()) {
-			errs = append(errs, fmt.Errorf("Issuers cannot be taken: %s", strings.TrimSpace(line)))
+			all = append(all, fmt.Errorf("Issuers is not valid: %s", strings.TrimSpace(line)))
 		}
 	}
 	if _, err := c.webhookReach(); err != nil {
@@ -214,10 +207,10 @@ func (c Config) Validate() error {
 	}
 	policy, err := c.policy()
 	if err != nil {
-		errs = append(errs, fmt.Errorf("Rankings cannot be taken: %w", err))
+		all = append(all, fmt.Errorf("Rankings is not valid: %w", err))
 	}
-	errs = append(errs, c.timelines(nil).Validate(), policy.Validate(), c.transport().Validate(), c.limits(nil).Validate(), c.storage().Validate(), c.traces(Serve, nil).Validate())
-	return asSettings(errors.Join(errs...))
+	all = append(all, c.timelines(nil).Validate(), policy.Validate(), c.transport().Validate(), c.limits(nil).Validate(), c.storage().Validate(), c.traces(Serve, nil).Validate())
+	return asSettings(errors.Join(all...))
 }
 
 // asSettings rewrites an error in which each line begins with the name of a field, as in
@@ -227,16 +220,16 @@ func asSettings(err error) error {
 	if err == nil {
 		return nil
 	}
-	var errs []error
+	var all []error
 	for line := range strings.Lines(err.Error()) {
 		name, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
 		if field, ok := reflect.TypeFor[Config]().FieldByName(name); ok {
 			flag := flagOf(field)
 			name = fmt.Sprintf("--%s (%s_%s)", flag, EnvPrefix, strings.ToUpper(strings.ReplaceAll(flag, "-", "_")))
 		}
-		errs = append(errs, errors.New(name+" "+rest))
+		all = append(all, errors.New(name+" "+rest))
 	}
-	return errors.Join(errs...)
+	return errors.Join(all...)
 }
 
 var wordStart = regexp.MustCompile(`(.)([A-Z])`)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"tideline/feed/identity"
+	"tideline/internal/clock"
 	"tideline/storage"
 )
 
@@ -144,10 +145,8 @@ func (h *health) watch(ctx context.Context) error {
 		if slices.Contains(h.ask(ctx), stateFailed) {
 			wait = checkAgain
 		}
-		select {
-		case <-ctx.Done():
+		if clock.Sleep(ctx, wait) != nil {
 			return nil
-		case <-time.After(wait):
 		}
 	}
 }

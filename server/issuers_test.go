@@ -97,7 +97,7 @@ func TestInvalidIssuers(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "issuers.json")
 	require.NoError(t, os.WriteFile(file, []byte(`[{"issuer": "a"}, {"issuer": "b", "audience": "t", "secret_env": "NO_SUCH"}]`), 0o600))
 	_, err := parse(t, "--issuers="+file)
-	for _, want := range []string{"--issuers (TIDELINE_ISSUERS) cannot be taken: issuer \"a\": audience", "exactly one of", "issuer \"b\": the variable NO_SUCH"} {
+	for _, want := range []string{"--issuers (TIDELINE_ISSUERS) is not valid: issuer \"a\": audience", "exactly one of", "issuer \"b\": the variable NO_SUCH"} {
 		require.ErrorContains(t, err, want)
 	}
 	_, err = parse(t, "--issuers=/no/such/file")

@@ -16,6 +16,7 @@ import (
 	"modernc.org/sqlite"
 	sqlitelib "modernc.org/sqlite/lib"
 
+	"tideline/internal/clock"
 	"tideline/internal/trace"
 )
 
@@ -277,10 +278,8 @@ func whileBusy(ctx context.Context, do func() error) error {
 		if time.Since(begun) > sqlitePatience {
 			return err
 		}
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-			return ctx.Err()
+		if err := clock.Sleep(ctx, wait); err != nil {
+			return err
 		}
 	}
 }

@@ -64,10 +64,11 @@ package timeline
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"tideline/internal/errs"
 )
 
 // The bounds of Config, and its defaults.
@@ -147,17 +148,11 @@ func (c Config) withDefaults() Config {
 // Validate returns an error that names every field that is out of bounds. Zero is out of bounds for
 // every field except Now and Reborn.
 func (c Config) Validate() error {
-	var errs []error
-	if c.InboxCap < MinInboxCap || c.InboxCap > MaxInboxCap {
-		errs = append(errs, fmt.Errorf("InboxCap is %d: it must be %d to %d", c.InboxCap, MinInboxCap, MaxInboxCap))
-	}
-	if c.OutboxCap < MinOutboxCap || c.OutboxCap > MaxOutboxCap {
-		errs = append(errs, fmt.Errorf("OutboxCap is %d: it must be %d to %d", c.OutboxCap, MinOutboxCap, MaxOutboxCap))
-	}
-	if c.ActiveFor < MinActiveFor || c.ActiveFor > MaxActiveFor {
-		errs = append(errs, fmt.Errorf("ActiveFor is %v: it must be %v to %v", c.ActiveFor, MinActiveFor, MaxActiveFor))
-	}
-	return errors.Join(errs...)
+	return errors.Join(
+		errs.Bound("InboxCap", c.InboxCap, MinInboxCap, MaxInboxCap),
+		errs.Bound("OutboxCap", c.OutboxCap, MinOutboxCap, MaxOutboxCap),
+		errs.Bound("ActiveFor", c.ActiveFor, MinActiveFor, MaxActiveFor),
+	)
 }
 
 // Store is the feeds of one Redis, in parts. It is safe for concurrent use, also by many processes.

@@ -60,7 +60,7 @@ func (w *coalescer) with(ctx context.Context, j *queue.Job, r job.Relation) []in
 	changes := w.changes
 	w.mu.Unlock()
 	if look {
-		if found, err := w.look(ctx); err == nil { // after an error each job handles only its own change
+		if found, err := w.look(ctx); err == nil { // after an error, the last result is used: it stays valid
 			changes = found
 			w.mu.Lock()
 			w.changes = found

@@ -40,8 +40,8 @@ import (
 //  5. reads the post again. If its visibility has changed, or the post is gone, the
 //     next round begins. Otherwise the fan-out is done (finish).
 //
-// A fan-out may write what it read before a change after the job of that change is done. Steps 4
-// and 5 correct this. A change after them has its own job still to run.
+// A fan-out may write data that it read before a change, although the job of that change is already done. Steps
+// 4 and 5 correct this. A later change has its own job, which has still to run.
 type fanOut struct {
 	w       *Workers
 	job     *queue.Job
@@ -314,7 +314,7 @@ func (f *fanOut) nextPage(ctx context.Context, page followerPage) (err error) {
 	if f.args.Edited { // it stays in the inboxes
 		lose, neverSaw = nil, nil
 	}
-	told := [3][]int64{gain, lose, neverSaw}
+	tellGain, tellLose, tellNeverSaw := gain, lose, neverSaw
 	only := f.progress.Only
 	gain, lose, neverSaw, muters = only.of(gain), only.of(lose), only.of(neverSaw), only.of(muters)
 	had = only.of(had)
@@ -326,9 +326,9 @@ func (f *fanOut) nextPage(ctx context.Context, page followerPage) (err error) {
 		return err
 	}
 	if !f.progress.TellAll {
-		told = [3][]int64{reached, lose, neverSaw}
+		tellGain, tellLose, tellNeverSaw = reached, lose, neverSaw
 	}
-	f.tellPage(ctx, told[0], told[1], told[2])
+	f.tellPage(ctx, tellGain, tellLose, tellNeverSaw)
 	f.progress.lag(f.w.Now().Sub(f.since()), page.Half)
 	if f.part.Of > 0 {
 		f.progress.Followers = page.After.Seen - f.part.Start.Seen
@@ -363,8 +363,8 @@ func (f *fanOut) deliverPage(ctx context.Context, gain, had, muters []int64, all
 		}
 	}
 	if f.w.Now().Sub(ids.TimeOf(post)) > home.LateAfter {
-		// An earlier attempt may have pushed the post in time. Clients still get its event: no
-		// client is assumed to have the post while the job exists, unless the job is too old.
+		// An earlier attempt may have pushed the post in time. Clients still accept its event: no client is
+		// assumed to have the post while the job exists, unless the job is older than ForgetLate.
 		unheard := f.job.Again && f.args.Widens() && f.w.Now().Sub(f.job.CreatedAt) > home.ForgetLate
 		late := timeline.Arrival{Post: post, Pulled: !f.pushes, Again: unheard}
 		slices.Sort(had)
@@ -398,8 +398,8 @@ func (f *fanOut) deliverPage(ctx context.Context, gain, had, muters []int64, all
 	return reached, nil
 }
 
-// editedFor makes the users who mute words read the text of an edited post again, because the edit
-// may have added or removed a muted word. The post stays in their inboxes.
+// editedFor makes readers check an edited post again for the users who mute words, because the edit may have
+// added or removed a muted word. The post stays in their inboxes.
 func (f *fanOut) editedFor(ctx context.Context, users []int64) error {
 	muting, err := f.w.Visibility.MutedWords(ctx, users)
 	if err == nil {

@@ -95,7 +95,7 @@ func (f *fanOut) recheck(ctx context.Context, users []int64) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("the relations of %d do not come to rest", f.args.Author)
+	return fmt.Errorf("the relations of author %d keep changing", f.args.Author)
 }
 
 // whoSees returns the users to whose timelines the post belongs, and the users to whose timelines

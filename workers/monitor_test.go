@@ -64,7 +64,7 @@ func TestMonitorSaysThatItIsPaused(t *testing.T) {
 			}
 			w, err := workers.New(cfg)
 			require.NoError(t, err)
-			require.NoError(t, w.Run(ctx))
+			require.ErrorIs(t, w.Run(ctx), context.Canceled)
 			require.Regexp(t, fmt.Sprintf(`jobs wait too long" pool=small waiting=\d+ oldest=\S+ paused=%t\n`, paused), log.String())
 		}
 	})

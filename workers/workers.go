@@ -58,6 +58,7 @@ import (
 	"tideline/feed/job"
 	"tideline/feed/session"
 	"tideline/feed/visibility"
+	"tideline/internal/clock"
 	"tideline/live"
 	"tideline/queue"
 	"tideline/timeline"
@@ -206,40 +207,27 @@ func New(cfg Config) (*Workers, error) {
 	return w, nil
 }
 
-// Run handles jobs until ctx ends. Then it finishes the jobs under way or hands them back.
+// Run handles jobs until ctx ends. Then it finishes the jobs under way or hands them back, and returns the
+// error of ctx.
 //
 // Cost: some look-ups a second in SQL and Redis in an idle process. The package comment describes
 // the cost of jobs.
 func (w *Workers) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return w.Queue.Run(ctx) })
-	g.Go(func() error { return every(ctx, w.TrimEvery, w.trim) })
-	g.Go(func() error { return every(ctx, w.TrimEvery, w.deleteDue) })
+	g.Go(func() error { return clock.Every(ctx, w.TrimEvery, w.trim) })
+	g.Go(func() error { return clock.Every(ctx, w.TrimEvery, w.deleteDue) })
 	g.Go(func() error {
 		w.index(ctx)
-		return every(ctx, w.TrimEvery, w.index)
+		return clock.Every(ctx, w.TrimEvery, w.index)
 	})
-	g.Go(func() error { return every(ctx, w.WatchEvery, w.watch) })
-	g.Go(func() error { return every(ctx, w.WatchEvery, w.balance) })
-	g.Go(func() error { return every(ctx, w.FoldEvery, w.fold) })
+	g.Go(func() error { return clock.Every(ctx, w.WatchEvery, w.watch) })
+	g.Go(func() error { return clock.Every(ctx, w.WatchEvery, w.balance) })
+	g.Go(func() error { return clock.Every(ctx, w.FoldEvery, w.fold) })
 	if w.Masters != nil {
-		g.Go(func() error { return every(ctx, w.ReturnEvery, w.wakeAfterReturn) })
+		g.Go(func() error { return clock.Every(ctx, w.ReturnEvery, w.wakeAfterReturn) })
 	}
 	return g.Wait()
-}
-
-// every calls do once in each period until ctx ends.
-func every(ctx context.Context, period time.Duration, do func(context.Context)) error {
-	tick := time.NewTicker(period)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-			do(ctx)
-		}
-	}
 }
 
 // decode reads the payload of a job and, unless state is nil, the state that an earlier attempt

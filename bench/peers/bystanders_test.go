@@ -41,7 +41,7 @@ const (
 //     until the last one has finished. It needs as many open files as subscribers in each of two processes.
 //   - abuse: one account holds 150 subscriptions of 29 aliased unread counts with a heartbeat each second,
 //     and replaces each one at once when it is refused or ended.
-//   - ranked, suggested, tagged, liked, searched, anonymous, marked: one account, or an address without one,
+//   - ranked, suggested, tagged, liked, searched, nested, anonymous, marked: one account, or an address without one,
 //     requests fields that return little and read much. It uses 16 connections and as many aliases as are
 //     allowed, and repeats each request as soon as it is answered, or 10 ms after it is refused.
 func BenchmarkBystanders(b *testing.B) {
@@ -134,6 +134,7 @@ var fieldAbuses = []fieldAbuse{
 	{"tagged", "query", `taggedPosts(tag: "tide", first: 1) { nodes { id } }`, "token1"},
 	{"liked", "query", "viewer { likedPosts(first: 1) { nodes { id } } }", "token1"},
 	{"searched", "query", `users(query: "another 99", first: 1) { nodes { id } }`, "token1"},
+	{"nested", "query", "users(first: 20) { nodes { id followers(first: 1) { nodes { id } } } }", "token1"},
 	{"anonymous", "query", `users(query: "another 99", first: 1) { nodes { id } }`, ""},
 	{"marked", "mutation", "markTimelineRead(input: {upTo: %q}) { viewer { id a: unreadCount b: unreadCount } }", "token1"},
 }

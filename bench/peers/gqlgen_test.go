@@ -102,7 +102,7 @@ type memoryMutation struct {
 // CreatePost sends a post to all subscriptions without storing it.
 func (m memoryMutation) CreatePost(_ context.Context, in model.CreatePostInput) (*model.CreatePostPayload, error) {
 	post := &ent.Post{ID: ids.At(time.Now()), Text: in.Text, Edges: ent.PostEdges{Author: &ent.User{ID: 1, Handle: "user1", Name: "User 1"}}}
-	added := &stream.PostAdded{Edge: edgeOf(post)}
+	added := &stream.PostAdded{PostEvent: stream.PostEvent{Edge: edgeOf(post)}}
 	m.memory.mu.Lock()
 	defer m.memory.mu.Unlock()
 	for events := range m.memory.streams {

@@ -406,17 +406,9 @@ func (k *Keys) userOf(ctx context.Context, key *Key, actAs string) (int64, error
 //
 // Cost: an update by primary key, once a minute, for each key that was used.
 func (k *Keys) Run(ctx context.Context) error {
-	tick := time.NewTicker(noteEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			k.noteUse(context.WithoutCancel(ctx))
-			return ctx.Err()
-		case <-tick.C:
-			k.noteUse(ctx)
-		}
-	}
+	err := clock.Every(ctx, noteEvery, k.noteUse)
+	k.noteUse(context.WithoutCancel(ctx))
+	return err
 }
 
 // noteUse writes the times of last use since the previous call. It does not retry a failed write.

@@ -247,7 +247,7 @@ func (c *Conversations) Audiences(ctx context.Context, v session.Viewer, posts [
 		}
 		list[i] = Audiences{Reply: audienceOf(root.ReplyAudience), Quote: audienceOf(root.QuoteAudience)}
 		list[i].MayReply = admits(list[i].Reply)
-		list[i].MayQuote = admits(list[i].Quote) || root != gone && v.ID != 0 && visibility.WroteBase(p, v.ID)
+		list[i].MayQuote = admits(list[i].Quote) || root != gone && v.ID != 0 && visibility.WroteOriginal(p, v.ID)
 	}
 	return list, nil
 }

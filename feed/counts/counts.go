@@ -19,6 +19,7 @@ import (
 	"tideline/feed/session"
 	"tideline/feed/visibility"
 	"tideline/internal/batch"
+	"tideline/internal/clock"
 )
 
 // DefaultEvery is the time between two reads of the counts, and so between two events of a watch.
@@ -129,16 +130,7 @@ func distinct(ids []int64) []int64 {
 // Run reads the counts every Config.Every until ctx ends. Without it, watches send only their first
 // event.
 func (c *Counts) Run(ctx context.Context) error {
-	tick := time.NewTicker(c.cfg.Every)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-tick.C:
-			c.look(ctx)
-		}
-	}
+	return clock.Every(ctx, c.cfg.Every, c.look)
 }
 
 // look wakes the watches that have a new count to send.

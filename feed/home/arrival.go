@@ -46,7 +46,7 @@ func graceEnd(at time.Time) int64 { return max(ids.At(at.Add(-arrivalGrace)), 0)
 // It holds for the moment of the call. So call ArrivedID before reading the timeline: the process
 // may be stopped between the two.
 //
-// Cost: four queries by index every five seconds, otherwise none.
+// Cost: six queries by index every five seconds, otherwise none.
 func (a *Arrivals) ArrivedID(ctx context.Context) int64 {
 	now := a.now()
 	looked := a.lookedForLate.Load()
@@ -64,7 +64,7 @@ func (a *Arrivals) ArrivedID(ctx context.Context) int64 {
 }
 
 // LateBy returns the age of the oldest fan-out that was unfinished at the last look of ArrivedID.
-// Posts reach timelines late by as much.
+// Posts may reach timelines this late.
 //
 // Cost: none.
 func (a *Arrivals) LateBy() time.Duration {

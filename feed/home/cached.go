@@ -31,8 +31,8 @@ type Reader struct {
 type cachedFeed struct {
 	key     timeline.Key
 	cap     int
-	surface visibility.Surface // the feed takes only posts that
-	user    int64              // this user may be shown on the surface
+	user    int64              // the owner, or the author of an outbox
+	surface visibility.Surface // a build stores only posts that the user may be shown on it
 	truth   visibility.Source
 	ids     visibility.Source // the SQL source for a build
 	merges  bool              // reads merge outboxes into it
@@ -236,7 +236,7 @@ func (rd *Reader) hydrate(ctx context.Context, viewer int64, read cachedFeed, fe
 // Unseen returns two sources of the user's timeline: one reads SQL, and one reads as a page does.
 // Their reads do not count as hits or misses, and no user sees the posts.
 //
-// Cost: as a first page without an inbox, and as a page, of as many posts.
+// Cost: the first costs as much as a first page without an inbox, the second as much as a page.
 func (rd *Reader) Unseen(user int64) (inSQL, asRead visibility.Source) {
 	inbox := rd.inbox(user)
 	inbox.unseen, inbox.observe = true, func(bool) {}

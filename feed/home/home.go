@@ -26,6 +26,7 @@ import (
 	"tideline/feed/paging"
 	"tideline/feed/ranking"
 	"tideline/feed/visibility"
+	"tideline/internal/errs"
 	"tideline/live"
 	"tideline/queue"
 	"tideline/timeline"
@@ -89,25 +90,19 @@ func (p Policy) withDefaults() Policy {
 // Validate returns an error that names every value out of bounds. It applies no defaults, so a
 // zero RankDecay or MaxPage is out of bounds.
 func (p Policy) Validate() error {
-	var errs []error
-	if p.RankDecay < ranking.MinDecay || p.RankDecay > ranking.MaxDecay {
-		errs = append(errs, fmt.Errorf("RankDecay is %v: it must be %v to %v", p.RankDecay, ranking.MinDecay, ranking.MaxDecay))
-	}
+	all := []error{errs.Bound("RankDecay", p.RankDecay, ranking.MinDecay, ranking.MaxDecay)}
 	if _, err := p.rankings(); err != nil {
 		for line := range strings.Lines(err.Error()) {
-			errs = append(errs, fmt.Errorf("Rankings cannot be taken: %s", strings.TrimSpace(line)))
+			all = append(all, fmt.Errorf("Rankings is not valid: %s", strings.TrimSpace(line)))
 		}
 	}
 	// From the default size of a page to the largest inbox.
-	if p.MaxPage < paging.DefaultSize || p.MaxPage > timeline.MaxInboxCap {
-		errs = append(errs, fmt.Errorf("MaxPage is %d: it must be %d to %d", p.MaxPage, paging.DefaultSize, timeline.MaxInboxCap))
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(all, errs.Bound("MaxPage", p.MaxPage, paging.DefaultSize, timeline.MaxInboxCap))...)
 }
 
 func (p Policy) rankings() (*ranking.Set, error) { return ranking.New(p.RankDecay, p.Rankings) }
 
-// Home reads home timelines and caches their feeds, in parts. It is safe for concurrent use.
+// Home reads home timelines and caches their feeds. It is safe for concurrent use.
 type Home struct {
 	Reader      *Reader       // reads and builds feeds
 	Clients     *ClientStates // tells what clients have and have missed
@@ -165,8 +160,8 @@ func New(cfg Config) (*Home, error) {
 	}, nil
 }
 
-// Run builds inboxes in the background until ctx ends. Without Run, timelines are complete too,
-// but every read goes to SQL.
+// Run builds inboxes in the background until ctx ends. Without Run, timelines are
+// complete too, but pages read SQL for feeds that are missing in Redis.
 func (h *Home) Run(ctx context.Context) error { return h.Reader.builder.run(ctx) }
 
 // Config returns the configuration of the Home, with the defaults filled in.

@@ -349,6 +349,6 @@ func TestRankingsAreCompiledAtTheStart(t *testing.T) {
 		cfg := w.Home.Config()
 		cfg.Rankings = map[string]string{"a": "liks", "b": "likes"}
 		_, err := home.New(cfg)
-		require.ErrorContains(t, err, `Rankings cannot be taken: ranking "a": at character 1: "liks" is no signal`)
+		require.ErrorContains(t, err, `Rankings is not valid: ranking "a": at character 1: "liks" is no signal`)
 	})
 }

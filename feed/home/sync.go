@@ -33,12 +33,10 @@ type Sync struct {
 // Otherwise an earlier attempt may have changed the inbox and told nobody, so they are told to
 // look at the journal. The change is also recorded for the viewer's streams of conversations.
 //
-// change is the number of the change, and all this is done once for it: by the call that made the
-// change or, if the call did not finish, by the job. A second time would tell clients to read
-// again although they began to read after the change. An inbox that is being built does not tell
-// what they have read. A later change has its own number. again says that an earlier attempt of
-// the job may have begun. That attempt may have written after it was told that all was done, so
-// the inbox is compared anyway.
+// change is the number of the change. All this is done once for it: by the call that made the change or, if
+// that call did not finish, by the job. A second time would tell clients to read again although they have
+// already read the new timeline. again says that an earlier attempt of the job may have begun. It may have
+// written to the inbox after the clients were told, so the inbox is compared anyway.
 //
 // others are the numbers of other changes between the same two users that were committed before
 // the call. They are done together with this one.
@@ -149,7 +147,7 @@ func (s *Sync) inbox(ctx context.Context, viewer, author int64, change *int64) (
 		}
 		return true, s.journals.InvalidatePositions(ctx, viewer, *change)
 	}
-	return changed, fmt.Errorf("the relation of %d and %d does not come to rest", viewer, author)
+	return changed, fmt.Errorf("the relation of %d and %d keeps changing", viewer, author)
 }
 
 // once compares the inbox with SQL once. wrote reports whether it changed the inbox, and

@@ -97,7 +97,7 @@ func (u *Unread) Count(ctx context.Context, v session.Viewer) (int, error) {
 	if n := counted.count(); known && kept != n {
 		// If the kept number is still the same, it was wrong.
 		if again, ok := u.keptCount(ctx, v.ID, a); ok && again == kept {
-			u.log.ErrorContext(ctx, "a number of unread posts was kept that is wrong", "user", v.ID, "kept", kept, "counted", n)
+			u.log.ErrorContext(ctx, "kept unread count is wrong", "user", v.ID, "kept", kept, "counted", n)
 		}
 	}
 	u.forget(v.ID)
@@ -291,7 +291,7 @@ func (u *Unread) timelines(ctx context.Context, users []int64, answers map[int64
 		for _, author := range outboxes[user] {
 			mine = append(mine, parts[index[author]])
 		}
-		if len(outboxes[user]) > defaultMergeAll || slices.ContainsFunc(mine, unready) {
+		if len(outboxes[user]) > u.reader.mergeAll || slices.ContainsFunc(mine, unready) {
 			continue
 		}
 		r := timeline.Range{After: answers[user].Marker, Limit: limit}

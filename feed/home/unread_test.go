@@ -292,15 +292,26 @@ func TestMarkerOfTheFuture(t *testing.T) {
 			require.Zero(w, n)
 			post()
 		}
-		// A marker that another version left in the future moves back.
-		w.Stores.DB.ReadMarker.UpdateOneID(ann.ID).SetPostID(1<<53 - 1).ExecX(w.Ctx)
-		n, err = w.Home.Unread.MarkRead(w.Ctx, ann, future)
-		require.NoError(w, err)
-		require.Zero(w, n)
-		post()
-		n, err = w.Home.Unread.Count(w.Ctx, ann)
-		require.NoError(w, err)
-		require.Equal(w, 1, n)
+	})
+}
+
+// The marker stays above the newest post after that one is deleted, also for a late call with an earlier entry.
+func TestMarkerOfADeletedPost(t *testing.T) {
+	t.Parallel()
+	feedtest.Each(t, func(w *feedtest.World) {
+		ann, bob := w.User("ann"), w.User("bob")
+		w.Follow(ann, bob)
+		earlier, _, newest := w.Post(bob, schema.Public), w.Post(bob, schema.Public), w.Post(bob, schema.Public)
+		w.Drain()
+		mark := func(post int64) {
+			n, err := w.Home.Unread.MarkRead(w.Ctx, ann, paging.Cursor{ID: post}.Encode(paging.Latest, ann.ID))
+			require.NoError(w, err)
+			require.Zero(w, n)
+		}
+		mark(newest)
+		require.NoError(w, w.Feed.DeletePost(w.Ctx, bob, newest))
+		w.Drain()
+		mark(earlier)
 	})
 }
 

@@ -142,7 +142,7 @@ func (u *Unread) among(ctx context.Context, some concernedUsers, users []int64) 
 
 // moveMarker moves the user's read marker forwards to a post, never backwards, and reports
 // whether it moved. It moves no further than the newest post: a forged cursor must not mark posts
-// as read that nobody has written yet. A marker beyond the newest post moves back.
+// as read that nobody has written yet.
 //
 // Cost: three statements.
 func (u *Unread) moveMarker(ctx context.Context, user, post int64) (moved bool, err error) {
@@ -158,7 +158,7 @@ func (u *Unread) moveMarker(ctx context.Context, user, post int64) (moved bool, 
 	if err != nil {
 		return false, fmt.Errorf("create read marker: %w", err)
 	}
-	n, err := u.db.ReadMarker.Update().Where(readmarker.ID(user), readmarker.Or(readmarker.PostIDLT(post), readmarker.PostIDGT(newest[0]))).SetPostID(post).Save(ctx)
+	n, err := u.db.ReadMarker.Update().Where(readmarker.ID(user), readmarker.PostIDLT(post)).SetPostID(post).Save(ctx)
 	return n > 0, errs.Wrap(err, "move read marker")
 }
 

@@ -173,9 +173,8 @@ func (m *Moderation) SetRole(ctx context.Context, who Actor, id int64, role user
 	}
 	err = rows.InTx(ctx, m.cfg.DB, func(tx *ent.Tx) error {
 		u, err := tx.User.Query().Where(user.ID(id), rows.ForUpdate).Only(ctx)
-		// A hidden user can only get a lower role. Otherwise the user would come back with the
-		// former role.
-		if ent.IsNotFound(err) || err == nil && u.Hidden && !who.Console && ranks[role] >= ranks[u.Role] {
+		// A hidden user can only get a lower role.
+		if ent.IsNotFound(err) || err == nil && u.Hidden && !who.Console && ranks[role] > ranks[u.Role] {
 			return refusal.ErrNoSuchUser
 		}
 		if err != nil {

@@ -199,7 +199,7 @@ func (m *Moderation) Report(ctx context.Context, who Actor, id int64) (*ent.Repo
 //
 // Cost: a look-up, and a short transaction that locks the reported user.
 func (m *Moderation) Claim(ctx context.Context, who Actor, id int64) (*ent.Report, error) {
-	r, _, err := m.handle(ctx, who, id, func(tx *ent.Tx, alike []int64) error {
+	r, _, err := m.handle(ctx, who, id, "", func(tx *ent.Tx, alike []int64) error {
 		return tx.Report.Update().Where(rows.Among(report.FieldID, alike)).
 			SetClaimedBy(who.ID).SetClaimedUntil(m.cfg.Now().Add(ClaimFor).UnixMilli()).Exec(ctx)
 	})
@@ -207,8 +207,8 @@ func (m *Moderation) Claim(ctx context.Context, who Actor, id int64) (*ent.Repor
 }
 
 // Decide closes a report and the other open reports about the same subject, 500 in all at most, and
-// returns how many it closed. It does not change the post or the user; HidePost and Suspend do.
-// Errors: as Claim, and BadInput.
+// returns how many it closed. It does not change the post or the user; HidePost and Suspend do. A
+// repeated call returns the report, and closes none. Errors: as Claim, and BadInput.
 //
 // Cost: as Claim, an entry of the audit log, and an insert for each report if a webhook endpoint
 // asks for them.
@@ -220,7 +220,7 @@ func (m *Moderation) Decide(ctx context.Context, who Actor, id int64, upheld boo
 	if upheld {
 		to = report.StatusUPHELD
 	}
-	return m.handle(ctx, who, id, func(tx *ent.Tx, alike []int64) error {
+	return m.handle(ctx, who, id, to, func(tx *ent.Tx, alike []int64) error {
 		err := tx.Report.Update().Where(rows.Among(report.FieldID, alike)).
 			SetStatus(to).SetClaimedBy(who.ID).SetDecidedAt(m.cfg.Now().UnixMilli()).SetNote(note).Exec(ctx)
 		if err != nil {
@@ -235,13 +235,15 @@ func (m *Moderation) Decide(ctx context.Context, who Actor, id int64, upheld boo
 }
 
 // handle calls do with an open report and all open reports about the same subject. It returns the
-// report as it is afterwards, and the number of reports. The lock on the reported user serialises
+// report as it is afterwards, and the number of reports. It calls nothing if the actor has already decided the
+// report with the status already. The lock on the reported user serialises
 // moderators with each other and with users who report meanwhile.
-func (m *Moderation) handle(ctx context.Context, who Actor, id int64, do func(tx *ent.Tx, alike []int64) error) (r *ent.Report, n int, err error) {
+func (m *Moderation) handle(ctx context.Context, who Actor, id int64, already report.Status, do func(tx *ent.Tx, alike []int64) error) (r *ent.Report, n int, err error) {
 	if _, err := m.demand(ctx, who, user.RoleMODERATOR); err != nil {
 		return nil, 0, err
 	}
 	err = rows.InTx(ctx, m.cfg.DB, func(tx *ent.Tx) error {
+		n = 0
 		find := tx.Report.Query().Where(report.ID(id), report.ReportedIDNEQ(who.ID))
 		first, err := find.Clone().Only(ctx)
 		if ent.IsNotFound(err) {
@@ -256,6 +258,9 @@ func (m *Moderation) handle(ctx context.Context, who Actor, id int64, do func(tx
 		r, err = find.Clone().Only(ctx)
 		if err != nil {
 			return errs.Wrap(unlessGone(err), "find report")
+		}
+		if r.Status == already && r.ClaimedBy == who.ID {
+			return nil
 		}
 		if r.Status != report.StatusOPEN {
 			return refusal.New(refusal.ReportDecided, "The report is decided already.")

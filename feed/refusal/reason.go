@@ -58,7 +58,7 @@ var (
 var (
 	NoSuchPost    = reason(NotFound, "NO_SUCH_POST", "There is no such post, or the viewer may not see it.")
 	NoSuchUser    = reason(NotFound, "NO_SUCH_USER", "There is no such user, or the viewer may not see them.")
-	NoSuchRequest = reason(NotFound, "NO_SUCH_REQUEST", "The user has not asked to follow the viewer.")
+	NoSuchRequest = reason(NotFound, "NO_SUCH_REQUEST", "The user has not asked to follow the viewer, or follows the viewer already.")
 	NoSuchSession = reason(NotFound, "NO_SUCH_SESSION", "There is no such session of the viewer.")
 	NoSuchKey     = reason(NotFound, "NO_SUCH_KEY", "There is no such API key.")
 	NoSuchReport  = reason(NotFound, "NO_SUCH_REPORT", "There is no such report, or it is about the moderator who asks.")

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"tideline/internal/clock"
 	"tideline/live"
 )
 
@@ -95,16 +96,7 @@ func (s *Store) Run(ctx context.Context, hub *live.Hub) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return s.hear(ctx, hub) })
 	g.Go(func() error {
-		tick := time.NewTicker(checkEvery)
-		defer tick.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return ctx.Err()
-			case <-tick.C:
-				s.warn(ctx, s.check(ctx))
-			}
-		}
+		return clock.Every(ctx, checkEvery, func(ctx context.Context) { s.warn(ctx, s.check(ctx)) })
 	})
 	return g.Wait()
 }

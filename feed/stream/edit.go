@@ -48,18 +48,19 @@ func (s *Stream) edited(ctx context.Context, ev live.Event) (arrives bool, err e
 // update sends PostUpdated. e is the event that several users share, or nil.
 func (s *Stream) update(p *ent.Post, e *sharedEvent) {
 	s.forgetGone(p.ID)
-	s.send(&PostUpdated{Edge: s.client.Entry(s.viewer, p), Results: e.forUpdates(), shared: e})
+	s.send(&PostUpdated{PostEvent{Edge: s.client.Entry(s.viewer, p), Results: e.forUpdates(), shared: e}})
 }
 
 // maxEdits is how many edited posts a stream sends when it catches up. If there are more, the client
 // has to read its timeline again.
 const maxEdits = 100
 
-// editedItems returns an item for each post that the client may have and that was edited since the
-// time of Low, or whose root or original was shown, hidden or deleted since then. The item says that the post is gone if the viewer mutes a word of the new text. all
-// is false if there are more than maxEdits. An edit shortly before the client's cursor may be sent
-// a second time.
-func (s *Stream) editedItems(ctx context.Context, now timeline.Position) (items []backlogItem, all bool, err error) {
+// changedItems returns an item for each post that the client may have and that was edited since the
+// time of Low, or whose root or original was shown, hidden or deleted since then. The item says that the
+// post is gone if the viewer may no longer be shown it, because of a muted word in the new text or because
+// of its root or original. all is false if there are more than maxEdits. An edit shortly before the
+// client's cursor may be sent a second time.
+func (s *Stream) changedItems(ctx context.Context, now timeline.Position) (items []backlogItem, all bool, err error) {
 	// Every edit up to the time of low has reached the client: see ArrivedID. A client that read an
 	// empty page has no low. No post of such a client was edited before its oldest post was made.
 	since := cmp.Or(s.client.Low(), s.client.Oldest())

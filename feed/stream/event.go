@@ -25,31 +25,32 @@ func (*PostRemoved) event() {}
 func (*Invalidated) event() {}
 func (*Heartbeat) event()   {}
 
-// PostAdded says that a post entered the timeline.
-type PostAdded struct {
+// PostEvent is the part that PostAdded and PostUpdated have in common: an entry of the timeline.
+type PostEvent struct {
 	Edge           paging.Edge[ent.Post]
 	*batch.Results              // for all viewers who receive the event; nil for an event that one user receives
-	shared         *sharedEvent // nil likewise
-	before         int64        // the stream's newest post before this one
+	shared         *sharedEvent // nil for an event that one user receives
 	alone          bool         // something was read for this viewer only, after the verdict
 }
 
 // Position returns the cursor to resume after.
-func (e *PostAdded) Position() string { return e.Edge.Cursor }
+func (e *PostEvent) Position() string { return e.Edge.Cursor }
 
-// PostUpdated says that the text of a post in the timeline changed. A client that does not show the
-// post inserts it at its score, if that score is within the range the client displays.
-type PostUpdated struct {
-	Edge paging.Edge[ent.Post]
+// AppendOwn appends the viewer's cursor, which replaces the placeholder.
+func (e *PostEvent) AppendOwn(b []byte) []byte { return append(b, e.Edge.Cursor...) }
 
-	// As in PostAdded.
-	*batch.Results
-	shared *sharedEvent
-	alone  bool
+func (e *PostEvent) common() *PostEvent { return e }
+
+// PostAdded says that a post entered the timeline.
+type PostAdded struct {
+	PostEvent
+	before int64 // the stream's newest post before this one
 }
 
-// Position returns the cursor to resume after.
-func (e *PostUpdated) Position() string { return e.Edge.Cursor }
+// PostUpdated is about a post that the client may have: its text was edited, or it or its root or
+// original changed or is shown again. A client that does not show the post inserts it at its
+// score, if that score is within the range the client displays.
+type PostUpdated struct{ PostEvent }
 
 // PostRemoved says that a post left the timeline.
 type PostRemoved struct {
@@ -86,9 +87,6 @@ func (e *PostAdded) Neutral(placeholder string) any {
 	return &neutral
 }
 
-// AppendOwn appends the viewer's cursor, which replaces the placeholder.
-func (e *PostAdded) AppendOwn(b []byte) []byte { return append(b, e.Edge.Cursor...) }
-
 // Neutral returns a copy of the event with the placeholder instead of the viewer's cursor.
 func (e *PostRemoved) Neutral(placeholder string) any {
 	return &PostRemoved{PostID: e.PostID, Position: placeholder, Deleted: e.Deleted}
@@ -104,34 +102,25 @@ func (e *PostUpdated) Neutral(placeholder string) any {
 	return &neutral
 }
 
-// AppendOwn appends the viewer's cursor, which replaces the placeholder.
-func (e *PostUpdated) AppendOwn(b []byte) []byte { return append(b, e.Edge.Cursor...) }
-
 // Liked reports whether the viewer likes the post of a *PostAdded or *PostUpdated.
 //
 // Cost: one query for all viewers who receive the event at the same time.
 func (s *Streams) Liked(ctx context.Context, v session.Viewer, event any) (bool, error) {
-	if e, ok := event.(*PostUpdated); ok {
-		return s.liked(ctx, v, e.Edge.Node.ID, e.shared, &e.alone)
-	}
-	e := event.(*PostAdded)
-	return s.liked(ctx, v, e.Edge.Node.ID, e.shared, &e.alone)
-}
-
-func (s *Streams) liked(ctx context.Context, v session.Viewer, post int64, e *sharedEvent, alone *bool) (bool, error) {
+	e := event.(interface{ common() *PostEvent }).common()
+	post := e.Edge.Node.ID
 	type key struct{}
 	type answer struct {
 		users []int
 		err   error
 	}
-	found, _ := e.forAll().Once(key{}, func() any {
-		defer e.facts.Add(1)
-		users, err := s.cfg.DB.Like.Query().Where(like.PostID(post), rows.Among(like.FieldUserID, e.users)).
+	found, _ := e.shared.forAll().Once(key{}, func() any {
+		defer e.shared.facts.Add(1)
+		users, err := s.cfg.DB.Like.Query().Where(like.PostID(post), rows.Among(like.FieldUserID, e.shared.users)).
 			Select(like.FieldUserID).Ints(context.WithoutCancel(ctx))
 		return answer{users, err}
 	}).(answer)
-	if e == nil || found.err != nil {
-		*alone = true
+	if e.shared == nil || found.err != nil {
+		e.alone = true
 		liked, err := s.cfg.DB.Like.Query().Where(like.PostID(post), like.UserID(v.ID)).Exist(ctx)
 		return liked, errs.Wrap(err, "read likes")
 	}
@@ -168,20 +157,15 @@ func (s *Streams) UnreadCount(ctx context.Context, v session.Viewer, e *PostAdde
 // Cost: none if nothing was read. Otherwise one verdict for all viewers who receive the event at the
 // same time, or, if alone, one query by primary key.
 func (s *Stream) Confirm(ctx context.Context, ev Event, alone bool) bool {
-	var id int64
-	var shared *sharedEvent
-	e, added := ev.(*PostAdded)
-	switch ev := ev.(type) {
-	case *PostAdded:
-		id, shared, alone = ev.Edge.Node.ID, ev.shared, alone || ev.alone
-	case *PostUpdated:
-		id, shared, alone = ev.Edge.Node.ID, ev.shared, alone || ev.alone
-	default:
+	of, ok := ev.(interface{ common() *PostEvent })
+	if !ok {
 		return true
 	}
+	e := of.common()
+	id := e.Edge.Node.ID
 	var sees, known bool
-	if !alone {
-		sees, known = s.streams.confirm(ctx, s.viewer, id, shared)
+	if !alone && !e.alone {
+		sees, known = s.streams.confirm(ctx, s.viewer, id, e.shared)
 	}
 	if !known {
 		posts, err := s.visible(ctx, []int64{id})
@@ -190,9 +174,9 @@ func (s *Stream) Confirm(ctx context.Context, ev Event, alone bool) bool {
 		}
 		sees = err == nil && posts[0] != nil
 	}
-	if !sees && added { // for an updated post, the change that hid it sends a removal
+	if added, ok := ev.(*PostAdded); ok && !sees { // for an updated post, the change that hid it sends a removal
 		s.client.Drop(id)
-		s.newest = e.before
+		s.newest = added.before
 	}
 	return sees
 }

@@ -52,7 +52,7 @@ func (s *Streams) share(ctx context.Context, ev live.Event) (*sharedEvent, error
 		v, err := s.posts.Judge(ctx, ev.Post, ev.Batch.Users)
 		e := &sharedEvent{verdict: v, until: time.Now().Add(verdictLasts), users: ev.Batch.Users}
 		if v.Post != nil {
-			e.added = &PostAdded{Edge: paging.Edge[ent.Post]{Score: float64(ev.Post), Node: v.Post}, Results: e.forAll(), shared: e}
+			e.added = &PostAdded{PostEvent: PostEvent{Edge: paging.Edge[ent.Post]{Score: float64(ev.Post), Node: v.Post}, Results: e.forAll(), shared: e}}
 		}
 		return e, err
 	})

@@ -15,10 +15,10 @@ import (
 	"tideline/live"
 )
 
-// told sets a TellBy function that sends to the returned channel at each call.
+// told sets with SetTell a function that sends to the returned channel at each call.
 func (l listener) told() <-chan struct{} {
 	told := make(chan struct{}, 32)
-	l.stream.TellBy(func() <-chan struct{} {
+	l.stream.SetTell(func() <-chan struct{} {
 		select {
 		case told <- struct{}{}:
 		default: // more calls than the test needs

@@ -43,9 +43,8 @@ type Stream struct {
 	resuming  *paging.Cursor // the cursor to resume after, until that has begun
 	backlog   backlog        // what Next reads and returns after ready
 
-	// nameAt: when the client state names more posts than this, the stream settles the inbox
-	// again. removals counts the removals received since the journal was read.
-	nameAt, removals int
+	nameAt   int // the stream does not settle before the client state names more posts than this
+	removals int // how many removals were received since the journal was read
 
 	beatDue, visitDue atomic.Bool
 }
@@ -194,7 +193,7 @@ func (s *Stream) arrived(ctx context.Context, ev live.Event) error {
 }
 
 // removed sends PostRemoved, unless the viewer may see the post again by now. If the client
-// resumed while the post was hidden, editedItems left out its edit, so removed sends the edit.
+// resumed while the post was hidden, changedItems left out its edit, so removed sends the edit.
 func (s *Stream) removed(ctx context.Context, ev live.Event) error {
 	post, e, err := s.judge(ctx, ev)
 	switch {
@@ -230,7 +229,7 @@ func (s *Stream) judge(ctx context.Context, ev live.Event) (post *ent.Post, e *s
 func (s *Stream) add(p *ent.Post, e *sharedEvent) {
 	before := s.newest
 	s.took(p.ID)
-	s.send(&PostAdded{Edge: s.client.Entry(s.viewer, p), Results: e.forAll(), shared: e, before: before})
+	s.send(&PostAdded{PostEvent{Edge: s.client.Entry(s.viewer, p), Results: e.forAll(), shared: e}, before})
 }
 
 // took records that the client receives the post.
@@ -308,13 +307,12 @@ func (s *Stream) catchUpAs(ctx context.Context, noEventLost bool) error {
 		return s.startOver(ctx, mayHaveMissed, Cause(why)) // the client state cannot tell what the client misses
 	}
 	if !whole {
-		home := s.streams.home
 		m.Now = s.visit(ctx) // Redis may have forgotten the user
 		s.client.Position = m.Now
 		s.backlog.check(s.streams)
-		m.Arrived = home.Arrivals.ArrivedID(ctx)
+		m.Arrived = s.streams.home.Arrivals.ArrivedID(ctx)
 		var all bool
-		if m.Posts, all, err = home.Clients.Since(ctx, s.viewer, s.client.Low(), true); err != nil {
+		if m.Posts, all, err = s.streams.home.Clients.Since(ctx, s.viewer, s.client.Low(), true); err != nil {
 			return err
 		}
 		m.More = !all
@@ -326,8 +324,8 @@ func (s *Stream) catchUpAs(ctx context.Context, noEventLost bool) error {
 		return s.startOver(ctx, tooMuch, TooManyPosts)
 	}
 	if !whole {
-		// When the client reads again, it loses posts whether their removal was sent or not,
-		// and may get back posts that were sent as removed.
+		// The client reads its timeline again. So it loses posts even if no removal was sent, and may get back
+		// posts whose removal was sent.
 		s.client.Retain(m.Posts)
 		s.gone = nil
 		s.invalidate(mayHaveMissed, Cause(why))
@@ -337,7 +335,7 @@ func (s *Stream) catchUpAs(ctx context.Context, noEventLost bool) error {
 		return err
 	}
 	if whole && !noEventLost { // otherwise the client reads the page again, or was sent the edits
-		edited, all, err := s.editedItems(ctx, m.Now)
+		edited, all, err := s.changedItems(ctx, m.Now)
 		if err != nil {
 			return err
 		}
@@ -409,7 +407,7 @@ type Cause string
 const (
 	TooManyPosts Cause = "too_many_posts"   // the client missed more posts than a stream replays
 	TooManyEdits Cause = "too_many_edits"   // the client missed more edits than a stream replays
-	Changed      Cause = "timeline_changed" // a relation of the viewer changed, or what the viewer mutes, while the stream was open
+	Changed      Cause = "timeline_changed" // the viewer's relations, mutes or HomeReplies changed while the stream was open
 )
 
 // The causes of a ConversationInvalidated, beside home.Forgotten.

@@ -53,7 +53,7 @@ type subscription[E any] struct {
 	subs       []*live.Subscription // one for each recipient; changed with mu held, and only by the reader
 
 	mu     sync.Mutex
-	tell   func() (wait <-chan struct{}) // see TellBy
+	tell   func() (wait <-chan struct{}) // see SetTell
 	timers []*time.Timer
 	visits *time.Timer // lets the stream visit what it follows; set before the reader calls next
 	closed bool
@@ -92,7 +92,7 @@ func (s *subscription[E]) listen(ctx context.Context) error {
 		}
 		s.mu.Lock()
 		s.subs[i] = sub
-		sub.TellBy(s.tell)
+		sub.SetTell(s.tell)
 		closed := s.closed
 		s.mu.Unlock()
 		if closed {
@@ -145,15 +145,15 @@ func (s *subscription[E]) close() {
 	}
 }
 
-// TellBy sets a function that is called instead of wake when an event for several users is ready. tell
+// SetTell sets a function that is called instead of wake when an event for several users is ready. tell
 // may call [Stream.Shared] and send the event. It must not block, because that delays the other
 // streams. If tell returns a channel, it is called again when the channel is closed.
-func (s *subscription[E]) TellBy(tell func() (wait <-chan struct{})) {
+func (s *subscription[E]) SetTell(tell func() (wait <-chan struct{})) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.tell = tell
 	for _, sub := range s.subs {
-		sub.TellBy(tell)
+		sub.SetTell(tell)
 	}
 }
 
@@ -186,13 +186,11 @@ func (s *subscription[E]) next(ctx context.Context, step func(context.Context) (
 		switch {
 		case errors.Is(err, errStreamEnds) || ctx.Err() != nil:
 			s.ready, s.ended = nil, true
+			s.close()
 		case err != nil:
 			s.interrupt(ctx, err)
 		case !more && len(s.ready) == 0:
 			return none, false
-		}
-		if s.ended {
-			s.close()
 		}
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"tideline/feed/refusal"
 	"tideline/feed/session"
 	"tideline/feed/visibility"
+	"tideline/internal/clock"
 )
 
 // DefaultEvery is the time between two reads of the states, and so between two events of a watch.
@@ -118,16 +119,7 @@ func (u *Users) Watch(ctx context.Context, v session.Viewer, ids []int64, wake f
 
 // Run reads the states every Config.Every until ctx ends. Without it, watches send only their first event.
 func (u *Users) Run(ctx context.Context) error {
-	tick := time.NewTicker(u.cfg.Every)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-tick.C:
-			u.look(ctx)
-		}
-	}
+	return clock.Every(ctx, u.cfg.Every, u.look)
 }
 
 // look wakes the watches that have a new state to send.

@@ -75,7 +75,7 @@ func hiddenWithBase(on Surface, r Relation, p *ent.Post) string {
 	root, original := r.root(), r.original()
 	if p.RepostOf != 0 {
 		if why := hiddenBase(on, original, original.Has(addressed) || root.Has(wrote)); why != "" {
-			return "it is a repost, and of the original: " + why
+			return "it is a repost whose original is hidden: " + why
 		}
 		if original.Has(wrote) {
 			return ""
@@ -83,7 +83,7 @@ func hiddenWithBase(on Surface, r Relation, p *ent.Post) string {
 	}
 	if p.RootID != 0 {
 		if why := hiddenBase(on, root, false); why != "" {
-			return "it belongs to a conversation, and of its first post: " + why
+			return "it belongs to a conversation whose first post is hidden: " + why
 		}
 	}
 	return ""
@@ -107,12 +107,12 @@ func hiddenBase(on Surface, r Relation, answersViewer bool) string {
 }
 
 // addBases reads the bases of the posts that are replies or reposts. It adds what the rule needs
-// of them to the posts, which were read for the viewer, and what the viewer wishes of replies and
-// conversations. It sets their Original and OriginalText.
+// of them to the posts, which were read for the viewer, and the viewer's preferences for replies
+// and conversations. It sets their Original and OriginalText.
 //
 // Cost: none if no post is either; otherwise one query by primary key, with a look-up for each author who
 // was replied to and for each root. The query of all posts does none of this: it would prepare for it on
-// pages that have neither. With the bases in it, such a page cost twice as much, and with the wishes 8 to
+// pages that have neither. With the bases in it, such a page cost twice as much, and with the preferences 8 to
 // 10 % more; without both it costs what it did before there were replies (BenchmarkHomePage).
 func (r *Reader) addBases(ctx context.Context, in querier, viewer int64, list []*ent.Post, with Fields) error {
 	var ids, repliedTo []int64
@@ -362,9 +362,9 @@ func (r *Reader) PullsDependentOn(ctx context.Context, user, author int64, limit
 	return len(found) > 0, errs.Wrap(err, "look for replies and reposts")
 }
 
-// WroteBase reports whether the viewer, for whom p was read, wrote p or, if p is a repost, its
+// WroteOriginal reports whether the viewer, for whom p was read, wrote p or, if p is a repost, its
 // original.
-func WroteBase(p *ent.Post, viewer int64) bool {
+func WroteOriginal(p *ent.Post, viewer int64) bool {
 	if p.RepostOf != 0 {
 		return Relation(p.ForViewer).original().Has(wrote)
 	}

@@ -16,7 +16,7 @@ import (
 )
 
 // SQL serves home timelines whenever Redis does not have them: for a user who has just come for the
-// first time, or for everybody at once. So these statements are built once, too.
+// first time, or for everybody at once. So these statements are built once for each Reader.
 
 // SourcesOf returns the query of the authors whose posts a home timeline shows: the user, and all
 // followees except muted ones. Its only argument is the user.

@@ -13,6 +13,7 @@ import (
 	"tideline/ent/predicate"
 	"tideline/ent/webhookdelivery"
 	"tideline/feed/internal/rows"
+	"tideline/internal/clock"
 	"tideline/internal/errs"
 )
 
@@ -119,10 +120,8 @@ func (d *Deliverer) purges(ctx context.Context) {
 		if err != nil && ctx.Err() == nil {
 			d.cfg.Logger.WarnContext(ctx, "old webhooks are not purged", "error", err)
 		}
-		select {
-		case <-ctx.Done():
+		if clock.Sleep(ctx, wait) != nil {
 			return
-		case <-time.After(wait):
 		}
 	}
 }

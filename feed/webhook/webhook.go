@@ -79,18 +79,13 @@ func NewOutbox(db *ent.Client, log *slog.Logger, now func() time.Time) *Outbox {
 //
 // Cost: one look-up in a table of a few rows each time.
 func (o *Outbox) Run(ctx context.Context) error {
-	tick := time.NewTicker(refreshEvery)
-	defer tick.Stop()
-	for {
+	refresh := func(ctx context.Context) {
 		if err := o.refresh(ctx); err != nil && ctx.Err() == nil {
 			o.log.WarnContext(ctx, "webhook endpoints not read: events are recorded as if there were some", "error", err)
 		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-tick.C:
-		}
 	}
+	refresh(ctx)
+	return clock.Every(ctx, refreshEvery, refresh)
 }
 
 func (o *Outbox) refresh(ctx context.Context) error {

@@ -162,8 +162,8 @@ type fragmentCost struct {
 	inPage bool
 }
 
-// cost estimates how many fields a selection set produces and what they read. inPage says that the parent has
-// a page size: then a list directly below is the page.
+// cost estimates how many fields a selection set produces and what they read. inPage says that the parent
+// field has a page size, so that a list directly in the set is its page.
 func (p *preparation) cost(set ast.SelectionSet, inPage bool) int {
 	total := 0
 	for _, selection := range set {
@@ -203,8 +203,8 @@ func (p *preparation) cost(set ast.SelectionSet, inPage bool) int {
 	return total
 }
 
-// price returns the price of a field. It records a heavy field in p.heavy. It records a shared price in
-// p.shared and returns 0.
+// price returns the price of a field. It records a heavy field in p.heavy. It records a shared price, which a
+// query pays once, in p.shared and returns 0; a mutation pays it for each field.
 func (p *preparation) price(f *ast.Field, arguments map[string]any, paged bool) int {
 	of := f.Definition
 	if priceOf, ok := p.engine.prices[of]; ok {

@@ -36,9 +36,9 @@ type Sharer[T any] interface {
 	// AppendOwn is [Common].AppendOwn for the event that TakeShared has just taken. That event is the
 	// same value for all subscriptions.
 	AppendOwn(b []byte, event T) []byte
-	// TellBy makes the source call tell instead of wake for an event that Shared may return. If tell returns
+	// SetTell makes the source call tell instead of wake for an event that Shared may return. If tell returns
 	// a channel, tell is called again when the channel is closed.
-	TellBy(tell func() (wait <-chan struct{}))
+	SetTell(tell func() (wait <-chan struct{}))
 }
 
 // Subscription is a running operation with any number of responses. It has no goroutine: it wakes its reader,
@@ -88,15 +88,15 @@ func (e *Engine) Subscribe(ctx context.Context, o *Operation, wake func()) (*Sub
 	return s, nil
 }
 
-// ChargeBy sets a function that is called before Next makes a response, with the cost of the operation. If
+// SetCharge sets a function that is called before Next makes a response, with the cost of the operation. If
 // it returns errors, the subscription ends and Refused returns them. The event is lost to this
 // subscription, but another subscription that resumes receives it. Responses of AppendShared are free,
 // since they are made once for all subscriptions.
-func (s *Subscription) ChargeBy(charge func(cost int) gqlerror.List) {
+func (s *Subscription) SetCharge(charge func(cost int) gqlerror.List) {
 	s.charge = charge
 }
 
-// Refused returns the errors with which ChargeBy's function ended the subscription, or nil.
+// Refused returns the errors with which SetCharge's function ended the subscription, or nil.
 func (s *Subscription) Refused() gqlerror.List { return s.refused }
 
 // Next returns the next response. ok is false if there is none now. ctx must be the subscription's context.
@@ -139,9 +139,9 @@ func (s *Subscription) respond(ctx context.Context, event any) (response Respons
 	return response, t.own.Load()
 }
 
-// TellBy sets a function that is called instead of wake when there may be a response for AppendShared. It
+// SetTell sets a function that is called instead of wake when there may be a response for AppendShared. It
 // must not wait. If it returns a channel, it is called again when the channel is closed.
-func (s *Subscription) TellBy(tell func() (wait <-chan struct{})) { s.source.TellBy(tell) }
+func (s *Subscription) SetTell(tell func() (wait <-chan struct{})) { s.source.SetTell(tell) }
 
 // AppendShared appends the next response to b, as [Response.AppendJSON] does, if several subscriptions
 // get it and nothing must be read or waited for. If wait is not nil, another goroutine is making the
@@ -244,8 +244,8 @@ func (u untyped[T]) TakeShared(event any) bool { return u.sharer.TakeShared(even
 
 func (u untyped[T]) AppendOwn(b []byte, event any) []byte { return u.sharer.AppendOwn(b, event.(T)) }
 
-func (u untyped[T]) TellBy(tell func() (wait <-chan struct{})) {
+func (u untyped[T]) SetTell(tell func() (wait <-chan struct{})) {
 	if u.sharer != nil {
-		u.sharer.TellBy(tell)
+		u.sharer.SetTell(tell)
 	}
 }

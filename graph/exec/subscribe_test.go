@@ -136,7 +136,7 @@ func TestResponsesArePaidFor(t *testing.T) {
 	s := begin(t, t.Context(), e, "subscription { numbers }")
 	var paid []int
 	refusal := gqlerror.List{{Message: "no more"}}
-	s.ChargeBy(func(cost int) gqlerror.List {
+	s.SetCharge(func(cost int) gqlerror.List {
 		if len(paid) == 2 {
 			return refusal
 		}

@@ -913,7 +913,7 @@ input ClaimReportInput { reportId: ID! }
 type ClaimReportPayload { report: Report! }
 "The note has at most 1,000 characters."
 input DecideReportInput { reportId: ID! decision: ReportDecision! note: String }
-"decided is the number of reports that were decided, including this one."
+"decided is the number of reports that were decided, including this one; 0 if the moderator had already decided it in the same way."
 type DecideReportPayload { report: Report! decided: Int! }
 
 "What an API key may do."
@@ -1096,7 +1096,7 @@ type Mutation {
   deletePost(input: DeletePostInput!): DeletePostPayload!
   "Passes a post on to those who see the viewer's posts. A repost of a repost leads to the original. A repeated call changes nothing and returns the first repost."
   repost(input: RepostInput!): RepostPayload!
-  "Deletes the viewer's repost. postId names the original or the repost. Returns the original."
+  "Deletes the viewer's repost, if there is one. postId names the original or the repost. Returns the original."
   undoRepost(input: PostInput!): PostPayload!
   "Withdraws a quote of the viewer's post: nobody is shown the quoted post in it from then on. postId names the post that quotes. It cannot be undone."
   withdrawQuote(input: PostInput!): PostPayload!
@@ -1108,6 +1108,7 @@ type Mutation {
   "Ends the viewer's follow, or withdraws the follow request. This and all other changes of a relationship, except follow and acceptFollower, also work while the user is hidden, so that the user does not return with access that was taken away."
   unfollow(input: UserInput!): RelationshipPayload!
   acceptFollower(input: UserInput!): RelationshipPayload!
+  "Rejects the user's request to follow the viewer, without telling the user. NOT_FOUND if the user already follows the viewer: removeFollower ends that."
   rejectFollower(input: UserInput!): RelationshipPayload!
   "Ends the user's follow of the viewer without telling the user, who may follow or ask again unless blocked."
   removeFollower(input: UserInput!): RelationshipPayload!
@@ -1168,7 +1169,7 @@ type TimelinePostAdded {
   "Resume after this once the event has been handled. It is the edge's cursor."
   position: Cursor!
 }
-"The author edited a post of the timeline. Sent only with ` + "`" + `updates` + "`" + `."
+"About a post that the client may have: it was edited, or it or its root or original changed or is shown again. Sent only with ` + "`" + `updates` + "`" + `."
 type TimelinePostUpdated {
   edge: TimelineEdge!
   "Resume after this once the event has been handled."
@@ -1202,7 +1203,7 @@ type TimelineHeartbeat {
   position: Cursor!
   "The client has every post of the timeline that was created up to this moment. It lies at least two minutes back, and further back while posts are late. A post that arrives even later is still sent."
   completeUpTo: Time!
-  "How many seconds late posts currently reach timelines: the age of the oldest post that is still being delivered. 0 while all arrive at once."
+  "How many seconds late posts currently reach timelines: the age of the oldest unfinished delivery of a post or of a change to one. 0 while all arrive at once."
   lateBy: Int!
   unreadCount: Int!
   viewer: User

@@ -81,7 +81,7 @@ type DecideReportInput struct {
 	Note     *string        `json:"note,omitempty"`
 }
 
-// decided is the number of reports that were decided, including this one.
+// decided is the number of reports that were decided, including this one; 0 if the moderator had already decided it in the same way.
 type DecideReportPayload struct {
 	Report  *ent.Report `json:"report"`
 	Decided int         `json:"decided"`

@@ -1,7 +1,18 @@
-// Package errs says of an error what failed.
+// Package errs makes errors: of what failed, and of values out of bounds.
 package errs
 
-import "fmt"
+import (
+	"cmp"
+	"fmt"
+)
+
+// Bound returns an error that names the value and its bounds if the value is out of bounds, and otherwise nil.
+func Bound[T cmp.Ordered](name string, value, least, most T) error {
+	if value < least || value > most {
+		return fmt.Errorf("%s is %v: it must be %v to %v", name, value, least, most)
+	}
+	return nil
+}
 
 // Wrap returns err with what was being done, as fmt.Errorf formats it, or nil if err is nil. errors.Is and
 // errors.As look through it.

@@ -26,19 +26,19 @@ func TestMain(m *testing.M) { storagetest.Main(m, func() error { return goleak.F
 // soon is long enough for an operation that takes milliseconds, even on a busy machine.
 const soon = time.Minute
 
-// clock is a clock that the test sets.
-type clock struct {
+// testClock is a clock that the test sets.
+type testClock struct {
 	mu sync.Mutex
 	at time.Time
 }
 
-func (c *clock) now() time.Time {
+func (c *testClock) now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.at
 }
 
-func (c *clock) pass(d time.Duration) {
+func (c *testClock) pass(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.at = c.at.Add(d)
@@ -67,12 +67,12 @@ type yard struct {
 	*Fleet
 	t     *testing.T
 	s     *storage.Stores
-	clock *clock
+	clock *testClock
 	log   *transcript
 }
 
 func newYard(t *testing.T, s *storage.Stores) *yard {
-	c := &clock{at: time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)}
+	c := &testClock{at: time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)}
 	return &yard{New(s.DB, c.now), t, s, c, new(transcript)}
 }
 

@@ -10,6 +10,7 @@ import (
 	"tideline/ent/auditentry"
 	"tideline/ent/process"
 	"tideline/feed/moderation"
+	"tideline/internal/clock"
 )
 
 // The errors of Want.
@@ -125,8 +126,6 @@ func (f *Fleet) want(ctx context.Context, tx *ent.Tx, who moderation.Actor, id i
 //
 // Cost: one query by primary keys ten times a second.
 func (f *Fleet) Await(ctx context.Context, ids []int64, see func([]*ent.Process) bool) error {
-	tick := time.NewTicker(awaitEvery)
-	defer tick.Stop()
 	for {
 		list, err := f.db.Process.Query().Where(process.IDIn(ids...)).Order(process.ByStartedAt(), process.ByID()).All(ctx)
 		if err != nil {
@@ -135,10 +134,8 @@ func (f *Fleet) Await(ctx context.Context, ids []int64, see func([]*ent.Process)
 		if see(list) {
 			return nil
 		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-tick.C:
+		if err := clock.Sleep(ctx, awaitEvery); err != nil {
+			return err
 		}
 	}
 }

@@ -202,7 +202,7 @@ func (p *Page) discard(r *http.Request, admin session.Viewer) (any, error) {
 	case errors.Is(err, queue.ErrNotDead):
 		err = &failure{http.StatusConflict, "CONFLICT", "The job is not given up any more, so it will be done."}
 	case errors.Is(err, queue.ErrNeeded):
-		err = &failure{http.StatusConflict, "CONFLICT", "Nothing else does what the job is for: mend what its error says, and try it again."}
+		err = &failure{http.StatusConflict, "CONFLICT", "No other job does this work: fix the cause of its error, then try it again."}
 	}
 	return map[string]any{"discarded": len(asked.IDs), "feedsStale": len(enqueued) > 0}, err
 }

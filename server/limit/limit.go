@@ -20,6 +20,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"tideline/internal/errs"
 )
 
 // MaxNewAccountFor bounds Config.NewAccountFor.
@@ -81,32 +83,22 @@ type Config struct {
 // Validate names the fields that are not allowed, and says which values are. Each line of the error
 // begins with the name of a field.
 func (c Config) Validate() error {
-	var errs []error
-	for _, field := range []struct {
-		name               string
-		value, least, most int
-	}{
-		{"RateAccounts", c.RateAccounts, 1, 60_000},
-		{"RateCredentials", c.RateCredentials, 1, 60_000},
-		{"RateMutations", c.RateMutations, 1, 60_000},
-		{"RateCost", c.RateCost, 1000, 10_000_000},
-		{"RateKeyMutations", c.RateKeyMutations, 1, 60_000},
-		{"RateKeyCost", c.RateKeyCost, 1000, 60_000_000},
-		{"RateNewAccount", c.RateNewAccount, 1, 60_000},
-		{"MaxSocketsPerUser", c.MaxSocketsPerUser, 1, 1_000_000},
-		{"MaxSocketsPerAddress", c.MaxSocketsPerAddress, 1, 1_000_000},
-		{"MaxSubscriptionsPerUser", c.MaxSubscriptionsPerUser, 1, 1_000_000},
-		{"MaxSubscriptionsPerAddress", c.MaxSubscriptionsPerAddress, 1, 1_000_000},
-	} {
-		if field.value < field.least || field.value > field.most {
-			errs = append(errs, fmt.Errorf("%s is %d: it must be %d to %d", field.name, field.value, field.least, field.most))
-		}
-	}
-	if c.NewAccountFor < 0 || c.NewAccountFor > MaxNewAccountFor {
-		errs = append(errs, fmt.Errorf("NewAccountFor is %v: it must be 0s to %v", c.NewAccountFor, MaxNewAccountFor))
-	}
 	_, err := newProxies(c.TrustedProxies, c.ProxyHeader)
-	return errors.Join(append(errs, err)...)
+	return errors.Join(
+		errs.Bound("RateAccounts", c.RateAccounts, 1, 60_000),
+		errs.Bound("RateCredentials", c.RateCredentials, 1, 60_000),
+		errs.Bound("RateMutations", c.RateMutations, 1, 60_000),
+		errs.Bound("RateCost", c.RateCost, 1000, 10_000_000),
+		errs.Bound("RateKeyMutations", c.RateKeyMutations, 1, 60_000),
+		errs.Bound("RateKeyCost", c.RateKeyCost, 1000, 60_000_000),
+		errs.Bound("RateNewAccount", c.RateNewAccount, 1, 60_000),
+		errs.Bound("MaxSocketsPerUser", c.MaxSocketsPerUser, 1, 1_000_000),
+		errs.Bound("MaxSocketsPerAddress", c.MaxSocketsPerAddress, 1, 1_000_000),
+		errs.Bound("MaxSubscriptionsPerUser", c.MaxSubscriptionsPerUser, 1, 1_000_000),
+		errs.Bound("MaxSubscriptionsPerAddress", c.MaxSubscriptionsPerAddress, 1, 1_000_000),
+		errs.Bound("NewAccountFor", c.NewAccountFor, 0, MaxNewAccountFor),
+		err,
+	)
 }
 
 // Limits hold clients to a Config. The zero Limits refuse no client. They are safe for concurrent use.

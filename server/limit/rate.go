@@ -74,8 +74,8 @@ const (
 	// keyReadsAtOnce is the same bound for an API key: 15 times as much, as for the cost.
 	keyReadsAtOnce = 15
 	// rateTimeout is how long an operation waits in total for a Redis that does not answer. Then it is
-	// allowed: SQL answers without Redis, and a limit that refused everything would make an outage of
-	// the loss of a cache.
+	// allowed: SQL answers without Redis, and a limit that refused everything would turn the loss of a
+	// cache into an outage.
 	rateTimeout = 250 * time.Millisecond
 )
 
@@ -130,8 +130,8 @@ func (l *rateLimiter) spends(c Client) (string, rate) {
 
 // Allow takes what an operation of the client demands. If a later rate refuses, the earlier ones stay taken.
 //
-// Cost: one round trip to Redis each for accounts and for mutations, if they are demanded, and occasionally
-// two for cost. At most a quarter of a second while Redis does not answer.
+// Cost: one round trip to Redis for accounts and one for mutations, if they are demanded, two for the mutations
+// of a new account, and occasionally two for cost. At most a quarter of a second while Redis does not answer.
 func (l *Limits) Allow(ctx context.Context, c Client, d Demand) *Refusal {
 	if l.rates == nil {
 		return nil
@@ -157,7 +157,7 @@ func (l *rateLimiter) allow(ctx context.Context, c Client, d Demand) *Refusal {
 			return refusal
 		}
 	}
-	if c.User != 0 && time.Since(c.Since) < l.rates.newFor {
+	if c.User != 0 && l.now().Sub(c.Since) < l.rates.newFor {
 		if refusal := l.takeEvery(ctx, "new:"+client, time.Hour/time.Duration(l.rates.newHour), max(l.rates.newHour/5, 1), d.Mutations); refusal != nil {
 			refusal.Message = "A new account may not do more than this. " + refusal.Message
 			return refusal
@@ -194,7 +194,7 @@ func (l *Limits) ReadInTurn(ctx context.Context, c Client, read func()) (ok bool
 	return l.rates.inTurn(ctx, &l.rates.reads, c, readsAtOnce, keyReadsAtOnce, 1, read)
 }
 
-// inTurn calls do when the client has room for it in its line. An API key has another room.
+// inTurn calls do when the client has room for it in its line. The room of an API key is keyRoom.
 func (l *rateLimiter) inTurn(ctx context.Context, in *lines, c Client, room, keyRoom int64, weight int, do func()) (ok bool) {
 	if c.Key != 0 {
 		room = keyRoom
@@ -247,7 +247,7 @@ func (l *rateLimiter) takeEvery(ctx context.Context, bucket string, interval tim
 		return nil
 	}
 	if n > burst {
-		return &Refusal{Message: fmt.Sprintf("One request may not do this %d times; %d is the most.", n, burst)}
+		return &Refusal{Message: fmt.Sprintf("One request may do this at most %d times, not %d.", burst, n)}
 	}
 	if ctx.Err() != nil {
 		return nil // an earlier request to Redis has timed out

@@ -204,7 +204,7 @@ func (a *api) subscribe(ctx, waiting context.Context, v session.Viewer, address 
 	a.config.ObserveRequest(string(ast.Subscription), codeOf(errs), 0)
 	if len(errs) == 0 {
 		limits := a.config.Limits
-		subscription.ChargeBy(func(cost int) gqlerror.List {
+		subscription.SetCharge(func(cost int) gqlerror.List {
 			if refusal := limits.Spend(ctx, clientOf(v, address), cost); refusal != nil {
 				a.config.ObserveRequest(string(ast.Subscription), codeRateLimited, 0)
 				return refused(refusal)

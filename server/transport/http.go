@@ -13,6 +13,7 @@ import (
 
 	"tideline/feed/session"
 	"tideline/graph/exec"
+	"tideline/internal/clock"
 	"tideline/internal/trace"
 	"tideline/server/limit"
 	"tideline/server/transport/incoming"
@@ -88,12 +89,8 @@ const refusalPause = 100 * time.Millisecond
 
 // delay waits for refusalPause if the rates have refused the request.
 func delay(ctx context.Context, errs gqlerror.List) {
-	if codeOf(errs) != codeRateLimited {
-		return
-	}
-	select {
-	case <-ctx.Done():
-	case <-time.After(refusalPause):
+	if codeOf(errs) == codeRateLimited {
+		_ = clock.Sleep(ctx, refusalPause)
 	}
 }
 

@@ -114,7 +114,7 @@ func (op *operation) subscribe(ctx context.Context, viewer session.Viewer, prepa
 		return false
 	}
 	context.AfterFunc(ctx, s.operations.stopped)
-	subscription.TellBy(op.tell)
+	subscription.SetTell(op.tell)
 	op.mu.Lock()
 	op.subscription, op.ctx, op.opening = subscription, ctx, append(beginFrame("next", op.id, 0), payloadKey...)
 	op.mu.Unlock()

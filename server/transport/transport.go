@@ -29,6 +29,7 @@ import (
 
 	"tideline/feed/session"
 	"tideline/graph/exec"
+	"tideline/internal/errs"
 	"tideline/internal/trace"
 	"tideline/server/limit"
 )
@@ -116,28 +117,18 @@ type Config struct {
 // Validate names the fields that are out of bounds, and says which values are allowed. Each line of the
 // error begins with the name of a field.
 func (c Config) Validate() error {
-	var errs []error
-	if least, most := 100*time.Millisecond, 5*time.Minute; c.RequestTimeout < least || c.RequestTimeout > most {
-		errs = append(errs, fmt.Errorf("RequestTimeout is %v: it must be %v to %v", c.RequestTimeout, least, most))
-	}
-	for _, field := range []struct {
-		name               string
-		value, least, most int
-	}{
-		{"MaxBody", c.MaxBody, 1 << 10, 64 << 20},
-		{"PersistedCache", c.PersistedCache, 0, 1 << 30},
-		{"MaxSockets", c.MaxSockets, 1, 1_000_000},
-	} {
-		if field.value < field.least || field.value > field.most {
-			errs = append(errs, fmt.Errorf("%s is %d: it must be %d to %d", field.name, field.value, field.least, field.most))
-		}
+	all := []error{
+		errs.Bound("RequestTimeout", c.RequestTimeout, 100*time.Millisecond, 5*time.Minute),
+		errs.Bound("MaxBody", c.MaxBody, 1<<10, 64<<20),
+		errs.Bound("PersistedCache", c.PersistedCache, 0, 1<<30),
+		errs.Bound("MaxSockets", c.MaxSockets, 1, 1_000_000),
 	}
 	for _, origin := range c.AllowedOrigins {
 		if origin != "*" && !isOrigin(origin) {
-			errs = append(errs, fmt.Errorf("AllowedOrigins is %q: it must be an origin without a path, such as https://app.example.com, or *", origin))
+			all = append(all, fmt.Errorf("AllowedOrigins is %q: it must be an origin without a path, such as https://app.example.com, or *", origin))
 		}
 	}
-	return errors.Join(errs...)
+	return errors.Join(all...)
 }
 
 func isOrigin(origin string) bool {

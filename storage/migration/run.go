@@ -15,6 +15,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/lock"
+
+	"tideline/internal/clock"
 )
 
 // Defaults of Options.
@@ -157,10 +159,8 @@ func (p Pools) apply(ctx context.Context, m Migration, folder fs.FS, o Options, 
 		}
 		log.WarnContext(ctx, "a migration gives way, for others would wait behind it; it tries again",
 			"version", m.Version, "name", m.Name, "after", pause, "because", holder)
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(pause):
+		if err := clock.Sleep(ctx, pause); err != nil {
+			return err
 		}
 	}
 }
