@@ -83,14 +83,15 @@ func TestAccount(t *testing.T) {
 	require.Error(t, other.ask(`mutation($i: MuteWordInput!) { muteWord(input: $i) { word } }`, map[string]any{"word": "x"}, nil))
 
 	// All other sessions end at once.
-	ada.logIn("ada_l", password)
-	ada.logIn("ada_l", password)
+	first, last := ada.logIn("ada_l", password), ada.logIn("ada_l", password)
 	a.reload()
 	a.see(`document.querySelectorAll('.rows li').length === 3`)
+	last.must(`mutation { logOut }`, nil, nil) // it is the first one on the list
 	a.click("Log out elsewhere")
 	a.clickOn(`document.querySelector('dialog .grave')`)
 	a.sees("Logged out everywhere else.")
 	a.see(`document.querySelectorAll('.rows li').length === 1 && document.querySelector('.rows .tag') !== null`)
+	require.Error(t, first.ask(`{ viewer { id } }`, nil, nil))
 
 	// A new password ends the session of another browser. That browser says so without an error,
 	// and a log-in leads back to the same page.

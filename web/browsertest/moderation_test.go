@@ -291,6 +291,19 @@ func TestAModeratorActsFromAPostAndAProfile(t *testing.T) {
 	b.key(kb.Enter)
 	b.see(live)
 
+	// Where another moderator was faster, there is nothing to undo.
+	other, dan := s.signUp("other"), s.signUp("dan")
+	s.role(other, "moderator")
+	m.visit(s.url + "/@dan")
+	m.click("More: @dan")
+	m.click("Suspend")
+	m.see(`document.activeElement.name === 'reason'`)
+	other.must(`mutation($i: ModerateUserInput!) { suspendUser(input: $i) { changed } }`, map[string]any{"userId": dan.id}, nil)
+	m.click("Suspend")
+	m.sees("This had been done already. Nothing changed.")
+	m.see(named("Undo") + ` == null`)
+	other.must(`mutation($i: ModerateUserInput!) { unsuspendUser(input: $i) { changed } }`, map[string]any{"userId": dan.id}, nil)
+
 	// Where there is no undo, the profile ends the suspension. Others are told nothing there.
 	cem := s.signUp("cem")
 	cem.post("buy that")

@@ -155,36 +155,39 @@ func TestReloadKeepsThePlace(t *testing.T) {
 	a.see(top + `.id === ` + js(next))
 }
 
-// holdPosts is a script that holds each createPost until the test calls window.answer. Its
-// argument says whether the request reaches the server.
-const holdPosts = `{
+// holds is a script that holds each mutation with a name that begins so, until the test calls answer.
+func holds(name string) string {
+	return `{
 	const send = fetch
-	window.fetch = (address, init) => !init?.body?.includes?.('mutation CreatePost') ? send(address, init) : new Promise((done, failed) => {
+	window.fetch = (address, init) => !init?.body?.includes?.('mutation ` + name + `') ? send(address, init) : new Promise((done, failed) => {
 		window.answer = (reaches) => (window.answer = undefined, reaches ? done(send(address, init)) : failed(new TypeError('cut')))
 	})
 }`
+}
+
+// answer waits for a mutation that holds holds, and lets it reach the server or fail.
+func (p *page) answer(reaches bool) {
+	p.t.Helper()
+	p.see(`typeof window.answer === 'function'`)
+	p.value(fmt.Sprintf(`(window.answer(%v), null)`, reaches))
+}
 
 // The author sees a refused post again, whichever view is open by then.
 func TestRefusedPostIsInSight(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
-	a := s.signUp("ada").browse(begins(holdPosts))
+	a := s.signUp("ada").browse(begins(holds("CreatePost")))
 	const dialog = `document.querySelector('dialog textarea')`
-	answer := func(reaches bool) {
-		t.Helper()
-		a.see(`typeof window.answer === 'function'`)
-		a.value(fmt.Sprintf(`(window.answer(%v), null)`, reaches))
-	}
 	a.click("People")
 	a.click("New post")
 	a.fillIn(dialog, "from afar")
 	a.key(kb.Enter, chromedp.ModifierCtrl)
 	a.see(`document.querySelector('dialog form button:last-child')?.textContent === 'Sending…'`)
-	answer(false)
+	a.answer(false)
 	a.see(`document.querySelector('dialog .wrong')?.textContent.startsWith('Not posted.')`)
 	a.see(dialog + `.value === 'from afar'`)
 	a.key(kb.Enter, chromedp.ModifierCtrl)
-	answer(true)
+	a.answer(true)
 	a.see(`document.querySelector('dialog') === null`)
 
 	// The author closes the dialog, or goes to another view, before the answer arrives.
@@ -194,7 +197,7 @@ func TestRefusedPostIsInSight(t *testing.T) {
 	a.see(`typeof window.answer === 'function'`)
 	a.key(kb.Escape)
 	a.see(`document.querySelector('dialog') === null`)
-	answer(false)
+	a.answer(false)
 	a.sees("Not posted.")
 	if *screenshots != "" {
 		a.size(390, 844, true)
@@ -205,7 +208,7 @@ func TestRefusedPostIsInSight(t *testing.T) {
 	a.see(dialog + `.value === 'closed'`)
 	a.seesNot("Open it")
 	a.key(kb.Enter, chromedp.ModifierCtrl)
-	answer(true)
+	a.answer(true)
 	a.see(`document.querySelector('dialog') === null`)
 
 	a.click("Home")
@@ -213,7 +216,7 @@ func TestRefusedPostIsInSight(t *testing.T) {
 	a.draft("left behind")
 	a.key(kb.Enter, chromedp.ModifierCtrl)
 	a.click("Settings")
-	answer(false)
+	a.answer(false)
 	a.click("Open it")
 	a.see(dialog + `.value === 'left behind'`)
 	a.forgive()

@@ -151,7 +151,7 @@ func TestAFailedRepostIsTakenBack(t *testing.T) {
 	s := serve(t)
 	ada, bob := s.signUp("ada"), s.signUp("bob")
 	ada.relate("follow", bob)
-	bob.post("one")
+	post := bob.post("one")
 	a := ada.browse()
 	a.shows("one")
 	a.offline(true)
@@ -161,11 +161,31 @@ func TestAFailedRepostIsTakenBack(t *testing.T) {
 	a.see(within("one", ".repost summary") + `.ariaLabel === 'Repost, 0 reposts' && ` + within("one", ".repost.done") + ` === null`)
 	a.offline(false)
 	a.see(live)
+
+	// What else changed meanwhile stays.
+	a.value(holds("Repost"))
 	a.menu("one", "Repost")
+	a.see(within("one", ".repost.done") + ` !== null`)
+	a.pressIn("one", "Like, 0 likes")
+	bob.awaitLikes(post, 1)
+	a.answer(false)
+	a.see(within("one", ".repost.done") + ` === null && ` + within("one", ".like") + `.ariaPressed === 'true'`)
+	a.menu("one", "Repost")
+	a.answer(true)
 	a.see(within("one", ".repost.done summary") + `?.ariaLabel === 'Repost, 1 repost'`)
 	a.reload()
 	a.see(within("one", ".repost.done") + ` != null`)
 	a.see(within("one", ".reposted") + `?.innerText === 'Reposted by you'`)
+
+	// A post that is shown because of the viewer's repost stays if that cannot be undone.
+	ada.relate("unfollow", bob)
+	a.reload()
+	a.see(within("one", ".reposted") + `?.innerText === 'Reposted by you'`)
+	a.value(holds("UndoRepost"))
+	a.menu("one", "Undo repost")
+	a.answer(false)
+	a.sees("The server cannot be reached.")
+	a.see(within("one", ".repost.done") + ` != null`)
 	a.forgive()
 }
 
