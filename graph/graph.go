@@ -95,7 +95,6 @@ func New(b Backend, cfg Config) (*exec.Engine, error) {
 			"TimelineHeartbeat.unreadCount": unreadPrice, "User.unreadCount": unreadPrice,
 		},
 		PagePrice:      pagePrice,
-		HeavyPrice:     heavyPrice,
 		Introspection:  cfg.Introspection,
 		Suggestions:    cfg.Suggestions,
 		ErrorPresenter: presenter(cfg.Logger),
@@ -117,9 +116,6 @@ const (
 	unreadPrice = 100
 	// searchPrice is the price of a search for users, which examines far more users than it finds.
 	searchPrice = 500
-	// heavyPrice is the price from which a field waits while its client reads other such fields; see
-	// limit.ReadInTurn.
-	heavyPrice = 500
 	// suggestPrice is the price of suggestions, which read up to 5,000 follows and rank the users found.
 	suggestPrice = 1000
 )

@@ -62,10 +62,6 @@ type Config struct {
 	// field is a separate read for each object, and these reads are not batched. Defaults to 0.
 	PagePrice int
 
-	// HeavyPrice makes a field wait for its turn if its price in Prices is at least this; see
-	// [Operation.TakeTurns]. Defaults to 0: no field waits. The root field of a subscription never waits.
-	HeavyPrice int
-
 	// Introspection allows __schema and __type. Without it they are validation errors.
 	Introspection bool
 

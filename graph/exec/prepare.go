@@ -24,8 +24,8 @@ type Operation struct {
 	cost     int
 	compiled compiled
 
-	heavy map[*ast.Field]bool                              // the selected fields that wait for their turn
-	turn  func(ctx context.Context, read func()) (ok bool) // set by TakeTurns; nil: no field waits
+	prices map[*ast.Field]int // of the selected fields that wait for their turn
+	turn   Turn               // set by TakeTurns; nil: no field waits
 }
 
 // Kind says whether the operation is a query, a mutation or a subscription.
@@ -41,12 +41,15 @@ func (o *Operation) Cost() int { return o.cost }
 // Compiled reports whether the operation is answered without gqlgen.
 func (o *Operation) Compiled() bool { return o.compiled.write != nil }
 
-// TakeTurns makes each heavy field wait for its turn. turn calls read when the field may be read, and returns
-// after read. If ctx ends first, turn returns false without calling read, and the field is an error. turn is
-// called concurrently. A field never waits while it holds a turn: the fields below it are read after its
+// Turn calls read when a field with the price may be read, and returns after read. If ctx ends first, it returns
+// false without calling read, and the field is an error. It is called concurrently.
+type Turn func(ctx context.Context, price int, read func()) (ok bool)
+
+// TakeTurns makes each field with a price in [Config].Prices or of PagePrice wait for its turn, except the root
+// field of a subscription. A field never waits while it holds a turn: the fields below it are read after its
 // turn. TakeTurns must be called before the operation is executed.
-func (o *Operation) TakeTurns(turn func(ctx context.Context, read func()) (ok bool)) {
-	if o.turn = turn; turn != nil && len(o.heavy) > 0 {
+func (o *Operation) TakeTurns(turn Turn) {
+	if o.turn = turn; turn != nil && len(o.prices) > 0 {
 		o.context.ResolverMiddleware = func(ctx context.Context, next graphql.Resolver) (value any, err error) {
 			err = o.inTurn(ctx, graphql.GetFieldContext(ctx).Field.Field, func() error {
 				value, err = next(ctx)
@@ -57,12 +60,13 @@ func (o *Operation) TakeTurns(turn func(ctx context.Context, read func()) (ok bo
 	}
 }
 
-// inTurn calls read, in a turn if the field is heavy.
+// inTurn calls read, in a turn if the field has a price.
 func (o *Operation) inTurn(ctx context.Context, f *ast.Field, read func() error) (err error) {
-	if o.turn == nil || !o.heavy[f] {
+	price := o.prices[f]
+	if o.turn == nil || price == 0 {
 		return read()
 	}
-	if !o.turn(ctx, func() { err = read() }) {
+	if !o.turn(ctx, price, func() { err = read() }) {
 		return context.Cause(ctx)
 	}
 	return err
@@ -119,7 +123,7 @@ func (e *Engine) Prepare(ctx context.Context, r Request) (*Operation, gqlerror.L
 	op := &Operation{def: def, context: e.operation(r.Query, doc.ast, def, variables), compiled: doc.compiled[def]}
 	p := preparation{engine: e, variables: variables, mutation: def.Operation == ast.Mutation}
 	op.cost = p.cost(def.SelectionSet, false)
-	op.heavy = p.heavy
+	op.prices = p.prices
 	for _, price := range p.shared {
 		op.cost += price
 	}
@@ -151,7 +155,7 @@ type preparation struct {
 	engine    *Engine
 	variables map[string]any
 	mutation  bool
-	heavy     map[*ast.Field]bool // selected fields that wait for their turn
+	prices    map[*ast.Field]int // of the selected fields that wait for their turn
 	fragments map[fragmentCost]int
 	shared    map[*ast.FieldDefinition]int // selected fields with a shared price
 	err       *gqlerror.Error
@@ -203,33 +207,32 @@ func (p *preparation) cost(set ast.SelectionSet, inPage bool) int {
 	return total
 }
 
-// price returns the price of a field. It records a heavy field in p.heavy. It records a shared price, which a
-// query pays once, in p.shared and returns 0; a mutation pays it for each field.
-func (p *preparation) price(f *ast.Field, arguments map[string]any, paged bool) int {
+// price returns the price of a field, and records it in p.prices. It records a shared price, which a query
+// pays once, in p.shared and returns 0; a mutation pays it for each field.
+func (p *preparation) price(f *ast.Field, arguments map[string]any, paged bool) (price int) {
 	of := f.Definition
-	if priceOf, ok := p.engine.prices[of]; ok {
-		price := priceOf(arguments)
-		if least := p.engine.cfg.HeavyPrice; least > 0 && price >= least && f.ObjectDefinition.Name != "Subscription" {
-			if p.heavy == nil {
-				p.heavy = map[*ast.Field]bool{}
-			}
-			p.heavy[f] = true
+	if shared, ok := p.engine.shared[of]; ok {
+		if p.mutation {
+			return shared
 		}
-		return price
-	}
-	price, ok := p.engine.shared[of]
-	switch {
-	case ok && p.mutation:
-		return price
-	case ok:
 		if p.shared == nil {
 			p.shared = map[*ast.FieldDefinition]int{}
 		}
-		p.shared[of] = price
-	case paged:
-		return p.engine.cfg.PagePrice
+		p.shared[of] = shared
+		return 0
 	}
-	return 0
+	if priceOf, ok := p.engine.prices[of]; ok {
+		price = priceOf(arguments)
+	} else if paged {
+		price = p.engine.cfg.PagePrice
+	}
+	if price > 0 && f.ObjectDefinition.Name != "Subscription" {
+		if p.prices == nil {
+			p.prices = map[*ast.Field]int{}
+		}
+		p.prices[f] = price
+	}
+	return price
 }
 
 // times returns how many objects a field may produce. paged says that the field has a page size.

@@ -49,15 +49,14 @@ func TestEachExecutionBegins(t *testing.T) {
 	require.Equal(t, `{"data":{"old":2}}`, text(t, e.Execute(t.Context(), op)))
 }
 
-// A field takes a turn if its price, with its arguments, is high.
-func TestHeavyFieldsTakeTurns(t *testing.T) {
+// A field takes a turn with its price if it has one with its arguments.
+func TestFieldsWithAPriceTakeTurns(t *testing.T) {
 	e := newEngine(t, map[string]exectest.Resolver{
 		"Query.old":  func(context.Context, map[string]any) (any, error) { return "old", nil },
 		"Query.echo": func(context.Context, map[string]any) (any, error) { return "echo", nil },
 	}, func(c *Config) {
-		c.HeavyPrice = 500
 		c.Prices = map[string]func(map[string]any) int{
-			"Query.old":  func(map[string]any) int { return 499 },
+			"Query.old":  func(map[string]any) int { return 0 },
 			"Query.echo": func(arguments map[string]any) int { return arguments["int"].(int) },
 		}
 		c.Compile = func(_ *graphql.OperationContext, root graphql.CollectedField) Compiled {
@@ -72,31 +71,31 @@ func TestHeavyFieldsTakeTurns(t *testing.T) {
 	})
 	for query, want := range map[string]int{
 		`{ old }`:                                0,
-		`{ echo(int: 499) }`:                     0,
-		`{ echo(int: 500) }`:                     1,
-		`{ compiled: echo(int: 499) }`:           0,
-		`{ compiled: echo(int: 500) }`:           1,
-		`query($n: Int = 600) { echo(int: $n) }`: 1,
-		`{ a: echo(int: 500) b: echo(int: 1) old ...F ...F } fragment F on Query { c: echo(int: 501) d: echo(int: 2) }`: 2,
-		`{ echo(int: 500) echo(int: 500) }`:                                          1,
-		`{ a: echo(int: 500) @skip(if: true) b: echo(int: 500) @include(if: true) }`: 1,
+		`{ echo(int: 0) }`:                       0,
+		`{ echo(int: 500) }`:                     500,
+		`{ compiled: echo(int: 0) }`:             0,
+		`{ compiled: echo(int: 500) }`:           500,
+		`query($n: Int = 600) { echo(int: $n) }`: 600,
+		`{ a: echo(int: 500) b: echo(int: 0) old ...F ...F } fragment F on Query { c: echo(int: 1) d: echo(int: 0) }`: 501,
+		`{ echo(int: 500) echo(int: 500) }`:                                          500,
+		`{ a: echo(int: 500) @skip(if: true) b: echo(int: 500) @include(if: true) }`: 500,
 	} {
 		op, errs := e.Prepare(t.Context(), Request{Query: query})
 		require.Empty(t, errs, query)
 		alone := text(t, e.Execute(t.Context(), op))
-		turns := 0
-		op.TakeTurns(func(_ context.Context, read func()) bool {
-			turns++
+		price := 0
+		op.TakeTurns(func(_ context.Context, p int, read func()) bool {
+			price += p
 			read()
 			return true
 		})
 		require.Equal(t, alone, text(t, e.Execute(t.Context(), op)), query)
-		require.Equal(t, want, turns, query)
+		require.Equal(t, want, price, query)
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errors.New("too late"))
 	op, errs := e.Prepare(ctx, Request{Query: `{ echo(int: 500) old }`})
 	require.Empty(t, errs)
-	op.TakeTurns(func(context.Context, func()) bool { return false })
+	op.TakeTurns(func(context.Context, int, func()) bool { return false })
 	require.Equal(t, `{"errors":[{"message":"too late","path":["echo"],"locations":[{"line":1,"column":3}],"extensions":{"code":"INTERNAL"}}],"data":{"echo":null,"old":"old"}}`, text(t, e.Execute(ctx, op)))
 }

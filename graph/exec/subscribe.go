@@ -121,11 +121,11 @@ func (s *Subscription) Next(ctx context.Context) (response Response, ok bool) {
 	}
 }
 
-// common returns the event if it may be executed once for several subscriptions. Heavy fields are read for
-// each subscriber, in the turn of its client.
+// common returns the event if it may be executed once for several subscriptions. Fields with a price are read
+// for each subscriber, in the turn of its client.
 func (s *Subscription) common(event any) (common Common, ok bool) {
 	common, ok = event.(Common)
-	return common, ok && len(s.op.heavy) == 0
+	return common, ok && len(s.op.prices) == 0
 }
 
 func (s *Subscription) respond(ctx context.Context, event any) (response Response, alone bool) {

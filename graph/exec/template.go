@@ -20,7 +20,7 @@ import (
 // subscriptions with the same selection, into a template with a hole for each value that differs between
 // subscribers, and fills the holes for each subscriber. A resolver whose value depends on the subscriber must
 // report that: with [Int] and [Flag], which leave a hole, or with [Own], which makes the engine execute the
-// event separately for each subscriber. So is an event with a heavy field, in the turn of its client.
+// event separately for each subscriber. So is an event with a field that has a price, in the turn of its client.
 type Common interface {
 	// Once returns the result of made for the key. It calls made once for all subscriptions that receive the
 	// event. It returns nil for an event that only one subscription receives.

@@ -248,15 +248,15 @@ func TestTurnsOfAClient(t *testing.T) {
 	require.Empty(t, l.rates.turns.byClient, "nothing is kept of clients that do nothing")
 }
 
-// A client reads one heavy field at a time, an API key fifteen. Other clients need not wait for it.
-func TestHeavyReadsOfAClient(t *testing.T) {
+// A client reads fields up to a price at a time, an API key fifteen times as much. Other clients need not wait for it.
+func TestReadsOfAClient(t *testing.T) {
 	l, _, _ := newStoppedLimits(t)
 	hold := func(c Client, reads int) (release func()) {
 		begun, end := make(chan struct{}), make(chan struct{})
 		var all sync.WaitGroup
 		for range reads {
 			all.Go(func() {
-				l.ReadInTurn(t.Context(), c, func() {
+				l.ReadInTurn(t.Context(), c, 50, func() {
 					begun <- struct{}{}
 					<-end
 				})
@@ -274,21 +274,21 @@ func TestHeavyReadsOfAClient(t *testing.T) {
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	waits := func(c Client) bool { return !l.ReadInTurn(ended, c, func() {}) }
+	waits := func(c Client) bool { return !l.ReadInTurn(ended, c, 1, func() {}) }
 	alice, key := Client{User: 1, Address: "a"}, Client{Key: 7, User: 1, Address: "a"}
-	releaseAlice, releaseKey := hold(alice, readsAtOnce), hold(key, keyReadsAtOnce)
+	releaseAlice, releaseKey := hold(alice, readsAtOnce/50), hold(key, keyReadsAtOnce/50)
 	require.True(t, waits(Client{User: 1, Address: "b"}))
 	require.True(t, waits(Client{Key: 7, User: 2, Address: "b"}))
 	require.True(t, l.InTurn(t.Context(), alice, LeastCost, func() {}), "other work of the client")
 	for _, other := range []Client{{User: 2, Address: "a"}, {Address: "a"}, {Key: 8, User: 1, Address: "a"}} {
-		require.True(t, l.ReadInTurn(t.Context(), other, func() {}))
+		require.True(t, l.ReadInTurn(t.Context(), other, 2*keyReadsAtOnce, func() {}))
 	}
 	releaseAlice()
 	releaseKey()
-	require.True(t, l.ReadInTurn(t.Context(), alice, func() {}))
-	require.True(t, l.ReadInTurn(t.Context(), key, func() {}))
+	require.True(t, l.ReadInTurn(t.Context(), alice, 2*readsAtOnce, func() {}))
+	require.True(t, l.ReadInTurn(t.Context(), key, 1, func() {}))
 	require.Empty(t, l.rates.reads.byClient, "nothing is kept of clients that do nothing")
 
 	off := new(Limits)
-	require.True(t, off.ReadInTurn(t.Context(), alice, func() { require.True(t, off.ReadInTurn(t.Context(), alice, func() {})) }))
+	require.True(t, off.ReadInTurn(t.Context(), alice, readsAtOnce, func() { require.True(t, off.ReadInTurn(t.Context(), alice, readsAtOnce, func() {})) }))
 }

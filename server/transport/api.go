@@ -181,9 +181,11 @@ func (a *api) execute(ctx context.Context, begun time.Time, v session.Viewer, ad
 	return response
 }
 
-// takeTurns bounds how many heavy fields the client reads at a time, in all its operations.
+// takeTurns bounds what the client reads at a time, in all its operations.
 func (a *api) takeTurns(operation *exec.Operation, c limit.Client) {
-	operation.TakeTurns(func(ctx context.Context, read func()) bool { return a.config.Limits.ReadInTurn(ctx, c, read) })
+	operation.TakeTurns(func(ctx context.Context, price int, read func()) bool {
+		return a.config.Limits.ReadInTurn(ctx, c, price, read)
+	})
 }
 
 // subscribe begins a subscription of the viewer, which lasts until ctx ends. It waits for

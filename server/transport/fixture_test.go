@@ -83,9 +83,6 @@ type openSession struct {
 // maxBody is the fixture's MaxBody.
 const maxBody = 1 << 20
 
-// heavy is the price from which fields take turns.
-const heavy = 500
-
 // priceOf makes the value of an argument the price.
 func priceOf(argument string) func(map[string]any) int {
 	return func(arguments map[string]any) int {
@@ -102,7 +99,7 @@ func newFixture(t *testing.T, tweak func(*Config)) *fixture {
 	}
 	engine, err := exec.New(exec.Config{
 		Schema: exectest.New(t, testSchema, f.fields()), Introspection: true,
-		HeavyPrice: heavy, Prices: map[string]func(map[string]any) int{"Query.echo": priceOf("n")},
+		Prices: map[string]func(map[string]any) int{"Query.echo": priceOf("n")},
 		ErrorPresenter: func(_ context.Context, err error) *gqlerror.Error {
 			if code := refusal.CodeOf(err); code != "" {
 				return &gqlerror.Error{Message: err.Error(), Extensions: map[string]any{"code": string(code)}}
