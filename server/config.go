@@ -34,21 +34,21 @@ import (
 
 // Config has every setting of a Tideline process. Each field is a flag of the command line and an environment
 // variable: TIDELINE_ and the flag's name in capitals. A secret can also be in a file, named by the variable
-// with the suffix _FILE. The tags hold the defaults. Packages limit and transport have no defaults of their
-// own for these settings. The defaults of other packages are the same as these.
+// with the suffix _FILE. The tags hold the defaults. Where another package has a default for a setting,
+// it is the same.
 type Config struct {
 	Addr            string   `group:"Network" default:"127.0.0.1:8080" help:"Address to serve the app, the API and GraphiQL on, as host:port."`
 	AdminAddr       string   `group:"Network" placeholder:"HOST:PORT" help:"Address of its own for operators, without TLS: /livez, /readyz, /metrics and /debug/pprof. With it no other address answers /metrics. Keep it private. Default: none; /metrics is at --addr then."`
-	AdminHosts      []string `group:"Network" placeholder:"HOST" help:"Names by which the address for operators may be called, and that of a worker, beside IP addresses, localhost, the name of the machine and that in the address. Default: none."`
+	AdminHosts      []string `group:"Network" placeholder:"HOST" help:"Additional host names that --admin-addr and --worker-addr accept. IP addresses, localhost, the machine's name and the configured host are always accepted. Default: none."`
 	AllowedOrigins  []string `group:"Network" placeholder:"ORIGIN" help:"Other sites whose pages may use the API, such as https://app.example.com, or * for all. Default: none."`
-	TrustedProxies  []string `group:"Network" placeholder:"CIDR" help:"Networks of reverse proxies whose word about a client's address is taken, such as 10.0.0.0/8. Default: none."`
-	ProxyHeader     string   `group:"Network" enum:"x-forwarded-for,forwarded" default:"x-forwarded-for" help:"The header in which they give it: x-forwarded-for or forwarded."`
+	TrustedProxies  []string `group:"Network" placeholder:"CIDR" help:"Networks of reverse proxies that are trusted to report a client's address, such as 10.0.0.0/8. Default: none."`
+	ProxyHeader     string   `group:"Network" enum:"x-forwarded-for,forwarded" default:"x-forwarded-for" help:"The header in which they report it: x-forwarded-for or forwarded."`
 	TLSCert         string   `group:"Network" name:"tls-cert" placeholder:"FILE" help:"Certificate chain in PEM; with it the server speaks TLS. Read at start."`
 	TLSKey          string   `group:"Network" name:"tls-key" placeholder:"FILE" help:"Private key of the certificate in PEM."`
 	GraphiQL        string   `group:"Network" name:"graphiql" enum:"on,off" default:"on" help:"Serve the API's explorer at /graphiql: on or off."`
 	Metrics         string   `group:"Network" enum:"on,off" default:"on" help:"Serve Prometheus metrics at /metrics, of --admin-addr where there is one: on or off."`
-	CompressHTTP    string   `group:"Network" name:"compress-http" enum:"on,off" default:"on" help:"Send answers of 1 KB and more as gzip to clients that accept it: on or off. A page of 20 posts, 9 KB, becomes less than half as long for 35 µs of processor time."`
-	CompressSockets string   `group:"Network" name:"compress-sockets" enum:"on,off" default:"off" help:"Agree to permessage-deflate on WebSockets: on or off. Messages of 1 KB and more are compressed then: an event of 2.3 KB becomes half as long, for 30 µs of processor time instead of 4 for each subscriber."`
+	CompressHTTP    string   `group:"Network" name:"compress-http" enum:"on,off" default:"on" help:"Send answers of 1 KB and more as gzip to clients that accept it: on or off. A page of 20 posts, 9 KB, becomes less than half as long for 37 µs of processor time."`
+	CompressSockets string   `group:"Network" name:"compress-sockets" enum:"on,off" default:"off" help:"Agree to permessage-deflate on WebSockets: on or off. Messages of 1 KB and more are compressed then: an event of 2.3 KB becomes half as long, for 31 µs of processor time instead of 3 for each subscriber."`
 	Production      bool     `group:"Network" help:"Serve strangers: no GraphiQL, no introspection, no /schema.graphql, no suggestions in errors."`
 
 	RequestTimeout   time.Duration `group:"Limits of a request" default:"2s" help:"Longest time that a query or mutation may take, 100ms to 5m. Sign-ups and log-ins have at least 20s."`
@@ -65,7 +65,7 @@ type Config struct {
 	PersistedCache   int           `group:"Limits of a request" default:"8388608" help:"Bytes of documents that clients may register by their hash (automatic persisted queries), 0 to 1073741824; 0: none."`
 	TrustedDocuments string        `group:"Limits of a request" placeholder:"FILE" help:"Execute these documents only, and those of the app: a JSON object of SHA-256 and document. Default: any document."`
 
-	RateLimit                  string        `group:"Limits of a client" enum:"on,off" default:"on" help:"All limits of this group but the first, for every user and address: on or off."`
+	RateLimit                  string        `group:"Limits of a client" enum:"on,off" default:"on" help:"All limits of this group except --max-sockets, for every user and address: on or off."`
 	MaxSockets                 int           `group:"Limits of a client" default:"20000" help:"WebSocket connections open at once in one process, 1 to 1000000."`
 	MaxSocketsPerUser          int           `group:"Limits of a client" default:"50" help:"The same for one user, 1 to 1000000."`
 	MaxSocketsPerAddress       int           `group:"Limits of a client" default:"500" help:"The same for one address, 1 to 1000000."`
@@ -80,17 +80,17 @@ type Config struct {
 	NewAccountFor              time.Duration `group:"Limits of a client" default:"0s" help:"How long an account is new, 0s to 2160h; a new one has the rate of --rate-new-account. 0s: none is new."`
 	RateNewAccount             int           `group:"Limits of a client" default:"60" help:"Mutations an hour of a new account, a fifth of them at once, whatever --rate-mutations allows; 1 to 60000."`
 
-	Issuers     string   `group:"Accounts" placeholder:"FILE" help:"Issuers whose tokens (JWT) sign your own users in: a file with a JSON array of them, or the array itself. See docs/integrate.md. Default: none."`
+	Issuers     string   `group:"Accounts" placeholder:"FILE" help:"Issuers whose tokens (JWT) sign your own users in: a file with a JSON array of them, or the array itself. See docs/integrate/issuers.md. Default: none."`
 	OwnAccounts string   `group:"Accounts" enum:"on,off" default:"on" help:"Let people log in with a password: on or off."`
 	SignUp      string   `group:"Accounts" enum:"on,off" default:"on" help:"Let people make accounts with a password: on or off."`
-	AvatarHosts []string `group:"Accounts" placeholder:"HOST" help:"Hosts whose pictures profiles may have, such as img.example.org or *.example.org, or * for any. Whoever looks at a picture tells its host their address. Default: none, no pictures."`
+	AvatarHosts []string `group:"Accounts" placeholder:"HOST" help:"Hosts whose pictures profiles may have, such as img.example.org or *.example.org, or * for any. A picture's host learns the address of everybody who views it. Default: none, no pictures."`
 	App         string   `group:"Accounts" enum:"on,off" default:"on" help:"Serve the app at /: on or off."`
 
-	DataDir          string `group:"Storage" default:"tideline-data" help:"Directory of the SQLite file and whatever else must last, made when missing."`
+	DataDir          string `group:"Storage" default:"tideline-data" help:"Directory of the SQLite file and all other durable data; created if missing."`
 	DatabaseURL      string `group:"Storage" name:"database-url" secret:"" placeholder:"URL" help:"PostgreSQL, as postgres://user:password@host/name; or in the file that TIDELINE_DATABASE_URL_FILE names. Default: a SQLite file in the data directory."`
 	SQLiteSync       string `group:"Storage" name:"sqlite-sync" enum:"full,normal" default:"full" help:"When SQLite answers a write: full, when the disk has it; normal, sooner, and a power cut takes the last writes."`
 	RedisURL         string `group:"Storage" name:"redis-url" secret:"" placeholder:"URL" help:"Redis, as redis://host:6379; nodes of a Redis Cluster separated by commas; Sentinels of a master with ?master_name=NAME; or in the file that TIDELINE_REDIS_URL_FILE names. Default: one inside the process, which other processes cannot share."`
-	RedisIncarnation string `group:"Storage" name:"redis-incarnation" enum:"required,optional" default:"required" help:"Whether Redis must tell which incarnation of its data it has (master_replid in INFO replication), by which it is noticed that Redis was rolled back: required or optional. With optional, feeds of a Redis that hides it and was rolled back lack posts until they are built again."`
+	RedisIncarnation string `group:"Storage" name:"redis-incarnation" enum:"required,optional" default:"required" help:"Whether Redis must tell which incarnation of its data it has (master_replid in INFO replication), which shows whether Redis was rolled back: required or optional. With optional, feeds of a Redis that hides it and was rolled back lack posts until they are built again."`
 	Migrate          string `group:"Storage" enum:"on,off" default:"on" help:"Bring the database's schema up to date at start: on or off."`
 
 	InboxCap   int           `group:"Timelines" default:"${inbox_cap}" help:"Posts kept ready in each active user's timeline, ${least_inbox_cap} to ${most_inbox_cap}. Older ones are read from SQL."`

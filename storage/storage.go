@@ -3,7 +3,7 @@
 //
 // Invariants:
 //
-//   - No other package imports a driver. Two URLs choose SQLite or PostgreSQL, and the in-process
+//   - No package of a server outside this directory imports a driver. Two URLs choose SQLite or PostgreSQL, and the in-process
 //     Redis, Redis or Redis Cluster. The rest of Tideline sees an ent client and a go-redis client.
 //   - With the in-process Redis, at most one process owns a data directory. A second process is
 //     refused, or joins the first as a command does. The operating system releases the lock when a

@@ -205,8 +205,8 @@ func (f *Feeds) PagesAbove(ctx context.Context, feeds []Above, limit int) ([]Par
 	return parts, nil
 }
 
-// Digest raises the bound of each outbox to high, and returns a digest of how many ids arrived there
-// at or below the bound of their time. If two digests are equal, none arrived at or below high
+// Digest records that each outbox was read up to high, its bound, and returns a digest of how many ids
+// arrived at or below the bound that the outbox had then. If two digests are equal, none arrived at or below high
 // between them. With all, every outbox is included; otherwise only those that have ids above low
 // and not above high. Digest fails if any of the outboxes is not Ready.
 //

@@ -195,7 +195,7 @@ func (a *Accounts) DeleteExternal(ctx context.Context, issuer, externalID string
 }
 
 // DeletedAfter reports whether the user with this session.HashOfIssuer was deleted within the last
-// hours, after the given time.
+// three hours, after the given time.
 //
 // Cost: a look-up by index.
 func (a *Accounts) DeletedAfter(ctx context.Context, identity session.Hash, at time.Time) (bool, error) {

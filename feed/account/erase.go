@@ -44,7 +44,7 @@ const (
 
 // tracesFor is the time between the deletion of the user's row and the search for traces. All
 // Redis keys that name the user and are not deleted before expire within that time; the
-// longest-lived are fences, which last two hours. During that time HiddenUser keeps a row of the
+// longest-lived are the sets of fences, which expire after two hours. During that time HiddenUser keeps a row of the
 // user in state GONE.
 const tracesFor = 3 * time.Hour
 
@@ -186,7 +186,8 @@ func deleteTraces(ctx context.Context, tx *ent.Tx, id int64) error {
 // users, and then their rows of HiddenUser. It calls forget to delete their keys in Redis. It
 // returns how many users it handled.
 //
-// Cost: an index range; for each user, three deletions by key and one call of forget.
+// Cost: an index range; for each user, three deletions by key, an update that reads the open reports,
+// and one call of forget.
 func EraseTraces(ctx context.Context, db *ent.Client, now time.Time, forget func(ctx context.Context, id int64) error) (int, error) {
 	ids, err := db.HiddenUser.Query().Where(hiddenuser.DueAtLTE(now), hiddenuser.StateEQ(hiddenuser.StateGONE)).
 		Order(ent.Asc(hiddenuser.FieldDueAt)).Limit(100).IDs(ctx)

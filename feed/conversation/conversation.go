@@ -70,15 +70,15 @@ func (c *Conversations) Replies(ctx context.Context, v session.Viewer, p *ent.Po
 }
 
 // All returns a page of all replies in the conversation of a post, oldest first. The page may be
-// short, as one of Replies. Error: BadInput.
+// short, as a page of Replies may be. Error: BadInput.
 //
 // Cost: as Replies.
 func (c *Conversations) All(ctx context.Context, v session.Viewer, p *ent.Post, page paging.Page) (*paging.Connection[ent.Post], error) {
 	return c.list(ctx, v, cmp.Or(p.RootID, p.ID), visibility.Root, paging.Conversation, true, page)
 }
 
-// Reposts returns a page of the reposts of a post, newest first. The page may be short, as one of
-// Replies. Error: BadInput.
+// Reposts returns a page of the reposts of a post, newest first. The page may be short, as a page
+// of Replies may be. Error: BadInput.
 //
 // Cost: as Replies.
 func (c *Conversations) Reposts(ctx context.Context, v session.Viewer, p *ent.Post, page paging.Page) (*paging.Connection[ent.Post], error) {
@@ -86,7 +86,7 @@ func (c *Conversations) Reposts(ctx context.Context, v session.Viewer, p *ent.Po
 }
 
 // Quotes returns a page of the posts that quote a post, newest first, without withdrawn quotes. The
-// page may be short, as one of Replies. Error: BadInput.
+// page may be short, as a page of Replies may be. Error: BadInput.
 //
 // Cost: as Replies.
 func (c *Conversations) Quotes(ctx context.Context, v session.Viewer, p *ent.Post, page paging.Page) (*paging.Connection[ent.Post], error) {
@@ -149,7 +149,7 @@ func (c *Conversations) top(ctx context.Context, v session.Viewer, p *ent.Post, 
 // Ancestors returns the posts that lead from the root to a reply, root first, without those that the
 // viewer may not see. If there are more than MostAncestors, it returns the nearest ones.
 //
-// Cost: none for a post that is not a reply; otherwise two queries, with a look-up an ancestor each.
+// Cost: none for a post that is not a reply; otherwise two queries, with one look-up per ancestor.
 func (c *Conversations) Ancestors(ctx context.Context, v session.Viewer, p *ent.Post) ([]*ent.Post, error) {
 	if p.ParentID == 0 {
 		return []*ent.Post{}, nil
@@ -168,7 +168,7 @@ func (c *Conversations) Ancestors(ctx context.Context, v session.Viewer, p *ent.
 
 // OwnReposts returns the viewer's repost of each of the posts, or nil.
 //
-// Cost: two queries, with a look-up a post each.
+// Cost: two queries, with one look-up per post.
 func (c *Conversations) OwnReposts(ctx context.Context, v session.Viewer, ids []int64) ([]*ent.Post, error) {
 	list := make([]*ent.Post, len(ids))
 	if v.ID == 0 {
@@ -192,7 +192,7 @@ func (c *Conversations) OwnReposts(ctx context.Context, v session.Viewer, ids []
 	return list, nil
 }
 
-// Audiences are who may reply to a post and quote it, and whether the viewer may.
+// Audiences says who may reply to a post and who may quote it, and whether the viewer may.
 type Audiences struct {
 	Reply, Quote       schema.Audience
 	MayReply, MayQuote bool

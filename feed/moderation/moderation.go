@@ -1,6 +1,6 @@
 // Package moderation lets moderators and admins enforce the rules of a server.
 //
-// Every action is written into the audit log, in the transaction that performs it. Operate, which
+// Every action except Claim is written into the audit log, in the transaction that performs it. Operate, which
 // changes things outside SQL, writes the entry before.
 package moderation
 
@@ -173,7 +173,7 @@ func (m *Moderation) SetRole(ctx context.Context, who Actor, id int64, role user
 	}
 	err = rows.InTx(ctx, m.cfg.DB, func(tx *ent.Tx) error {
 		u, err := tx.User.Query().Where(user.ID(id), rows.ForUpdate).Only(ctx)
-		// A hidden user can only get a lower role.
+		// Only the command line gives a hidden user a higher role.
 		if ent.IsNotFound(err) || err == nil && u.Hidden && !who.Console && ranks[role] > ranks[u.Role] {
 			return refusal.ErrNoSuchUser
 		}

@@ -191,8 +191,8 @@ func (m *Moderation) Report(ctx context.Context, who Actor, id int64) (*ent.Repo
 	return r, errs.Wrap(unlessGone(err), "find report")
 }
 
-// Claim reserves an open report, and all open reports about the same subject, for the actor for
-// ClaimFor, so that no two moderators work on one subject. A second claim by the actor starts the
+// Claim reserves an open report and the other open reports about the same subject, 500 in all at most,
+// for the actor for ClaimFor, so that no two moderators work on one subject. A second claim by the actor starts the
 // time again. Errors: Unauthenticated; NotFound, also for a report about the actor; Conflict, if
 // another moderator has claimed the report or it is decided; Forbidden, for an actor who is not a
 // moderator.
@@ -234,9 +234,9 @@ func (m *Moderation) Decide(ctx context.Context, who Actor, id int64, upheld boo
 	})
 }
 
-// handle calls do with an open report and all open reports about the same subject. It returns the
-// report as it is afterwards, and the number of reports. It calls nothing if the actor has already decided the
-// report with the status already. The lock on the reported user serialises
+// handle calls do with an open report and the other open reports about the same subject, maxAlike in all
+// at most. It returns the report as it is afterwards, and the number of reports. If the actor has
+// decided the report with the status already, it does not call do. The lock on the reported user serialises
 // moderators with each other and with users who report meanwhile.
 func (m *Moderation) handle(ctx context.Context, who Actor, id int64, already report.Status, do func(tx *ent.Tx, alike []int64) error) (r *ent.Report, n int, err error) {
 	if _, err := m.demand(ctx, who, user.RoleMODERATOR); err != nil {
@@ -271,7 +271,7 @@ func (m *Moderation) handle(ctx context.Context, who Actor, id int64, already re
 			return fmt.Errorf("find claims: %w", err)
 		}
 		if taken && !who.Console {
-			return refusal.New(refusal.ReportClaimed, "Another moderator looks at it.")
+			return refusal.New(refusal.ReportClaimed, "Another moderator has claimed it.")
 		}
 		alike, err := like.Where(report.IDNEQ(id)).Order(ent.Asc(report.FieldID)).Limit(maxAlike - 1).IDs(ctx)
 		if err != nil {

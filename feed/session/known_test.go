@@ -160,27 +160,29 @@ func TestRecallCostsNothing(t *testing.T) {
 		issued := time.Now().Add(-time.Minute)
 		token := feedtest.TokenOf(t, "app", "7", issued, nil)
 		for name, credential := range map[string]string{"session": auth.Token, "token of an issuer": token} {
+			wrong := []string{credential + "x", feedtest.TokenOf(t, "app", "8", issued, nil), "tk_1_" + strings.Repeat("A", 43), ""}
 			var v session.Viewer
-			var expires time.Time
+			// Until Hear has subscribed, it forgets sessions, and its check of them may be counted.
 			require.Eventually(t, func() bool {
+				var expires time.Time
 				v, expires, err = w.Login.Authenticate(w.Ctx, credential)
 				require.NoError(t, err)
-				_, _, known := w.Login.Recall(credential)
-				return known
+				asked := storagetest.CountQueries(w.Stores)
+				recalled, until, known := w.Login.Recall(credential)
+				for _, wrong := range wrong {
+					_, _, known := w.Login.Recall(wrong)
+					require.False(t, known, wrong)
+				}
+				if !known || asked() != 0 {
+					return false
+				}
+				require.Equal(t, v, recalled)
+				require.Equal(t, expires, until)
+				return true
 			}, time.Minute, time.Millisecond)
-			asked := storagetest.CountQueries(w.Stores)
-			recalled, until, known := w.Login.Recall(credential)
-			require.True(t, known, name)
-			require.Equal(t, v, recalled)
-			require.Equal(t, expires, until)
-			for _, wrong := range []string{credential + "x", feedtest.TokenOf(t, "app", "8", issued, nil), "tk_1_" + strings.Repeat("A", 43), ""} {
-				_, _, known = w.Login.Recall(wrong)
-				require.False(t, known, wrong)
-			}
-			require.Zero(t, asked())
 			_, err = w.Sessions.SignOut(w.Ctx, v.ID)
 			require.NoError(t, err)
-			_, _, known = w.Login.Recall(credential)
+			_, _, known := w.Login.Recall(credential)
 			require.False(t, known, name)
 		}
 	})

@@ -182,7 +182,7 @@ const (
 	leaving   hiding = "leaving" // the account is being deleted, or will be: the file contains nothing about the user
 )
 
-// hidden returns why the hidden ones of the users are hidden, and what the suspended ones are told.
+// hidden returns why each hidden user is hidden, and the suspension of each suspended user.
 func (e *Export) hidden(ctx context.Context, db *ent.Client, userIDs []int64) (map[int64]hiding, map[int64]account.Suspension, error) {
 	found, err := db.HiddenUser.Query().Where(inner.Among(hiddenuser.FieldID, userIDs)).All(ctx)
 	why, told := make(map[int64]hiding, len(found)), map[int64]account.Suspension{}

@@ -96,7 +96,7 @@ func (m *moment) UnmarshalText(text []byte) error {
 func (m *moment) read(field string, text []byte) error {
 	t, err := bulk.ParseTime(string(text))
 	if err != nil {
-		return fmt.Errorf(`field %q: a time is as 2024-12-31T23:59:59Z, not %s`, field, shown(string(text)))
+		return fmt.Errorf(`field %q: must be a time such as 2024-12-31T23:59:59Z, not %s`, field, shown(string(text)))
 	}
 	*m = moment(t)
 	return nil

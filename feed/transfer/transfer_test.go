@@ -243,7 +243,7 @@ func TestBadLines(t *testing.T) {
 		{`{"type":"user","id":"1"`, "not JSON"},
 		{`{"type":"user","id":"1"} {}`, "not JSON"},
 		{"{\"type\":\"user\",\"id\":\"\xff\"}", "UTF-8"},
-		{`{"type":"user","id":"4","createdAt":"yesterday"}`, `field "createdAt": a time is as`},
+		{`{"type":"user","id":"4","createdAt":"yesterday"}`, `field "createdAt": must be a time such as`},
 		{`{"type":"user","id":"4","defaultVisibility":"public"}`, `field "defaultVisibility": "public" is none of PUBLIC`},
 		{`{"type":"user","id":"4","passwordHash":"secret"}`, "no password hash"},
 		{`{"type":"user","id":"4","passwordHash":"$2b$31$abcdefghijklmnopqrstuuKRze7BjvIHM2j/Mlifwl1ZipE2V9mZ."}`, "costs more"},

@@ -78,7 +78,7 @@ func (e edge) anyOf(column, value string) string {
 }
 
 // lookUps returns the SQL expression of the flags of a viewer and an author, which are SQL
-// expressions. An edge is looked up only where the condition holds that only returns, if any.
+// expressions. only returns the SQL condition under which an edge is looked up; an empty condition means always.
 func lookUps(list []edge, viewer, author string, only func(edge) string) string {
 	if len(list) == 0 {
 		return "0"

@@ -644,7 +644,7 @@ type PostDelivery {
   pushed: Int!
   "Followers whose timeline fetches the author's posts when it is read."
   pulled: Int!
-  "Followers who were away (their timeline is built when they return) or who may not see the post."
+  "Followers who were away (their timeline is built when they return) or who may not see the post; until ` + "`" + `done` + "`" + `, also those not reached yet."
   skipped: Int!
   firstLagMs: Int!
   medianLagMs: Int!

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -152,15 +154,18 @@ func stopAll() {
 	}
 }
 
-// freePort returns a port on which no process listens. Another process may take the port before the
-// server does; the caller must then try again.
+// freePort returns a port on which no process listens. It is below the ports that systems give to
+// outgoing connections, which begin at 32768 on Linux: one of those may be in use a moment later.
 func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
+	var err error
+	for range 100 {
+		port := 10_000 + rand.N(22_000)
+		var l net.Listener
+		if l, err = net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(port)); err == nil {
+			return port, l.Close()
+		}
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
+	return 0, err
 }
 
 // find looks for a program in the given directories, which may be patterns, and then in PATH. Of

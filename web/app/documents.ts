@@ -275,6 +275,10 @@ export const Requests = graphql(
     query Requests($after: Cursor) {
       viewer {
         id
+        handle
+        name
+        avatarUrl
+        defaultVisibility
         role
         list: followRequests(first: 20, after: $after) {
           ...PeoplePage

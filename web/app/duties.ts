@@ -1,16 +1,21 @@
-// What a moderator has to do: the role of the viewer, and the number of open reports.
+// What the server says of the viewer, and what a moderator has to do: the number of open reports.
 import { request } from './api'
-import { OpenReports, type Role } from './documents'
+import { OpenReports, type Session } from './documents'
+import { move } from './draft'
 import { begin, moderates, session } from './session'
 import { Store } from './store'
 
 /** The number of open reports. more: there are more than that. */
 export const openReports = new Store({ count: 0, more: false })
 
-/** Stores the viewer's role in the session. For a moderator, also counts the open reports. */
-export async function learnRole(role: Role | null) {
+/** Stores in the session what changed of the viewer on another device. For a moderator, also counts the open reports. */
+export async function learnViewer(viewer: Session['user']) {
   const now = session.state
-  if (now && now.user.role !== role) begin({ ...now, user: { ...now.user, role } })
+  const changed = (name: keyof Session['user']) => now?.user[name] !== viewer[name]
+  if (now && !changed('id') && (['handle', 'name', 'avatarUrl', 'defaultVisibility', 'role'] as const).some(changed)) {
+    move(now.user.handle, viewer.handle)
+    begin({ ...now, user: { ...now.user, ...viewer } })
+  }
   await countReports()
 }
 

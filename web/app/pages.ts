@@ -12,6 +12,8 @@ type State<T> = Loaded<T> & {
   loaded: boolean
   busy: boolean
   error: string
+  /** Tries again what failed. */
+  again?: () => Promise<void>
   /** New items that wait until the reader asks for them. With next, so many that the list begins again with them. */
   waiting: { items: T[]; next?: string | null }
 }
@@ -59,7 +61,7 @@ export function usePages<T extends { id: string }>(fetch: (after: string | null)
       if (mine !== generation.current) return
       setState((old) => ({ ...nothing, ...extended({ items: after ? old.items : [] }, page), loaded: true, busy: false, ...(after && { waiting: old.waiting }) }))
     } catch (e) {
-      if (mine === generation.current) setState((old) => ({ ...old, busy: false, error: (e as Error).message }))
+      if (mine === generation.current) setState((old) => ({ ...old, busy: false, error: (e as Error).message, again: () => load(after) }))
     }
   }
 
@@ -75,9 +77,8 @@ export function usePages<T extends { id: string }>(fetch: (after: string | null)
         next = nextOf(page)
       } while (next && items.length < latest.current.items.length)
       setState({ ...nothing, items, next, loaded: true, busy: false })
-    } catch {
-      // The old items are the best there is.
-      if (mine === generation.current) setState((old) => ({ ...old, busy: false }))
+    } catch (e) {
+      if (mine === generation.current) setState((old) => ({ ...old, busy: false, error: (e as Error).message, again: refresh }))
     }
   }
 
@@ -100,7 +101,7 @@ export function usePages<T extends { id: string }>(fetch: (after: string | null)
   return {
     ...state,
     more: () => void (state.next && !state.busy && load(state.next)),
-    retry: () => void load(state.loaded ? state.next : null),
+    retry: () => void (state.again ?? (() => load(null)))(),
     reload: () => void load(null),
     renew,
     change: (edit: (items: T[]) => T[]) => setState((old) => ({ ...old, items: edit(old.items), waiting: { ...old.waiting, items: edit(old.waiting.items) } })),

@@ -417,3 +417,11 @@ export function ListEnd({ list: { items, loaded, busy, error, next, more, retry 
     </>
   )
 }
+
+/** Moves the focus from an element that is about to go to the one beside it, or else to the content of the page. */
+export function leave(element: Element | null) {
+  if (!element?.contains(document.activeElement)) return
+  const beside = element.nextElementSibling ?? element.previousElementSibling
+  const target = beside?.matches('article') ? beside : beside?.querySelector('button')
+  ;((target ?? document.getElementById('content')) as HTMLElement | null)?.focus({ preventScroll: true })
+}

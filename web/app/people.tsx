@@ -5,10 +5,10 @@ import { useAction } from './action'
 import { request } from './api'
 import { tell, useChanges, watchChanges } from './changes'
 import { AcceptFollower, Block, Follow, Mute, People as PeopleQuery, RejectFollower, RemoveFollower, Requests as RequestsQuery, Suggested, Unblock, Unfollow, Unmute, type Person } from './documents'
-import { learnRole } from './duties'
+import { learnViewer } from './duties'
 import { Later } from './later'
 import { extended, renewed, usePages, type Loaded, type Page } from './pages'
-import { Avatar, Confirm, Count, Empty, Failure, Icon, ListEnd, Menu, Skeleton, notify } from './parts'
+import { Avatar, Confirm, Count, Empty, Failure, Icon, ListEnd, Menu, Skeleton, leave, notify } from './parts'
 import { t } from './preferences'
 import { Report } from './report'
 import { go, replace } from './route'
@@ -54,7 +54,7 @@ export function FollowButton({ person }: { person: Person }) {
     <>
       <button
         class={undo ? 'quiet' : ''}
-        disabled={busy}
+        aria-disabled={busy}
         aria-label={`${label} @${handle}${undo ? `, ${undo}` : ''}`}
         data-hover={undo}
         onClick={() => (following && person.approvesFollowers ? setAsking(true) : change(undo ? 'unfollow' : 'follow'))}
@@ -210,7 +210,7 @@ export function useRequests(viewer: string | undefined): number {
         ({ viewer }) => {
           if (!current) return
           requests.set(renewed(requests.state ?? none, viewer?.list ?? nobody))
-          void learnRole(viewer?.role ?? null)
+          if (viewer) void learnViewer(viewer)
         },
         // The next attempt may succeed. Until then the old list stays.
         () => current && requests.set(requests.state ?? none),
@@ -272,8 +272,10 @@ function Requests({ brief }: { brief?: boolean }) {
 
 function RequestRow({ person }: { person: Person }) {
   const { change, busy } = useRelation(person)
+  const row = useRef<HTMLLIElement>(null)
   const answer = async (how: 'accept' | 'reject') => {
     if (!(await change(how))) return
+    leave(row.current)
     const { items, next } = requests.state!
     const left = items.filter(({ id }) => id !== person.id)
     requests.set({ items: left, next })
@@ -281,7 +283,7 @@ function RequestRow({ person }: { person: Person }) {
     if (next && left.length <= fewRequests) tell({ what: 'requests' })
   }
   return (
-    <li class="person asks">
+    <li class="person asks" ref={row}>
       <Avatar person={person} />
       <a class="who grow" href={`/@${person.handle}`}>
         <b dir="auto">{person.name}</b> <span class="muted">@{person.handle}</span>
@@ -379,7 +381,7 @@ function FoundPeople({ query }: { query: string }) {
   return (
     <>
       <p class="hidden" role="status">
-        {loaded && t.found(items.length)}
+        {loaded && t.found(items.length, list.next !== null)}
       </p>
       {items.length > 0 && <PersonList people={items} label={t.people} />}
       <ListEnd list={list} empty={t.nobodyFound} />

@@ -17,7 +17,7 @@ import { editOf, keepEdit } from './draft'
 import { Later } from './later'
 import { useLimits } from './limits'
 import { usePages } from './pages'
-import { Avatar, Confirm, Count, Dialog, Icon, lengthOf, Menu, notify, steady, Time } from './parts'
+import { Avatar, Confirm, Count, Dialog, Icon, Menu, Time, leave, lengthOf, notify, steady } from './parts'
 import { useRelation } from './people'
 import { preferences, t } from './preferences'
 import { QuoteCard } from './quote'
@@ -474,6 +474,7 @@ function Own({ post, editing, onEdit, onDeleted }: { post: Original; editing: bo
     return run(async () => {
       await request(DeletePost, { input: { postId: post.id } })
       notify(t.deleted)
+      leave(document.getElementById(post.id))
       onDeleted?.()
       tell({ what: 'gone', postId: post.id })
     })
@@ -599,7 +600,7 @@ function Delivery({ id }: { id: string }) {
   const reached = pushed + pulled
   if (done && reached === 0) return null
   return (
-    <span class="delivery muted" title={t.deliveryHint(pushed, pulled, skipped, lastLagMs)}>
+    <span class="delivery muted" title={t.deliveryHint(pushed, pulled, done ? skipped : 0, lastLagMs)}>
       <Icon name={done ? 'done' : 'home'} />
       <span class="words">{done ? t.delivered(reached) : t.onItsWay(reached)}</span>
       <span class="number" aria-hidden="true">

@@ -185,7 +185,7 @@ export function Posts({ fetch, keys, none, takes, onTaken, live, by }: PostsProp
       if (change.person.id === by) void list.renew()
       return
     }
-    if (change.what === 'relation' || change.what === 'much' || (change.what === 'gone' && change.deleted)) list.reload()
+    if (change.what === 'relation' || change.what === 'much' || (change.what === 'gone' && change.deleted)) void (list.loaded ? list.refresh() : list.reload())
     else if (change.what === 'posted') {
       const takesIt = takes(change.post)
       if (!takesIt || list.items.some(({ id }) => id === change.post.id)) return

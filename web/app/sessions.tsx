@@ -76,7 +76,7 @@ export function Sessions({ session }: { session: Session }) {
       {list.loaded && !list.next && others.length > 0 && (
         <section class="panel row">
           <p class="grow muted">{t.logOutElsewhereHint}</p>
-          <button class="quiet" aria-disabled={busy} onClick={() => setAsking('elsewhere')}>
+          <button class="quiet" aria-disabled={busy} onClick={() => !busy && setAsking('elsewhere')}>
             {t.logOutElsewhere}
           </button>
         </section>
@@ -84,7 +84,7 @@ export function Sessions({ session }: { session: Session }) {
       {list.loaded && !list.next && (
         <section class="panel row">
           <p class="grow muted">{t.logOutEverywhereHint}</p>
-          <button class="quiet" aria-disabled={busy} onClick={() => setAsking('everywhere')}>
+          <button class="quiet" aria-disabled={busy} onClick={() => !busy && setAsking('everywhere')}>
             {t.logOutEverywhere}
           </button>
         </section>

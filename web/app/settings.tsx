@@ -1,5 +1,5 @@
 // The settings: a list of sections, the preferences of this browser, and the section for the profile.
-import { useEffect, useState } from 'preact/hooks'
+import { useEffect, useRef, useState } from 'preact/hooks'
 
 import { Account } from './account'
 import { useAction } from './action'
@@ -117,19 +117,22 @@ const names: Record<string, string> = { avatarUrl: 'avatar', links: 'link' }
 
 function ProfileForm({ profile, limits, session }: { profile: Profile; limits: Limits; session: Session }) {
   const [fields, setFields] = useState(profile.links.length + 1) // the number of link fields: the last one is empty
+  const stored = useRef<Record<string, unknown>>({ ...profile, avatarUrl: profile.avatarUrl ?? '', defaultVisibility: profile.defaultVisibility ?? 'PUBLIC' })
   const save = async (form: FormData) => {
-    const { updateProfile } = await request(UpdateProfile, {
-      input: {
-        name: String(form.get('name')).trim(),
-        bio: String(form.get('bio')),
-        // Without the field, the stored avatar stays: its host may be one that is no longer shown.
-        ...(form.has('avatar') && { avatarUrl: String(form.get('avatar')).trim() }),
-        links: written(form, 'link'),
-        defaultVisibility: form.get('visibility') as Visibility,
-        approvesFollowers: form.has('approves'),
-        homeReplies: form.get('replies') as HomeReplies,
-      },
-    })
+    const all = {
+      name: String(form.get('name')).trim(),
+      bio: String(form.get('bio')),
+      // Without the field, the stored avatar stays: its host may be one that is no longer shown.
+      ...(form.has('avatar') && { avatarUrl: String(form.get('avatar')).trim() }),
+      links: written(form, 'link'),
+      defaultVisibility: form.get('visibility') as Visibility,
+      approvesFollowers: form.has('approves'),
+      homeReplies: form.get('replies') as HomeReplies,
+    }
+    // What the viewer did not change here may have been changed on another device.
+    const input: Partial<typeof all> = Object.fromEntries(Object.entries(all).filter(([name, value]) => JSON.stringify(value) !== JSON.stringify(stored.current[name])))
+    const { updateProfile } = await request(UpdateProfile, { input })
+    stored.current = { ...stored.current, ...input }
     begin({ ...session, user: updateProfile.user })
     notify(t.saved)
   }

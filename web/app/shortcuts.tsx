@@ -68,7 +68,7 @@ export function Shortcuts({ onCompose }: { onCompose: () => void }) {
     const onKey = (event: KeyboardEvent) => {
       const action = actions[event.key]
       // On a control of a post, Enter presses that control.
-      if (event.key === 'Enter' && !(event.target as Element).matches('article:not(.pending)')) return
+      if (event.key === 'Enter' && !(event.target as Element).matches('article.post:not(.pending)')) return
       if (!action || event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || typing(event.target) || document.querySelector('dialog[open]')) return
       event.preventDefault()
       action()

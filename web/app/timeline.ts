@@ -157,10 +157,10 @@ export class Timeline {
   }
 
   #onEvent(event: TimelineEvent<Post>) {
-    const { entries, unread } = this.store.state
+    const { entries } = this.store.state
     if (event.__typename === 'TimelineHeartbeat') {
       // The reader read on another device, so the line moves. Read marks of this page do not move it.
-      if (!this.#moved && event.unreadCount < unread) this.store.patch({ unread: event.unreadCount, read: undefined })
+      if (!this.#moved && event.unreadCount < this.#kit.getSnapshot().unread) this.store.patch({ unread: event.unreadCount, read: undefined })
       tell({ what: 'requests' })
     }
     if (event.__typename === 'TimelinePostRemoved') tell({ what: 'gone', postId: event.postId, deleted: event.removal === 'DELETED' })
@@ -204,7 +204,10 @@ export class Timeline {
 
   /** Marks everything as read except the entries that wait. Reports whether it succeeded. */
   async markAllRead(): Promise<boolean> {
-    const done = await this.#kit.markRead()
+    const { entries, waiting } = this.#kit.getSnapshot()
+    const lowest = waiting.at(-1)?.score ?? Infinity // an own post is shown at once, above those that wait
+    const upTo = entries.find(({ score }) => score < lowest)
+    const done = upTo === undefined || (await this.#kit.markRead(upTo))
     if (done) this.look()
     return done
   }

@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"tideline/storage/storagetest"
 )
@@ -185,7 +187,7 @@ func TestDeleteOnItsOwnPage(t *testing.T) {
 	a.click("Delete")
 	a.see(`document.querySelector('main .empty')?.innerText.trim() === 'Post deleted.'`)
 	a.reload()
-	a.sees("This post does not exist, or is not for you to see.")
+	a.sees("This post does not exist, or you may not see it.")
 }
 
 // Posts that were read on another device are not new on this page, even while it is hidden.
@@ -211,6 +213,61 @@ func TestReadOnAnotherDevice(t *testing.T) {
 	a.see(`document.querySelector('.tideline').nextElementSibling.textContent.includes('one')`)
 	read(0)
 	a.see(`document.querySelector('.unread') === null && document.querySelector('.tideline') === null`)
+}
+
+// "Mark all as read" leaves the posts that wait, also below an own post, which is shown at once.
+func TestAllReadLeavesWhatWaits(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	ada, bob := s.signUp("ada"), s.signUp("bob")
+	ada.relate("follow", bob)
+	bob.post("one")
+	a := ada.browse(begins(`Object.defineProperty(document, 'visibilityState', { value: 'hidden' })`))
+	a.shows("one")
+	bob.post("two")
+	a.see(pill + ` === '1 new post'`)
+	a.draft("mine")
+	a.click("Post")
+	a.shows("mine", "one")
+	a.click("Mark all as read")
+	require.Eventually(t, func() bool {
+		var page struct{ Timeline struct{ UnreadCount int } }
+		ada.must(`{ timeline { unreadCount } }`, nil, &page)
+		require.NotZero(t, page.Timeline.UnreadCount)
+		return page.Timeline.UnreadCount == 1
+	}, time.Minute, 20*time.Millisecond)
+}
+
+// A page keeps up with what the viewer changes on another device, and does not change it back.
+func TestTwoDevicesOfOneUser(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	ada := s.signUp("ada")
+	a := ada.browse()
+	a.visit(s.url + "/settings/profile")
+	const name = `document.querySelector('[name=name]')`
+	a.see(name + ` !== null`)
+	const update = `mutation($i: UpdateProfileInput!) { updateProfile(input: $i) { user { id } } }`
+	ada.must(update, map[string]any{"approvesFollowers": true, "defaultVisibility": "FOLLOWERS"}, nil)
+	a.retype(name, "Ada L")
+	a.click("Save")
+	a.sees("Saved.")
+	var found struct {
+		Viewer struct {
+			Name              string
+			ApprovesFollowers bool
+			DefaultVisibility string
+		}
+	}
+	ada.must(`{ viewer { name approvesFollowers defaultVisibility } }`, nil, &found)
+	require.Equal(t, "Ada L", found.Viewer.Name)
+	require.True(t, found.Viewer.ApprovesFollowers)
+	require.Equal(t, "FOLLOWERS", found.Viewer.DefaultVisibility)
+
+	ada.must(update, map[string]any{"defaultVisibility": "MUTUALS"}, nil)
+	a.value(`(document.dispatchEvent(new Event('visibilitychange')), null)`)
+	a.click("Home")
+	a.see(`document.querySelector('form.compose select')?.value === 'MUTUALS'`)
 }
 
 func TestWhatMayNoLongerBeSeenGoesAtOnce(t *testing.T) {

@@ -192,7 +192,7 @@ func TestModeratorsSeeWhatOthersDo(t *testing.T) {
 	decision["decision"] = "DISMISSED"
 	other.must(decide, decision, nil)
 	m.key("c")
-	m.sees("Another moderator has decided this report.")
+	m.sees("This report has already been decided.")
 	m.sees("No report waits for a decision.")
 }
 

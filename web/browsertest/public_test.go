@@ -112,7 +112,7 @@ func TestALinkThatIsNotForEveryone(t *testing.T) {
 	a.see(`location.pathname === '/'`)
 
 	v := open(t, s.url+private)
-	v.sees("This post does not exist, or is not for you to see.")
+	v.sees("This post does not exist, or you may not see it.")
 	v.visit(s.url + "/no/such/page")
 	v.sees("There is nothing at this address.")
 	v.click("Read what people say")

@@ -441,7 +441,7 @@ func TestAThreadIsLive(t *testing.T) {
 
 	// A conversation goes with its root.
 	cyd.must(`mutation($i: DeletePostInput!) { deletePost(input: $i) { deletedPostId } }`, map[string]any{"postId": root}, nil)
-	a.sees("This post does not exist, or is not for you to see.")
+	a.sees("This post does not exist, or you may not see it.")
 	a.shows()
 }
 
@@ -507,7 +507,7 @@ func TestWhoMayQuote(t *testing.T) {
 	a.see(within("no quotes, please", quote) + `?.disabled === true`)
 	b.clickOn(within("no quotes, please", ".when"))
 	b.choose(`document.querySelector('.thread select[aria-label="Who may quote"]')`, "EVERYONE")
-	b.see(`document.querySelector('.notices').innerText === 'All may quote'`)
+	b.see(`document.querySelector('.notices').innerText === 'Everyone may quote'`)
 	b.see(`document.querySelector('.thread select[aria-label="Who may quote"]').value === 'EVERYONE' && document.querySelector('.thread select[aria-label="Who may reply"]').value === 'EVERYONE'`)
 	a.reload()
 	a.see(within("no quotes, please", quote) + `?.disabled === false`)

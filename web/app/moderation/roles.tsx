@@ -5,7 +5,7 @@ import { handleIn, maxHandle } from '../account'
 import { useAction } from '../action'
 import { request } from '../api'
 import type { Role } from '../documents'
-import { learnRole } from '../duties'
+import { learnViewer } from '../duties'
 import { Area, Field, Form, Group } from '../form'
 import { Avatar, Dialog, Failure, notify, Skeleton } from '../parts'
 import { t } from '../preferences'
@@ -66,7 +66,8 @@ function RoleForm({ user, onClose }: { user: User; onClose?: () => void }) {
     const input = { userId: user.id, role: values.get('role') as Role, note: String(values.get('note')) }
     const { role } = (await request(SetRole, { input })).setRole
     notify(m().roleGiven(user.handle, m().roles[role]))
-    if (user.id === session.state?.user.id) void learnRole(role)
+    const viewer = session.state?.user
+    if (user.id === viewer?.id) void learnViewer({ ...viewer, role })
     onClose?.()
   }
   return (

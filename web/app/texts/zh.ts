@@ -28,7 +28,7 @@ const reasons: typeof inEnglish = {
   ROLE_MISSING: () => '您的角色不允许此操作。',
   ROLE_NOT_BELOW: () => '该用户的角色不低于您。',
   REPORT_CLAIMED: () => '另一位管理员已认领此举报。',
-  REPORT_DECIDED: () => '另一位管理员已处理此举报。',
+  REPORT_DECIDED: () => '此举报已处理。',
   NO_SUCH_REPORT: () => '该举报已不存在。',
   BEING_DELETED: () => '该帐号正在注销。',
   SIGN_UP_OFF: () => '此服务器不开放注册。',
@@ -54,7 +54,7 @@ const reasons: typeof inEnglish = {
   BLOCKED: () => '你们之间存在屏蔽关系。',
   REPLIES_LIMITED: () => '作者限制了谁可以回复。',
   QUOTES_LIMITED: () => '作者限制了谁可以引用。',
-  TOO_MANY_REPORTS: () => '关于该用户的举报过多，请等待管理员处理。',
+  TOO_MANY_REPORTS: () => '您提交的举报过多，请等待管理员处理。',
 }
 
 export const zh: Texts = {
@@ -228,7 +228,7 @@ export const zh: Texts = {
     OTHER: '其他',
   },
   reportComment: '补充说明',
-  reportHint: '管理员会看到，作者不会收到通知。',
+  reportHint: '管理员会看到，对方不会收到通知。',
   reportSent: '已举报，谢谢。您也可以隐藏或屏蔽此人。',
   hidePost: '以管理员身份隐藏',
   suspend: '停用帐号',
@@ -278,7 +278,7 @@ export const zh: Texts = {
   searchPlaceholder: '用户名、昵称或 #标签',
   postsWithTag: '带此标签的帖子',
   nobodyFound: '没有找到。',
-  found: (n) => `找到 ${number(n)} 人`,
+  found: (n, more) => `找到${more ? '超过' : ''} ${number(n)} 人`,
   suggestions: '推荐关注',
   noSuggestions: '这里还没有其他人。',
   requests: '关注申请',
