@@ -192,7 +192,7 @@ func (f *Feed) Follow(ctx context.Context, v session.Viewer, other int64) (*ent.
 			if blocked {
 				return false, refusal.New(refusal.CannotFollow, "You cannot follow this user.")
 			}
-			follows, err := p.tx.Follow.Query().Where(follow.FollowerID(v.ID), follow.FolloweeID(other)).Exist(ctx)
+			follows, err := p.follows(ctx, v.ID, other)
 			if err != nil || follows {
 				return false, err
 			}
@@ -288,6 +288,11 @@ func (p pair) deleteRequest(ctx context.Context, requester, target int64) (bool,
 	return n > 0, nil
 }
 
+// follows reports whether one user follows another.
+func (p pair) follows(ctx context.Context, follower, followee int64) (bool, error) {
+	return p.tx.Follow.Query().Where(follow.FollowerID(follower), follow.FolloweeID(followee)).Exist(ctx)
+}
+
 // AcceptFollower accepts other's request to follow the viewer. Accepting a follower again changes
 // nothing. Errors: Unauthenticated, BadInput; NotFound if there is no request.
 //
@@ -301,7 +306,7 @@ func (f *Feed) AcceptFollower(ctx context.Context, v session.Viewer, other int64
 		if asked {
 			return true, p.follow(ctx, p.other, p.viewer)
 		}
-		follows, err := p.tx.Follow.Query().Where(follow.FollowerID(other), follow.FolloweeID(v.ID)).Exist(ctx)
+		follows, err := p.follows(ctx, other, v.ID)
 		if err == nil && !follows {
 			err = refusal.New(refusal.NoSuchRequest, "This user has not asked to follow you.")
 		}
@@ -322,7 +327,7 @@ func (f *Feed) RejectFollower(ctx context.Context, v session.Viewer, other int64
 			return false, err
 		}
 		if !asked {
-			follows, err := p.tx.Follow.Query().Where(follow.FollowerID(other), follow.FolloweeID(v.ID)).Exist(ctx)
+			follows, err := p.follows(ctx, other, v.ID)
 			if err == nil && follows {
 				err = refusal.New(refusal.NoSuchRequest, "This user already follows you.")
 			}

@@ -362,8 +362,8 @@ func (r *Reader) PullsDependentOn(ctx context.Context, user, author int64, limit
 	return len(found) > 0, errs.Wrap(err, "look for replies and reposts")
 }
 
-// WroteOriginal reports whether the viewer, for whom p was read, wrote p or, if p is a repost, its
-// original.
+// WroteOriginal reports whether the viewer wrote the original of the repost p, or p itself if it is no repost.
+// The post must have been read for the viewer.
 func WroteOriginal(p *ent.Post, viewer int64) bool {
 	if p.RepostOf != 0 {
 		return Relation(p.ForViewer).original().Has(wrote)

@@ -29,7 +29,7 @@ type FormProps = {
   title?: string
   /** The button is as wide as the form. */
   wide?: boolean
-  /** Draws a button that cancels. */
+  /** Draws a button that cancels beside it. */
   onCancel?: () => void
 }
 
@@ -92,7 +92,7 @@ export function Form({ children, class: kind = 'stack', label, labelledBy, onSen
           {faults['']}
         </p>
       )}
-      {(submit || onCancel) && (
+      {submit && (
         <div class={wide ? 'stack' : 'row end'}>
           {onCancel && (
             <button type="button" class="quiet" onClick={onCancel}>

@@ -210,7 +210,9 @@ export function useRequests(viewer: string | undefined): number {
         ({ viewer }) => {
           if (!current) return
           requests.set(renewed(requests.state ?? none, viewer?.list ?? nobody))
-          if (viewer) void learnViewer(viewer)
+          if (!viewer) return
+          const { list: _, ...user } = viewer
+          void learnViewer(user)
         },
         // The next attempt may succeed. Until then the old list stays.
         () => current && requests.set(requests.state ?? none),
