@@ -97,6 +97,11 @@ const pongWait = 5_000
 const saveAfter = 500
 /** How many invalidations in a row are each followed by a read without delay. The reads after further ones are delayed. */
 const undelayedReads = 3
+/**
+ * How long a post without an answer is sent again by itself, in milliseconds since it was written. The server forgets an
+ * idempotency key after 24 hours, and would then create the post twice.
+ */
+const keyLives = 23 * 3_600_000
 /** An invalidation this many milliseconds after the last read of the first pages counts as the first again. */
 const calm = 30_000
 
@@ -562,7 +567,10 @@ export abstract class LiveStore<P extends Post, S, E extends { position: string 
     return this.#send(key)
   }
 
-  /** Sends a failed post again. The server creates it once, however often it is sent. */
+  /**
+   * Sends a failed post again. For 24 hours after it was first sent, the server creates it once, however often it is sent.
+   * One without an answer that is older may have been created: look for it before you call this.
+   */
   resend = (key: string): Promise<Edge<P> | null> => {
     const post = this.#held.pending.find((p) => p.key === key)
     if (!post) return Promise.resolve(null)
@@ -590,7 +598,8 @@ export abstract class LiveStore<P extends Post, S, E extends { position: string 
 
   /** Sends the posts again that got no answer. Called when the connection is open. */
   #resendUnanswered() {
-    for (const { key, error } of this.#held.pending) if (error?.code === '') void this.resend(key)
+    for (const { key, error, createdAt } of this.#held.pending)
+      if (error?.code === '' && Date.now() - Date.parse(createdAt) < keyLives) void this.resend(key)
   }
 
   /** Replaces a post that another part of the program has changed. */

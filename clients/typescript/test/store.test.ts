@@ -271,6 +271,21 @@ test('a post that got no answer is sent again when the server is back', async ()
   await until(store, (s) => ids(s) === 'p6 p3 p2' && s.pending.length === 0)
 })
 
+test('a stored post without an answer is sent again, unless the server may have forgotten its key', async () => {
+  const storage = memoryStorage<DefaultPost>()
+  const written = (key: string, hours: number) => ({ key, text: key, createdAt: new Date(Date.now() - hours * 3_600_000).toISOString() })
+  const pending = [written('old', 24), written('young', 22)]
+  await storage.save({ version: 1, viewer: 'me', pending, entries: [], next: null, end: 0, position: null, unread: 0 })
+  const { server, store } = await world({ storage })
+  const sent: string[] = []
+  server.answers.set('CreatePost', ({ input }) => {
+    sent.push(input.idempotencyKey)
+    return { data: { createPost: { edge: edge(6, 'me') } } }
+  })
+  const held = await until(store, (s) => ids(s) === 'p6 p3 p2')
+  assert.deepEqual([sent, held.pending.map((p) => [p.key, p.error?.code])], [['young'], [['old', '']]])
+})
+
 test('it comes back with what it kept, and goes on from there', async () => {
   const storage = memoryStorage()
   const { server, store } = await world({ storage })
