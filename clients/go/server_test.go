@@ -495,17 +495,21 @@ func (s *server) socket(w http.ResponseWriter, r *http.Request) {
 
 // stream sends events until the connection is gone. Each event is delayed for a random time.
 func (s *server) stream(conn *websocket.Conn, gone chan struct{}, at int, heartbeat time.Duration, conversation bool) {
-	wire, written := make(chan map[string]any, 1000), make(chan struct{})
+	wire, written := make(chan map[string]any, 1000), make(chan struct{}) // nil in wire is a ping
 	go func() {
 		defer close(written)
 		for event := range wire {
-			s.pause()
-			data := map[string]any{"timelineEvents": event}
-			if conversation {
-				data = map[string]any{"conversationEvents": s.asConversation(event)}
+			m := message{Type: "ping"}
+			if event != nil {
+				s.pause()
+				data := map[string]any{"timelineEvents": event}
+				if conversation {
+					data = map[string]any{"conversationEvents": s.asConversation(event)}
+				}
+				payload, _ := json.Marshal(map[string]any{"data": data})
+				m = message{"1", "next", payload}
 			}
-			payload, _ := json.Marshal(map[string]any{"data": data})
-			if conn.WriteJSON(message{"1", "next", payload}) != nil {
+			if conn.WriteJSON(m) != nil {
 				return
 			}
 		}
@@ -513,6 +517,8 @@ func (s *server) stream(conn *websocket.Conn, gone chan struct{}, at int, heartb
 	defer func() { close(wire); <-written }()
 	beat := time.NewTicker(heartbeat)
 	defer beat.Stop()
+	pings := time.NewTicker(20 * time.Second)
+	defer pings.Stop()
 	for {
 		var event map[string]any
 		var grown chan struct{}
@@ -535,6 +541,12 @@ func (s *server) stream(conn *websocket.Conn, gone chan struct{}, at int, heartb
 			s.locked(func() {
 				if !s.mute {
 					wire <- map[string]any{"__typename": tideline.Heartbeat, "position": s.position(at), "unreadCount": s.unread(), "lateBy": s.lateBy}
+				}
+			})
+		case <-pings.C:
+			s.locked(func() {
+				if !s.mute {
+					wire <- nil
 				}
 			})
 		case <-gone:

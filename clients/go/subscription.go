@@ -41,8 +41,9 @@ func (e *CloseError) Error() string {
 // Subscription is one operation on its own connection. Close is safe for concurrent use. Next
 // must not be called concurrently.
 type Subscription struct {
-	conn  *websocket.Conn
-	frame bytes.Buffer
+	conn    *websocket.Conn
+	frame   bytes.Buffer
+	silence *time.Timer // closes conn; runs while a message is expected
 }
 
 // message is a message of the protocol, in either direction.
@@ -58,6 +59,8 @@ const (
 	// prefix, and so need not be parsed twice.
 	nextBegins = `{"id":"1","type":"next","payload":`
 	farewell   = time.Second // how long Close waits for the server
+	// maxSilence is how long a connection may be silent. The server pings every 20 seconds.
+	maxSilence = 50 * time.Second
 )
 
 // Subscribe opens a connection and subscribes. If the token is refused, it is renewed. ctx and Timeout apply
@@ -85,7 +88,7 @@ func (c *Client) connect(ctx context.Context, token, query string, variables map
 		return nil, err
 	}
 	conn.SetReadLimit(maxResponse)
-	s := &Subscription{conn: conn}
+	s := &Subscription{conn: conn, silence: time.AfterFunc(maxSilence, func() { _ = conn.CloseNow() })}
 	if err := s.begin(beginning, token, operation{query, variables}); err != nil {
 		_ = conn.CloseNow() // the error says why
 		if ctx.Err() != nil {
@@ -151,12 +154,16 @@ func (s *Subscription) send(ctx context.Context, id, kind string, payload any) e
 	return closeError(s.conn.Write(ctx, websocket.MessageText, raw))
 }
 
-// receive reads a message into s.frame.
+// receive reads a message into s.frame. If none arrives within maxSilence, it closes the connection.
 func (s *Subscription) receive(ctx context.Context) error {
+	s.silence.Reset(maxSilence)
 	_, r, err := s.conn.Reader(ctx)
 	if err == nil {
 		s.frame.Reset()
 		_, err = s.frame.ReadFrom(r)
+	}
+	if expired := !s.silence.Stop(); expired && err != nil {
+		return &CloseError{closeBroken, "the server was silent for " + maxSilence.String()}
 	}
 	return closeError(err)
 }
@@ -183,8 +190,8 @@ func closeError(err error) error {
 }
 
 // Next waits for the next result and returns its JSON unchanged: an object with data or errors. It also
-// answers the server's pings. The result is valid until the next call of Next. If ctx ends, the connection
-// is closed.
+// answers the server's pings. The result is valid until the next call of Next. If ctx ends, or the server
+// sends nothing for 50 seconds, the connection is closed.
 //
 // After an error, call Close. Errors: io.EOF if the server completed the subscription, an *Error if the
 // server refused it, a *CloseError, network errors, and errors of decoding: a message that is not JSON, or a
