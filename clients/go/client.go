@@ -43,7 +43,8 @@ type Client struct {
 	HTTP *http.Client
 
 	renewing sync.Mutex
-	renewed  string // the last renewed token; guarded by renewing
+	replaced string // the token of the last renewal; guarded by renewing, like renewed
+	renewed  string // the token that replaces it
 }
 
 // ErrSessionEnded means that Token has no valid token, or that the server also refuses renewed tokens. If
@@ -173,7 +174,7 @@ func refused(err error) bool {
 func (c *Client) renew(ctx context.Context, token string) (string, error) {
 	c.renewing.Lock()
 	defer c.renewing.Unlock()
-	if c.renewed != "" && c.renewed != token {
+	if c.renewed != "" && c.replaced == token {
 		return c.renewed, nil
 	}
 	renewed, err := c.Token(ctx, token)
@@ -183,7 +184,7 @@ func (c *Client) renew(ctx context.Context, token string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	c.renewed = renewed
+	c.replaced, c.renewed = token, renewed
 	return renewed, nil
 }
 

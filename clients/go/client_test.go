@@ -132,6 +132,29 @@ func TestTokenIsRenewedOnce(t *testing.T) {
 	})
 }
 
+// A source of tokens may also renew a token by itself. The client then does not go back to the token that the
+// source returned before.
+func TestNoOlderTokenIsUsed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(1)
+		defer s.close()
+		c := s.client()
+		present := "old"
+		next := map[string]string{"old": "good", "renewed by itself": "newest"}
+		c.Token = func(_ context.Context, refused string) (string, error) {
+			if refused == present {
+				present = next[refused]
+			}
+			return present, nil
+		}
+		require.NoError(t, c.Query(t.Context(), "{ a }", nil, nil))
+
+		s.locked(func() { s.token, present = "newest", "renewed by itself" })
+		require.NoError(t, c.Query(t.Context(), "{ a }", nil, nil))
+		require.Equal(t, "newest", present)
+	})
+}
+
 func TestSessionEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(1)
