@@ -115,7 +115,7 @@ func NewConversation[P any](client *Client, postID string, options ConversationO
 func (c *Conversation[P]) Snapshot() ConversationSnapshot[P] {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s := ConversationSnapshot[P]{Replies: c.held.Entries, More: c.held.Next != "", Live: c.open && !c.held.stale, Err: c.err}
+	s := ConversationSnapshot[P]{Replies: c.held.Entries, More: c.held.Next != "", Live: c.open && !c.held.mustRead(), Err: c.err}
 	if at := c.aroundIndex(c.id); at >= 0 {
 		s.Post, s.Ancestors = &c.around[at], c.around[:at]
 	}
@@ -166,9 +166,6 @@ func (c *Conversation[P]) Reply(ctx context.Context, text string, more map[strin
 func (c *Conversation[P]) read(ctx context.Context) error {
 	shown := c.Snapshot().Replies
 	p, around, err := c.page(ctx, "")
-	if errors.Is(err, ErrNotFound) {
-		c.change(func() { c.around, c.held = nil, held[P]{} })
-	}
 	if err != nil {
 		return err
 	}
@@ -193,8 +190,8 @@ func (c *Conversation[P]) read(ctx context.Context) error {
 	return nil
 }
 
-// page reads the page of replies after a cursor, and without a cursor also the ancestors and the post.
-// Error: ErrNotFound.
+// page reads the page of replies after a cursor, and without a cursor also the ancestors and the post. If the
+// post is not found, it clears the conversation and returns ErrNotFound.
 func (c *Conversation[P]) page(ctx context.Context, after string) (p page[P], around []Entry[P], err error) {
 	c.mu.Lock()
 	id := c.id
@@ -211,6 +208,7 @@ func (c *Conversation[P]) page(ctx context.Context, after string) (p page[P], ar
 	case err != nil:
 		return p, nil, fmt.Errorf("read the conversation: %w", err)
 	case data.Post == nil:
+		c.change(func() { c.around, c.held = nil, held[P]{} })
 		return p, nil, fmt.Errorf("read the conversation: %w", ErrNotFound)
 	}
 	post, replies := data.Post.post, data.Post.Replies

@@ -166,6 +166,27 @@ func TestSilenceEndsTheConnectionOfAConversation(t *testing.T) {
 	})
 }
 
+// A connection without events that lasted for a while is not a failure, and the delay of a stopping server
+// counts after it.
+func TestAQuietConversationComesBackInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := withFive(1)
+		defer s.close()
+		c, end := follow(t, s, tideline.ConversationOptions[post]{})
+		for range 3 {
+			time.Sleep(time.Minute)
+			s.cutFor(1012, "reconnect in 10000ms")
+			time.Sleep(10*time.Second - time.Millisecond)
+			synctest.Wait()
+			require.False(t, c.Snapshot().Live)
+			time.Sleep(time.Second + time.Millisecond)
+			synctest.Wait()
+			require.True(t, c.Snapshot().Live)
+		}
+		require.ErrorIs(t, end(), context.Canceled)
+	})
+}
+
 // Events about replies to other posts change no reply, and events about the posts around the list change these.
 func TestEventsOfOtherPosts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -230,6 +251,37 @@ func TestAConversationWhosePostVanishedIsNotTriedAgain(t *testing.T) {
 		require.ErrorIs(t, end(), tideline.ErrNotFound)
 		require.Len(t, s.opened, 2)
 	})
+}
+
+// A post may also vanish before a further page is read.
+func TestAPostVanishesBetweenPages(t *testing.T) {
+	for what, at := range map[string]struct {
+		pages int // read before it vanishes
+		read  func(*conversation, context.Context) error
+	}{
+		"ReadNext": {1, func(c *conversation, ctx context.Context) error { return c.ReadNext(ctx) }},
+		"Read": {3, func(c *conversation, ctx context.Context) error {
+			return errors.Join(c.ReadNext(ctx), c.Read(ctx))
+		}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := withFive(1)
+				defer s.close()
+				c, end := follow(t, s, tideline.ConversationOptions[post]{PageSize: 2})
+				s.http.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					s.locked(func() { s.gone = s.pages == at.pages })
+					s.answer(w, r)
+				})
+				require.ErrorIs(t, at.read(c, t.Context()), tideline.ErrNotFound)
+				now := c.Snapshot()
+				require.Nil(t, now.Post)
+				require.Empty(t, now.Replies)
+				require.False(t, now.Live)
+				require.ErrorIs(t, end(), context.Canceled)
+			})
+		})
+	}
 }
 
 func TestOwnReply(t *testing.T) {

@@ -20,7 +20,8 @@ const (
 	// maxReconnectDelay is the longest delay that a stopping server may ask for.
 	maxReconnectDelay = time.Minute
 	// From the patient-th invalidation in a row, a list is read again after a growing delay, and before that
-	// at once. One that comes later than calm after a read is the first again.
+	// at once. One that comes later than calm after a read is the first again. A connection that lasted longer
+	// than calm is not a failure.
 	calm    = 30 * time.Second
 	patient = 3
 )
@@ -151,7 +152,7 @@ func (l *live) mustRead() bool {
 // be called again, but not concurrently.
 func (l *live) Run(ctx context.Context) error {
 	for failures := 0; ; {
-		heard, err := l.follow(ctx)
+		worked, err := l.follow(ctx)
 		if ctx.Err() != nil {
 			err = nil
 		}
@@ -159,7 +160,7 @@ func (l *live) Run(ctx context.Context) error {
 		if err == nil {
 			return context.Cause(ctx)
 		}
-		if heard {
+		if worked {
 			failures = 0
 		}
 		wait, again := l.wait(err, failures)
@@ -220,9 +221,9 @@ func reconnectDelay(reason string) (delay time.Duration, ok bool) {
 	return delay + rand.N(delay/10+1), true
 }
 
-// follow reads what must be read, then follows until the connection ends. heard reports
-// whether it received an event.
-func (l *live) follow(ctx context.Context) (heard bool, err error) {
+// follow reads what must be read, then follows until the connection ends. worked reports whether it received
+// an event, or the connection lasted longer than calm.
+func (l *live) follow(ctx context.Context) (worked bool, err error) {
 	if l.mustRead() {
 		if err := l.Read(ctx); err != nil {
 			return false, err
@@ -238,6 +239,7 @@ func (l *live) follow(ctx context.Context) (heard bool, err error) {
 		return false, err
 	}
 	defer s.Close()
+	opened := time.Now()
 	l.change(func() { l.open, l.err = true, nil })
 	for {
 		apply, err := l.next(ctx, s)
@@ -246,11 +248,11 @@ func (l *live) follow(ctx context.Context) (heard bool, err error) {
 			err = fmt.Errorf("%w: %w", errPosition, err)
 		}
 		if err != nil {
-			return heard, err
+			return worked || time.Since(opened) > calm, err
 		}
-		heard = true
+		worked = true
 		if err := l.happen(ctx, apply); err != nil {
-			return heard, err
+			return worked, err
 		}
 	}
 }
