@@ -94,9 +94,10 @@ type Conversation[P any] struct {
 	options ConversationOptions[P]
 
 	// live.mu guards the following fields.
-	id     string     // of the post; for a repost, of its original
-	around []Entry[P] // the ancestors, then the post
-	held   held[P]    // the replies
+	id         string          // of the post; for a repost, of its original
+	around     []Entry[P]      // the ancestors, then the post
+	everAround map[string]bool // the ids of the posts that are or were in around
+	held       held[P]         // the replies
 }
 
 // NewConversation returns the conversation at a post. A repost stands for its original. It reads nothing yet.
@@ -106,7 +107,7 @@ func NewConversation[P any](client *Client, postID string, options ConversationO
 	options.Order = cmp.Or(options.Order, Oldest)
 	options.PageSize = cmp.Or(options.PageSize, 20)
 	options.Most = cmp.Or(options.Most, 500)
-	c := &Conversation[P]{options: options, id: postID}
+	c := &Conversation[P]{options: options, id: postID, everAround: map[string]bool{}}
 	c.begin(c, client, options.Backoff)
 	return c
 }
@@ -186,7 +187,12 @@ func (c *Conversation[P]) read(ctx context.Context) error {
 		}
 		fresh.landOlder(p)
 	}
-	c.change(func() { c.around, c.held = around, fresh })
+	c.change(func() {
+		c.around, c.held = around, fresh
+		for _, e := range around {
+			c.everAround[e.ID] = true
+		}
+	})
 	return nil
 }
 
@@ -348,6 +354,8 @@ func (c *Conversation[P]) apply(e ConversationEvent[P]) {
 			c.around[at] = e.Post
 		case e.ReplyTo == c.id:
 			c.held.put(e.Post)
+		case c.everAround[e.Post.ID]: // an ancestor that was hidden is shown again
+			c.held.stale = true
 		}
 	case ConversationPostRemoved:
 		if at >= 0 {

@@ -41,6 +41,11 @@ func (s *server) replies(order string) []entry {
 	return all
 }
 
+// middle returns a post between the root and the subject.
+func middle() map[string]any {
+	return nodeOf("middle", "an answer", "someone", 1.5, map[string]any{"id": "root"})
+}
+
 func (s *server) conversation(order string, first int, after *string) map[string]any {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -59,7 +64,11 @@ func (s *server) conversation(order string, first int, after *string) map[string
 		edges, end = append(edges, map[string]any{"cursor": e.Cursor, "node": replyOf(e)}), e.Cursor
 	}
 	post := nodeOf("subject", "what do you say?", "someone", 2, map[string]any{"id": "root"})
-	post["ancestors"] = []any{nodeOf("root", "a question", "someone", 1, nil)}
+	ancestors := []any{nodeOf("root", "a question", "someone", 1, nil)}
+	if s.hasMiddle {
+		ancestors = append(ancestors, middle())
+	}
+	post["ancestors"] = ancestors
 	post["replies"] = map[string]any{
 		"position": s.position(len(s.log)), "edges": edges, "pageInfo": map[string]any{"hasNextPage": more, "endCursor": end},
 	}
@@ -209,6 +218,40 @@ func TestEventsOfOtherPosts(t *testing.T) {
 		require.Equal(t, "post 1, post 2, post 3, post 4, post 5", said(now.Replies))
 		require.Equal(t, []string{"ConversationPostAdded deep post 1", "ConversationPostUpdated subject root", "ConversationSomething  "}, seen)
 	})
+}
+
+// An ancestor is hidden, which an event or only a read tells, and shown again.
+func TestAHiddenAncestorComesBack(t *testing.T) {
+	for what, hide := range map[string]func(*server){
+		"told": func(s *server) {
+			s.tellNext(map[string]any{"__typename": "TimelinePostRemoved", "position": "0/6", "postId": "middle"})
+		},
+		"not told": func(s *server) { s.happened(change{kind: tideline.Invalidated}) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := withFive(1)
+				defer s.close()
+				s.hasMiddle = true
+				c, end := follow(t, s, tideline.ConversationOptions[post]{})
+				require.Equal(t, "a question, an answer", said(c.Snapshot().Ancestors))
+				s.locked(func() {
+					s.hasMiddle = false
+					hide(s)
+				})
+				synctest.Wait()
+				require.Equal(t, "a question", said(c.Snapshot().Ancestors))
+				s.locked(func() {
+					s.hasMiddle = true
+					s.tellNext(map[string]any{"__typename": "TimelinePostAdded", "position": "0/7", "post": middle()})
+				})
+				synctest.Wait()
+				require.Equal(t, "a question, an answer", said(c.Snapshot().Ancestors))
+				require.True(t, c.Snapshot().Live)
+				require.ErrorIs(t, end(), context.Canceled)
+			})
+		})
+	}
 }
 
 // Without its post a conversation is not found, and Run returns.

@@ -52,14 +52,15 @@ type server struct {
 	lateBy   int           // delay of deliveries in seconds, as heartbeats report it
 	grown    chan struct{} // closed when the log grows
 
-	token    string
-	lag      time.Duration // the largest delay of a page or an event in each direction
-	mute     bool          // sockets stay open and send nothing
-	refusing []refusal     // refusals for the next requests and subscriptions
-	sockets  map[*websocket.Conn]bool
-	pages    int // pages read so far
-	opened   []string
-	gone     bool // the post whose replies the timeline stands for does not exist
+	token     string
+	lag       time.Duration // the largest delay of a page or an event in each direction
+	mute      bool          // sockets stay open and send nothing
+	refusing  []refusal     // refusals for the next requests and subscriptions
+	sockets   map[*websocket.Conn]bool
+	pages     int // pages read so far
+	opened    []string
+	gone      bool // the post whose replies the timeline stands for does not exist
+	hasMiddle bool // the post between it and the root is visible
 
 	accepting chan net.Conn
 	closed    chan struct{}
