@@ -142,8 +142,9 @@ func (c *Conversation[P]) ReadNext(ctx context.Context) error {
 }
 
 // Reply creates a reply to the post and shows it. more has further fields of CreatePostInput, such as
-// visibility, or idempotencyKey for a call that may be repeated. Events wait until it returns. Errors: the
-// errors of Client.Query; the conversation then stays unchanged.
+// visibility, or idempotencyKey for a call that may be repeated. The server forgets the key 24 hours after it
+// has created the post: the same call then creates a second post. Events wait until Reply returns. Errors:
+// the errors of Client.Query; the conversation then stays unchanged.
 func (c *Conversation[P]) Reply(ctx context.Context, text string, more map[string]any) (reply Entry[P], err error) {
 	err = c.inTurn(ctx, func() error {
 		c.mu.Lock()
