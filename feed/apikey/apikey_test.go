@@ -1,6 +1,7 @@
 package apikey_test
 
 import (
+	"context"
 	"net/url"
 	"strings"
 	"testing"
@@ -221,20 +222,25 @@ func TestLastUseIsNoted(t *testing.T) {
 	each(t, func(w *feedtest.World, c *clock) {
 		key, text := create(w, "", apikey.Read)
 		use := func() { _, _, _ = w.Login.Authenticate(w.Ctx, text) }
+		note := func() { // Run writes it once more when it ends
+			ended, end := context.WithCancel(w.Ctx)
+			end()
+			require.ErrorIs(w, w.Keys.Run(ended), context.Canceled)
+		}
 		noted := func() *time.Time { return w.Stores.DB.APIKey.GetX(w.Ctx, key.ID).LastUsedAt }
 		use()
 		require.Nil(w, noted(), "no call waits for it")
-		w.Keys.NoteUse(w.Ctx)
+		note()
 		first := *noted()
 		require.WithinDuration(w, c.at, first, time.Millisecond)
 		c.at = c.at.Add(time.Second)
 		use() // found in memory
-		w.Keys.NoteUse(w.Ctx)
+		note()
 		require.WithinDuration(w, c.at, *noted(), time.Millisecond)
 		later := *noted()
 		c.at = c.at.Add(-time.Hour)
 		use()
-		w.Keys.NoteUse(w.Ctx)
+		note()
 		require.WithinDuration(w, later, *noted(), 0)
 	})
 }

@@ -1,37 +1,39 @@
-package ids_test
+package ids
 
 import (
 	"sync"
 	"testing"
 	"time"
 
-	"tideline/feed/feedtest"
-	"tideline/feed/ids"
-
 	"github.com/stretchr/testify/require"
+
+	"tideline/storage"
+	"tideline/storage/storagetest"
 )
 
 func TestIDsAreUniqueAcrossWritersAndExactInADouble(t *testing.T) {
 	t.Parallel()
-	feedtest.Each(t, func(w *feedtest.World) {
-		other, err := ids.Open(w.Ctx, ids.Config{DB: w.Stores.DB})
-		require.NoError(w, err)
+	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
+		one, err := Open(t.Context(), Config{DB: s.DB})
+		require.NoError(t, err)
+		two, err := Open(t.Context(), Config{DB: s.DB})
+		require.NoError(t, err)
 		var mu sync.Mutex
 		seen := map[int64]bool{}
 		var wg sync.WaitGroup
-		for _, ids := range []*ids.Generator{w.IDs, other} {
+		for _, ids := range []*Generator{one, two} {
 			for range 4 {
 				wg.Go(func() {
 					last := int64(0)
 					for range 500 {
 						id, err := ids.Next()
 						if err != nil {
-							w.Error(err)
+							t.Error(err)
 							return
 						}
 						mu.Lock()
 						if seen[id] || id <= last || int64(float64(id)) != id || id >= 1<<53 {
-							w.Errorf("id %d after %d", id, last)
+							t.Errorf("id %d after %d", id, last)
 						}
 						seen[id], last = true, id
 						mu.Unlock()
@@ -40,21 +42,21 @@ func TestIDsAreUniqueAcrossWritersAndExactInADouble(t *testing.T) {
 			}
 		}
 		wg.Wait()
-		id, err := w.IDs.Next()
-		require.NoError(w, err)
-		require.WithinDuration(w, time.Now(), ids.TimeOf(id), time.Minute)
-		require.GreaterOrEqual(w, id, ids.At(ids.TimeOf(id)))
+		id, err := one.Next()
+		require.NoError(t, err)
+		require.WithinDuration(t, time.Now(), TimeOf(id), time.Minute)
+		require.GreaterOrEqual(t, id, At(TimeOf(id)))
 	})
 }
 
 func TestWriterNumbersRunOut(t *testing.T) {
 	t.Parallel()
-	feedtest.Each(t, func(w *feedtest.World) {
-		for range 31 {
-			_, err := ids.Open(w.Ctx, ids.Config{DB: w.Stores.DB})
-			require.NoError(w, err)
+	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
+		for range 32 {
+			_, err := Open(t.Context(), Config{DB: s.DB})
+			require.NoError(t, err)
 		}
-		_, err := ids.Open(w.Ctx, ids.Config{DB: w.Stores.DB})
-		require.ErrorIs(w, err, ids.ErrNoLease)
+		_, err := Open(t.Context(), Config{DB: s.DB})
+		require.ErrorIs(t, err, ErrNoLease)
 	})
 }
