@@ -95,17 +95,18 @@ export type Held<P extends Post = Post> = {
   reading: Reading<P> | null
 }
 
+/** Where an entry came from: the answer to createPost, for which no event has arrived yet, or the event. */
+type Source = 'answer' | 'added' | 'updated'
+
 /** A read in progress, and the events received since it began. The answer may include their effects or not. */
 export type Reading<P extends Post = Post> = {
   id: number
   what: 'top' | 'older'
   /** Whether the whole answer is shown, instead of new entries waiting. */
   show: boolean
-  added: Map<string, Edge<P>>
+  added: Map<string, { edge: Edge<P>; by: Source }>
   gone: Set<string>
   changed: Map<string, P>
-  /** The viewer's posts in `added` for which no event has arrived yet. */
-  untold: Set<string>
   /** The position of the last event since the read began. */
   position: string | null
   /** Whether the timeline was invalidated since the read began: it must then be read once more. */
@@ -206,7 +207,7 @@ export function collapse<P extends Post>(entries: Edge<P>[]): Shown<P>[] {
 export function step<P extends Post>(s: Held<P>, a: Step<P>): Held<P> {
   switch (a.type) {
     case 'read':
-      return { ...s, reading: { ...a, show: a.show ?? false, added: new Map(), gone: new Set(), changed: new Map(), untold: new Set(), position: null, void: false } }
+      return { ...s, reading: { ...a, show: a.show ?? false, added: new Map(), gone: new Set(), changed: new Map(), position: null, void: false } }
     case 'failed':
       return s.reading?.id === a.id ? { ...s, reading: null } : s
     case 'page': {
@@ -273,22 +274,25 @@ function at<P extends Post>(s: Held<P>, next: Held<P>, position: string): Held<P
   }
 }
 
-/** Returns the read with an entry added that arrived since it began; told: an event brought it. */
-function meanwhile<P extends Post>(reading: Reading<P> | null, edge: Edge<P>, told: boolean): Reading<P> | null {
+/** Returns the read with an entry that arrived since it began. */
+function meanwhile<P extends Post>(reading: Reading<P> | null, edge: Edge<P>, by: Source): Reading<P> | null {
   if (!reading) return null
-  const untold = new Set(reading.untold)
-  if (told) untold.delete(edge.node.id)
-  else untold.add(edge.node.id)
-  const changed = new Map(reading.changed).set(edge.node.id, edge.node)
-  return { ...reading, changed, untold, added: new Map(reading.added).set(edge.node.id, edge) }
+  const { id } = edge.node
+  const gone = new Set(reading.gone)
+  if (by !== 'answer') gone.delete(id)
+  const before = reading.added.get(id)?.by
+  // A new post is still new if it is also edited during the read.
+  const isNew = before === 'added' || (before === 'answer' && by === 'updated')
+  const added = new Map(reading.added).set(id, { edge, by: isNew ? 'added' : by })
+  return { ...reading, gone, added, changed: new Map(reading.changed).set(id, edge.node) }
 }
 
 function add<P extends Post>(s: Held<P>, edge: Edge<P>, unreadCount?: number): Held<P> {
   const { id, text } = edge.node
   // The event of the viewer's own post may arrive before the answer to createPost.
   const mine = !foreign(s, edge) && s.pending.find((p) => p.text.trim() === text && !p.error)
-  if (mine) return own({ ...s, pending: s.pending.filter((p) => p !== mine) }, edge, true)
-  const reading = meanwhile(s.reading, edge, true)
+  if (mine) return own({ ...s, pending: s.pending.filter((p) => p !== mine) }, edge, 'added')
+  const reading = meanwhile(s.reading, edge, 'added')
   const known = has(s.entries, id) || has(s.waiting, id)
   if (known) return { ...change(s, edge.node), reading, unread: unreadCount ?? s.unread }
   const unread = unreadCount ?? s.unread + (foreign(s, edge) && newer(s, edge.score) <= s.unread ? 1 : 0)
@@ -306,10 +310,10 @@ function add<P extends Post>(s: Held<P>, edge: Edge<P>, unreadCount?: number): H
  * its score, and not counted as unread.
  */
 function update<P extends Post>(s: Held<P>, edge: Edge<P>): Held<P> {
-  const next = change(s, edge.node)
+  const next = { ...change(s, edge.node), reading: meanwhile(s.reading, edge, 'updated') }
   const known = has(s.entries, edge.node.id) || has(s.waiting, edge.node.id)
   if (known || ranked(s) || (s.next && edge.score < s.end) || below(s, edge.score)) return next
-  return { ...next, reading: meanwhile(s.reading, edge, true), entries: merge(s.entries, [edge]) }
+  return { ...next, entries: merge(s.entries, [edge]) }
 }
 
 /** Drops the bookkeeping for a createPost that has been answered. */
@@ -325,15 +329,15 @@ function posted<P extends Post>(s: Held<P>, key: string, edge: Edge<P>): Held<P>
   // A first page that landed since the request lacks the post: it was read before the post was created, or after the post
   // was removed. Another read decides.
   const doubt = !has(s.entries, edge.node.id) && !has(s.waiting, edge.node.id) && s.sending[key] !== s.landed
-  return own({ ...left, stale: s.stale || doubt }, edge, false)
+  return own({ ...left, stale: s.stale || doubt }, edge, 'answer')
 }
 
 /** Shows the viewer's own post at once. It does not count as unread. */
-function own<P extends Post>(s: Held<P>, edge: Edge<P>, told: boolean): Held<P> {
+function own<P extends Post>(s: Held<P>, edge: Edge<P>, by: Source): Held<P> {
   const others = without(s.entries, edge.node.id)
   return {
     ...s,
-    reading: meanwhile(s.reading, edge, told),
+    reading: meanwhile(s.reading, edge, by),
     waiting: without(s.waiting, edge.node.id),
     entries: ranked(s) ? [edge, ...others] : merge(others, [edge]),
   }
@@ -380,7 +384,7 @@ const read = <P extends Post>(reading: Reading<P>, page: Page<P>) =>
 
 const endOf = (page: Page) => page.edges.at(-1)?.score ?? -Infinity
 const within = <P extends Post>(reading: Reading<P>, page: Page<P>) =>
-  [...reading.added.values()].filter(({ score }) => !page.next || score >= endOf(page)).map((edge) => latest(reading, edge))
+  [...reading.added.values()].map(({ edge }) => latest(reading, edge)).filter(({ score }) => !page.next || score >= endOf(page))
 
 /** The score of the newest entry shown by another user, or else of the newest entry: entries above it are new. */
 export const shownTop = (s: Held): number => (s.entries.find((e) => foreign(s, e)) ?? s.entries[0])?.score ?? -Infinity
@@ -389,7 +393,9 @@ export const shownTop = (s: Held): number => (s.entries.find((e) => foreign(s, e
 function landTop<P extends Post>(s: Held<P>, reading: Reading<P>, page: Page<P>): Held<P> {
   const edges = read(reading, page)
   const byServer = ranked(s)
-  const since = within(reading, page).filter(({ node }) => !has(edges, node.id))
+  const source = (e: Edge) => reading.added.get(e.node.id)?.by
+  // An edited post that the server's order leaves out is no news.
+  const since = within(reading, page).filter((e) => !has(edges, e.node.id) && !(byServer && source(e) === 'updated'))
   const shown = new Set(s.entries.map(({ node }) => node.id))
   const waited = new Set(s.waiting.map(({ node }) => node.id))
   const top = s.entries.find((e) => foreign(s, e))?.score ?? -Infinity
@@ -412,8 +418,8 @@ function landTop<P extends Post>(s: Held<P>, reading: Reading<P>, page: Page<P>)
     loaded: true,
     landed: s.landed + 1,
     // The page lacks a post of the viewer's, and no event told of it: the post is newer than the page, or already gone.
-    stale: reading.void || since.some(({ node }) => reading.untold.has(node.id)),
-    unread: page.unreadCount + (byServer ? 0 : since.filter((e) => foreign(s, e)).length),
+    stale: reading.void || since.some((e) => source(e) === 'answer'),
+    unread: page.unreadCount + (byServer ? 0 : since.filter((e) => source(e) === 'added' && foreign(s, e)).length),
   }
   if (apart && rest.length > 0) return { ...landed, entries: merge(landed.entries, rest), next: apart.next, end: endOf(apart), gap: { next: page.next!, end: endOf(page) } }
   return holds && landed.entries.length === 0 ? show(landed) : landed

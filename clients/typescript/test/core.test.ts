@@ -83,7 +83,9 @@ class Server {
       const edge = r.of(this.hidden)
       if (edge) {
         this.hidden = this.hidden.filter((e) => e !== edge)
-        this.#enter(edge)
+        this.timeline.set(edge.node.id, edge)
+        // A client that may have had the post gets an update.
+        this.log.push(r.chance(0.2) ? { added: edge } : { edited: edge.node.id })
       }
     } else if (kind < 17) {
       // As after a block or an unfollow: posts leave and come without an event for each.
@@ -477,6 +479,31 @@ test('a post that comes and is edited during a read says what it said last', () 
       held = step(step(held, edited), { type: 'page', id: 1, page })
       assert.deepEqual(says(held.entries), ['a: edited'])
     }
+})
+
+test('a post that is hidden and shown again during a read is there afterwards, and is no news', () => {
+  const edge = (id: string, score: number): Edge => ({ cursor: id, score, node: { id, author: { id: 'a' }, text: id } })
+  const page = (edges: Edge[], next: string | null): Page => ({ edges, next, position: '1', unreadCount: 0 })
+  const removed = (postId: string): Step => ({ type: 'event', event: { __typename: 'TimelinePostRemoved', position: '2', postId } })
+  const updated = (edge: Edge): Step => ({ type: 'event', event: { __typename: 'TimelinePostUpdated', position: '3', edge } })
+  const [c, b, a] = [edge('c', 9), edge('b', 5), edge('a', 3)]
+  const first = step(step(empty(viewer), { type: 'read', id: 1, what: 'top' }), { type: 'page', id: 1, page: page([c, b], 'b') })
+  const during = (what: 'top' | 'older', steps: Step[], answer: Page, start = first) =>
+    [{ type: 'read', id: 2, what }, ...steps, { type: 'page', id: 2, page: answer }].reduce<Held>((s, a) => step(s, a as Step), start)
+
+  // The answer was read while the post was hidden, or before.
+  for (const answer of [page([], null), page([a], null)]) {
+    assert.deepEqual(ids(during('older', [removed('a'), updated(a)], answer).entries), ['c', 'b', 'a'])
+  }
+  for (const answer of [page([c], null), page([c, b], null)]) {
+    const held = during('top', [removed('b'), updated(b)], answer)
+    assert.deepEqual([ids(held.entries), held.unread], [['c', 'b'], 0])
+  }
+  // In the server's order it stays where the answer has it. An edited post that the answer lacks does not wait.
+  const order = during('top', [], page([b, c], 'x'), step(first, { type: 'order', order: 'RANKED' }))
+  assert.deepEqual(ids(during('older', [removed('a'), updated(a)], page([a], null), order).entries), ['b', 'c', 'a'])
+  const held = during('top', [updated(a)], page([b, c], null), order)
+  assert.deepEqual([ids(held.entries), ids(held.waiting)], [['b', 'c'], []])
 })
 
 test('a position that lies beyond an unread invalidation is not resumed from', () => {
