@@ -382,9 +382,10 @@ const latest = <P extends Post>(reading: Reading<P>, edge: Edge<P>) => {
 const read = <P extends Post>(reading: Reading<P>, page: Page<P>) =>
   page.edges.filter(({ node }) => !reading.gone.has(node.id)).map((edge) => latest(reading, edge))
 
-const endOf = (page: Page) => page.edges.at(-1)?.score ?? -Infinity
-const within = <P extends Post>(reading: Reading<P>, page: Page<P>) =>
-  [...reading.added.values()].map(({ edge }) => latest(reading, edge)).filter(({ score }) => !page.next || score >= endOf(page))
+/** Returns the score down to which the timeline is read with the page. A page may be empty and have a next page. */
+const endOf = (s: Held, page: Page) => page.edges.at(-1)?.score ?? s.end
+const within = <P extends Post>(s: Held<P>, reading: Reading<P>, page: Page<P>) =>
+  [...reading.added.values()].map(({ edge }) => latest(reading, edge)).filter(({ score }) => !page.next || score >= endOf(s, page))
 
 /** The score of the newest entry shown by another user, or else of the newest entry: entries above it are new. */
 export const shownTop = (s: Held): number => (s.entries.find((e) => foreign(s, e)) ?? s.entries[0])?.score ?? -Infinity
@@ -395,14 +396,14 @@ function landTop<P extends Post>(s: Held<P>, reading: Reading<P>, page: Page<P>)
   const byServer = ranked(s)
   const source = (e: Edge) => reading.added.get(e.node.id)?.by
   // An edited post that the server's order leaves out is no news.
-  const since = within(reading, page).filter((e) => !has(edges, e.node.id) && !(byServer && source(e) === 'updated'))
+  const since = within(s, reading, page).filter((e) => !has(edges, e.node.id) && !(byServer && source(e) === 'updated'))
   const shown = new Set(s.entries.map(({ node }) => node.id))
   const waited = new Set(s.waiting.map(({ node }) => node.id))
   const top = s.entries.find((e) => foreign(s, e))?.score ?? -Infinity
   const all = byServer ? [...since.filter(({ node }) => shown.has(node.id)), ...edges] : merge(edges, since)
   const holds = s.hold && !reading.show && s.loaded && !byServer && shown.size > 0
   const waits = ({ score, node }: Edge<P>) => holds && !shown.has(node.id) && (score > top || waited.has(node.id))
-  const apart = holds && page.apart && page.next && shownTop(s) < endOf(page) ? { ...page, ...page.apart } : null
+  const apart = holds && page.apart && page.next && shownTop(s) < endOf(s, page) ? { ...page, ...page.apart } : null
   const rest = apart ? read(reading, apart).filter((e) => !waits(e)) : []
   const landed: Held<P> = {
     ...s,
@@ -411,7 +412,7 @@ function landTop<P extends Post>(s: Held<P>, reading: Reading<P>, page: Page<P>)
     entries: all.filter((e) => !waits(e)),
     waiting: byServer ? since.filter(({ node }) => !shown.has(node.id)) : all.filter(waits),
     next: page.next,
-    end: endOf(page),
+    end: endOf(s, page),
     gap: null,
     // Events since the read began are newer than the page.
     position: reading.position ?? page.position,
@@ -421,20 +422,20 @@ function landTop<P extends Post>(s: Held<P>, reading: Reading<P>, page: Page<P>)
     stale: reading.void || since.some((e) => source(e) === 'answer'),
     unread: page.unreadCount + (byServer ? 0 : since.filter((e) => source(e) === 'added' && foreign(s, e)).length),
   }
-  if (apart && rest.length > 0) return { ...landed, entries: merge(landed.entries, rest), next: apart.next, end: endOf(apart), gap: { next: page.next!, end: endOf(page) } }
+  if (apart && rest.length > 0) return { ...landed, entries: merge(landed.entries, rest), next: apart.next, end: endOf(s, apart), gap: { next: page.next!, end: endOf(s, page) } }
   return holds && landed.entries.length === 0 ? show(landed) : landed
 }
 
 /** Appends the page that follows the oldest one. */
 function landOlder<P extends Post>(s: Held<P>, reading: Reading<P>, page: Page<P>): Held<P> {
-  const fresh = [...read(reading, page), ...(ranked(s) ? [] : within(reading, page))]
+  const fresh = [...read(reading, page), ...(ranked(s) ? [] : within(s, reading, page))]
     .filter(({ node }) => !has(s.entries, node.id) && !has(s.waiting, node.id))
   return {
     ...s,
     reading: null,
     entries: ranked(s) ? [...s.entries, ...fresh] : merge(s.entries, fresh),
     next: page.next,
-    end: Math.min(s.end, endOf(page)),
+    end: endOf(s, page),
   }
 }
 

@@ -115,6 +115,8 @@ class Server {
   }
 
   page(after: string | null, first: number): Page {
+    // All entries of a page may be hidden.
+    if (after !== null && this.r.chance(0.1)) return { edges: [], next: after, position: `${this.log.length}`, unreadCount: this.unread }
     const all = this.sorted.filter((e) => after === null || e.score < +after)
     const edges = all.slice(0, first)
     return { edges, next: all.length > first ? edges.at(-1)!.cursor : null, position: `${this.log.length}`, unreadCount: this.unread }
@@ -536,6 +538,19 @@ test('a late post that is told while its page is on its way is there with the pa
   assert.deepEqual(ids(held.entries), ['c'])
   held = step(held, { type: 'page', id: 2, page: { edges: [edge('b', 6), edge('a', 3)], next: 'a', position: '1', unreadCount: 0 } })
   assert.deepEqual(ids(held.entries), ['c', 'b', 'late', 'a'])
+})
+
+test('after an empty page with a next page, a late post still comes with its page', () => {
+  const edge = (id: string, score: number): Edge => ({ cursor: id, score, node: { id, author: { id: 'a' }, text: id } })
+  const page = (edges: Edge[], next: string | null): Page => ({ edges, next, position: '1', unreadCount: 0 })
+  const late: Step = { type: 'event', event: { __typename: 'TimelinePostAdded', position: '2', edge: edge('late', 1) } }
+  for (const what of ['top', 'older'] as const) {
+    let held = step(step(empty(viewer), { type: 'read', id: 1, what: 'top' }), { type: 'page', id: 1, page: page([edge('c', 9)], 'c') })
+    held = step(step(held, { type: 'read', id: 2, what }), late)
+    held = step(held, { type: 'page', id: 2, page: page([], 'b') })
+    held = step(held, late)
+    assert.deepEqual([held.entries.some(({ node }) => node.id === 'late'), held.end, held.next], [false, 9, 'b'])
+  }
 })
 
 test('an original is shown once, under its newest repost', () => {
