@@ -87,8 +87,8 @@ export type Held<P extends Post = Post> = {
   lateBy: number
   /** The number of first pages read so far. */
   landed: number
-  /** For each unanswered createPost, by key: the value of `landed` when it was sent. */
-  sending: Record<string, number>
+  /** For each unanswered createPost, by key: the post, and the value of `landed` when it was sent. */
+  sending: Record<string, { post: Pending; landed: number }>
   /** Posts removed while a createPost was unanswered: the removal of a new post may arrive before the answer. */
   gone: string[]
   /** The read in progress. */
@@ -232,13 +232,13 @@ export function step<P extends Post>(s: Held<P>, a: Step<P>): Held<P> {
     case 'unread':
       return { ...s, unread: a.count }
     case 'compose':
-      return { ...s, sending: { ...s.sending, [a.post.key]: s.landed }, pending: [a.post, ...s.pending.filter(({ key }) => key !== a.post.key)] }
+      return { ...s, sending: { ...s.sending, [a.post.key]: { post: a.post, landed: s.landed } }, pending: [a.post, ...s.pending.filter(({ key }) => key !== a.post.key)] }
     case 'posted':
       return posted(s, a.key, a.edge)
     case 'refused':
-      return { ...answered(s, a.key), pending: s.pending.map((p) => (p.key === a.key ? { ...p, error: a.error } : p)) }
+      return refused(s, a.key, a.error)
     case 'discard':
-      return { ...s, pending: s.pending.filter(({ key }) => key !== a.key) }
+      return { ...answered(s, a.key), pending: s.pending.filter(({ key }) => key !== a.key) }
   }
 }
 
@@ -289,11 +289,12 @@ function meanwhile<P extends Post>(reading: Reading<P> | null, edge: Edge<P>, by
 
 function add<P extends Post>(s: Held<P>, edge: Edge<P>, unreadCount?: number): Held<P> {
   const { id, text } = edge.node
-  // The event of the viewer's own post may arrive before the answer to createPost.
-  const mine = !foreign(s, edge) && s.pending.find((p) => p.text.trim() === text && !p.error)
+  const known = has(s.entries, id) || has(s.waiting, id)
+  // The event of the viewer's own post may arrive before the answer to createPost. Of two with the same text, the older
+  // one was probably created first.
+  const mine = !known && !foreign(s, edge) && s.pending.findLast((p) => p.text.trim() === text && !p.error)
   if (mine) return own({ ...s, pending: s.pending.filter((p) => p !== mine) }, edge, 'added')
   const reading = meanwhile(s.reading, edge, 'added')
-  const known = has(s.entries, id) || has(s.waiting, id)
   if (known) return { ...change(s, edge.node), reading, unread: unreadCount ?? s.unread }
   const unread = unreadCount ?? s.unread + (foreign(s, edge) && newer(s, edge.score) <= s.unread ? 1 : 0)
   // An entry below the oldest page, or below the start of the gap, comes with its page.
@@ -328,8 +329,15 @@ function posted<P extends Post>(s: Held<P>, key: string, edge: Edge<P>): Held<P>
   if (s.gone.includes(edge.node.id)) return left
   // A first page that landed since the request lacks the post: it was read before the post was created, or after the post
   // was removed. Another read decides.
-  const doubt = !has(s.entries, edge.node.id) && !has(s.waiting, edge.node.id) && s.sending[key] !== s.landed
+  const doubt = !has(s.entries, edge.node.id) && !has(s.waiting, edge.node.id) && s.sending[key]?.landed !== s.landed
   return own({ ...left, stale: s.stale || doubt }, edge, 'answer')
+}
+
+/** Keeps a failed post with its error, also if the event of a post with the same text took it out of `pending`. */
+function refused<P extends Post>(s: Held<P>, key: string, error: Pending['error']): Held<P> {
+  const lost = s.pending.some((p) => p.key === key) ? undefined : s.sending[key]?.post
+  const pending = lost ? [lost, ...s.pending] : s.pending
+  return { ...answered(s, key), pending: pending.map((p) => (p.key === key ? { ...p, error } : p)) }
 }
 
 /** Shows the viewer's own post at once. It does not count as unread. */
@@ -466,7 +474,8 @@ export function save<P extends Post>(s: Held<P>, most = 100): Saved<P> {
 export function restore<P extends Post>(s: Held<P>, saved: Saved<P> | null | undefined): Held<P> {
   if (saved?.version !== 1 || saved.viewer !== s.viewer) return s
   // A post in flight when the program ended may have been created. Sending it again is safe because of its key.
-  const pending = saved.pending.map((p) => (p.error ? p : { ...p, error: { code: '', message: '' } }))
+  const stored = saved.pending.map((p) => (p.error ? p : { ...p, error: { code: '', message: '' } }))
+  const pending = [...s.pending, ...stored.filter(({ key }) => !s.pending.some((p) => p.key === key))]
   if (!saved.position) return { ...s, pending }
   const { entries, next, end, position, unread } = saved
   return { ...s, pending, entries, next, end, position, unread, loaded: true, stale: false }

@@ -454,6 +454,35 @@ test('a post that was refused stays with its reason', () => {
   assert.equal(restore(empty('another'), save(held)).pending.length, 0)
 })
 
+test('of two own posts with the same text, the one that fails stays with its error', () => {
+  const created: Edge = { cursor: '1', score: 1, node: { id: 'p', text: 'twice', author: { id: viewer } } }
+  const told: Step = { type: 'event', event: { __typename: 'TimelinePostAdded', position: '2', edge: created } }
+  const error = { code: 'INTERNAL', message: 'no' }
+  const compose = (key: string): Step => ({ type: 'compose', post: { key, text: 'twice', createdAt: '' } })
+  const after = (...steps: Step[]) => [compose('one'), compose('two'), ...steps].reduce(step, empty(viewer))
+  for (const [ok, failed] of [['one', 'two'], ['two', 'one']] as const) {
+    const answer: Step = { type: 'posted', key: ok, edge: created }
+    const failure: Step = { type: 'refused', key: failed, error }
+    for (const steps of [[told, answer, failure], [told, failure, answer], [answer, told, failure]]) {
+      const held = after(...steps)
+      assert.deepEqual([ids(held.entries), held.pending.map((p) => [p.key, p.error])], [['p'], [[failed, error]]])
+    }
+    assert.deepEqual(after(answer, told).pending.map((p) => p.key), [failed])
+    assert.deepEqual(after(told, { type: 'discard', key: ok }, { type: 'discard', key: failed }, failure).pending, [])
+  }
+})
+
+test('what was written before the stored state is loaded stays, beside the stored posts', () => {
+  const post = (key: string) => ({ key, text: key, createdAt: '' })
+  const stored = [post('both'), post('stored')].reduce<Held>((s, post) => step(s, { type: 'compose', post }), empty(viewer))
+  const held = [post('both'), post('new')].reduce<Held>((s, post) => step(s, { type: 'compose', post }), empty(viewer))
+  const page: Page = { edges: [], next: null, position: '1', unreadCount: 0 }
+  const good = step(step(stored, { type: 'read', id: 1, what: 'top' }), { type: 'page', id: 1, page })
+  for (const saved of [save(stored), save(good)]) {
+    assert.deepEqual(restore(held, saved).pending.map(({ key, error }) => [key, error?.code]), [['new', undefined], ['both', undefined], ['stored', '']])
+  }
+})
+
 test('an edit takes the place of what was said, and is no news', () => {
   const edge = (id: string, score: number, text = id): Edge => ({ cursor: id, score, node: { id, author: { id: 'a' }, text } })
   for (const hold of [false, true]) {
