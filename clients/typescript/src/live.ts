@@ -107,6 +107,8 @@ const calm = 30_000
 
 const defaultBackoff = (n: number) => Math.min(500 * 2 ** n, 15_000) * (0.5 + Math.random())
 
+const stopped = 'The store was stopped.'
+
 /** Returns a new idempotency key. Unlike crypto.randomUUID, it works on pages without TLS. */
 const newKey = () => [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, '0')).join('')
 
@@ -149,9 +151,10 @@ export abstract class LiveStore<P extends Post, S, E extends { position: string 
   readonly #pauses = new Set<() => void>()
   #saving: ReturnType<typeof setTimeout> | undefined
   #silence: ReturnType<typeof setTimeout> | undefined
-  // How often a subscription has ended since the last event, and whether #subscriptionEnded is asking the server why.
+  // How often a subscription has ended since the last event. While #subscriptionEnded asks the server why, #asking is the
+  // client of the subscription.
   #failures = 0
-  #asking = false
+  #asking: Client | undefined
   // The reconnect delay that the server named when it closed the socket, in milliseconds.
   #delay: number | undefined
   // How many times in a row the list became stale within `calm` ms of the last read of its first pages, not counting the
@@ -236,8 +239,8 @@ export abstract class LiveStore<P extends Post, S, E extends { position: string 
   /** Stops reading and following, and stores the state. The store keeps its entries and can be started again. */
   stop() {
     this.#running = false
+    this.#asking = undefined
     this.#stops.splice(0).forEach((stop) => stop())
-    clearTimeout(this.#silence)
     this.#unfollow()
     this.#wake()
     this.#flush()
@@ -319,7 +322,7 @@ export abstract class LiveStore<P extends Post, S, E extends { position: string 
       // Retry only while the list is stale. Other failed reads are left to the user.
       this.#older = this.#top = false
       this.#changed()
-      if (!this.#held.stale) break
+      if (!this.#held.stale || !this.#running) break
       await this.#pause(failures++)
     }
     this.#older = false
@@ -344,15 +347,19 @@ export abstract class LiveStore<P extends Post, S, E extends { position: string 
       this.apply({ type: 'page', id, page })
       return true
     } catch (error) {
-      this.#error = error as Error
-      this.#failed = what
+      if (this.#running) [this.#error, this.#failed] = [error as Error, what]
       this.apply({ type: 'failed', id })
       this.#authenticated(error)
       return false
     }
   }
 
-  #page = (place: Place): Promise<Page<P>> => this.#list.page(this.#request, place, this.#held)
+  #page = (place: Place): Promise<Page<P>> => this.#list.page(this.#whileRunning, place, this.#held)
+
+  #whileRunning: Request = async (query, variables) => {
+    if (!this.#running) throw new Error(stopped)
+    return this.#request(query, variables)
+  }
 
   /** Reads the first pages, down to the oldest entry shown or up to the limit `most`. */
   async #pages(show: boolean): Promise<Page<P>> {
@@ -395,7 +402,7 @@ export abstract class LiveStore<P extends Post, S, E extends { position: string 
   }
 
   #endSession() {
-    if (this.#link === 'stopped') return
+    if (!this.#running || this.#link === 'stopped') return
     this.#to('stopped')
     this.#unfollow()
     this.#options.onSessionEnded?.()
@@ -448,8 +455,9 @@ export abstract class LiveStore<P extends Post, S, E extends { position: string 
       url: url.replace(/^http/, 'ws'),
       webSocketImpl: silentAfterClose(webSocketImpl as typeof WebSocket),
       connectionParams: async () => {
-        const refused = this.#refused
-        const token = await this.#tokens.get(refused)
+        const token = this.#client === client ? await this.#tokens.get(this.#refused) : null
+        // An error closes the connection.
+        if (this.#client !== client) throw new Error(stopped)
         if (token === null) {
           this.#endSession()
           throw new Error('The session is over.')
@@ -465,6 +473,7 @@ export abstract class LiveStore<P extends Post, S, E extends { position: string 
       retryWait: (n) => this.#pause(n, n === 0 ? this.#delay : undefined),
       on: {
         connected: () => {
+          if (this.#client !== client) return
           this.#refused = undefined
           if (again && this.#options.reread) this.#top = true
           again = true
@@ -475,11 +484,11 @@ export abstract class LiveStore<P extends Post, S, E extends { position: string 
         },
         closed: (event) => {
           clearTimeout(pong)
+          if (this.#client !== client) return
           clearTimeout(this.#silence)
           const { code, reason } = event as CloseEvent
           if (code === forbidden) this.#refused = this.#token
           this.#delay = code === restart ? reconnectDelay(String(reason)) : undefined
-          if (this.#client !== client) return
           this.#to(this.#offline() ? 'offline' : 'lost')
         },
         ping: (received) => {
@@ -522,6 +531,7 @@ export abstract class LiveStore<P extends Post, S, E extends { position: string 
   #unfollow() {
     const client = this.#client
     this.#client = undefined
+    clearTimeout(this.#silence)
     // Unsubscribe before dispose; otherwise the client may subscribe on a connection that opens while it is being closed.
     this.#unsubscribe()
     // dispose fails if the connection has already failed.
@@ -542,18 +552,20 @@ export abstract class LiveStore<P extends Post, S, E extends { position: string 
     if (!this.#running || this.#link === 'stopped') return
     this.#to(this.#offline() ? 'offline' : 'lost')
     const codes = Array.isArray(cause) ? cause.map((e) => e.extensions?.code) : []
-    this.#asking = true
+    this.#asking = client
+    const asks = () => this.#asking === client // false once the store is stopped
     this.#failures++
     // The position is unusable, the post cannot be seen, or the subscription ended four times without an event.
     if (codes.includes('BAD_USER_INPUT') || codes.includes('NOT_FOUND') || this.#failures > 3) this.apply({ type: 'restart' })
     try {
-      const { viewer } = await this.#request(viewerDocument, {})
-      if (!viewer && (this.#token === undefined || (await this.#tokens.get(this.#token)) === null)) this.#endSession()
+      const { viewer } = await this.#whileRunning(viewerDocument, {})
+      if (!viewer && asks() && (this.#token === undefined || (await this.#tokens.get(this.#token)) === null) && asks()) this.#endSession()
     } catch (error) {
-      this.#authenticated(error)
+      if (asks()) this.#authenticated(error)
     }
-    if (this.#failures > 1) await this.#pause(this.#failures)
-    this.#asking = false
+    if (asks() && this.#failures > 1) await this.#pause(this.#failures)
+    if (!asks()) return
+    this.#asking = undefined
     if (this.#held.loaded && !this.#held.stale) this.#follow()
     else await this.#go()
   }

@@ -359,6 +359,111 @@ test('a store that is stopped while it connects sends nothing on the connection 
   assert.deepEqual(late, [])
 })
 
+test('a store that is stopped while a connection opens sends no token on it, and asks for none', async () => {
+  for (const when of ['opening', 'asking'] as const) {
+    const sent: unknown[] = []
+    let ended = 0
+    let closed = () => {}
+    const closing = new Promise<void>((done) => (closed = done))
+    class Watched extends Socket {
+      constructor(...args: ConstructorParameters<typeof Socket>) {
+        super(...args)
+        this.on('close', () => closed())
+        if (when === 'opening') this.on('open', () => store.stop())
+      }
+      override send(data: any) {
+        sent.push(data)
+      }
+    }
+    let asked = 0
+    const token = () => {
+      if (++asked === 1) return 'good' // for the first page
+      store.stop()
+      return null
+    }
+    const { store } = await world({ token, onSessionEnded: () => ended++, webSocketImpl: Watched as unknown as Options['webSocketImpl'] }, false)
+    await store.start()
+    await closing
+    assert.deepEqual([sent, ended, asked], [[], 0, when === 'opening' ? 1 : 2])
+    assert.notEqual(store.getSnapshot().status, 'stopped')
+  }
+})
+
+test('a connection that is accepted after the store was stopped sends no post and changes no state', async () => {
+  const storage = memoryStorage<DefaultPost>()
+  const pending = [{ key: 'written', text: 'written', createdAt: new Date().toISOString() }]
+  await storage.save({ version: 1, viewer: 'me', pending, entries: [], next: null, end: 0, position: null, unread: 0 })
+  let closed = () => {}
+  const closing = new Promise<void>((done) => (closed = done))
+  class Watched extends Socket {
+    override send(data: any) {
+      super.send(data)
+      this.on('close', () => closed())
+      store.stop()
+    }
+  }
+  const { server, store } = await world({ storage, webSocketImpl: Watched as unknown as Options['webSocketImpl'] }, false)
+  await store.start()
+  await closing
+  const { status, pending: kept } = store.getSnapshot()
+  assert.deepEqual([status, kept.map(({ error }) => error?.code), server.asked], ['connecting', [''], ['Timeline']])
+})
+
+test('a connection from before a stop has no effect after a start', async () => {
+  const asked: (string | undefined)[] = []
+  const sockets: Socket[] = []
+  class Watched extends Socket {
+    constructor(...args: ConstructorParameters<typeof Socket>) {
+      super(...args)
+      sockets.push(this)
+    }
+  }
+  const { server, store } = await world({ token: (refused) => (asked.push(refused), 'good'), webSocketImpl: Watched as unknown as Options['webSocketImpl'] })
+  await server.subscription(1)
+  const late = sockets[0]!.onclose!
+  store.stop()
+  await store.start()
+  await server.subscription(2)
+  late({ code: 4403, reason: 'Forbidden' } as never)
+  server.subscriptions[1]!.socket.close(1012)
+  await Promise.race([server.subscription(3), until(store, (s) => s.status === 'stopped')])
+  assert.deepEqual(asked.filter((refused) => refused !== undefined), [])
+})
+
+test('a read that a stop cuts short sends nothing more, and reports nothing', async () => {
+  let ended = 0
+  const { server, store } = await world({ token: (refused) => (refused ? null : 'good'), onSessionEnded: () => ended++ })
+  await store.more()
+  for (const answer of [undefined, { errors: [{ message: 'who?', extensions: { code: 'UNAUTHENTICATED' } }] }]) {
+    server.asked = []
+    server.answers.set('Timeline', () => {
+      store.stop()
+      return answer
+    })
+    await store.refresh() // three entries, two per page
+    const { error, busy, status } = store.getSnapshot()
+    assert.deepEqual([server.asked, error, busy, ended, status === 'stopped'], [['Timeline'], undefined, false, 0, false])
+    server.answers.clear()
+    await store.start()
+  }
+  await store.refresh()
+  assert.equal(ids(store.getSnapshot()), 'p3 p2 p1')
+})
+
+test('what the server says about a subscription from before a stop has no effect after a start', async () => {
+  const { server, store } = await world()
+  const one = await server.subscription(1)
+  server.answers.set('Viewer', () => {
+    store.stop()
+    void store.start()
+    return { data: { viewer: null } }
+  })
+  one.socket.send(JSON.stringify({ type: 'complete', id: one.id }))
+  await Promise.race([server.subscription(2), until(store, (s) => s.status === 'stopped')])
+  await until(store, (s) => s.status !== 'connecting')
+  assert.equal(store.getSnapshot().status, 'live')
+})
+
 test('a page that is asked for at any moment comes', async () => {
   for (let ticks = 0; ticks < 12; ticks++) {
     const store = new TimelineStore({
