@@ -109,6 +109,18 @@ const defaultBackoff = (n: number) => Math.min(500 * 2 ** n, 15_000) * (0.5 + Ma
 
 const stopped = 'The store was stopped.'
 
+/** Calls a function of the app. An exception in it is reported as an uncaught one, and does not stop the store. */
+function guard<T>(run: () => T): T | undefined {
+  try {
+    return run()
+  } catch (error) {
+    queueMicrotask(() => {
+      throw error
+    })
+    return undefined
+  }
+}
+
 /** Returns a new idempotency key. Unlike crypto.randomUUID, it works on pages without TLS. */
 const newKey = () => [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, '0')).join('')
 
@@ -194,7 +206,7 @@ export abstract class LiveStore<P extends Post, S, E extends { position: string 
 
   #changed() {
     this.#snapshot = undefined
-    this.#watchers.forEach((watcher) => watcher())
+    this.#watchers.forEach(guard)
   }
 
   protected get held(): Held<P> {
@@ -275,7 +287,7 @@ export abstract class LiveStore<P extends Post, S, E extends { position: string 
         this.#pauses.delete(wake)
         done()
       }
-      const timer = setTimeout(wake, delay ?? (this.#options.backoff ?? defaultBackoff)(n))
+      const timer = setTimeout(wake, delay ?? guard(() => this.#options.backoff?.(n)) ?? defaultBackoff(n))
       this.#pauses.add(wake)
     })
   }
@@ -288,11 +300,16 @@ export abstract class LiveStore<P extends Post, S, E extends { position: string 
 
   /** Does all reads that are due, one after the other. */
   #go(): Promise<void> {
-    return (this.#work ??= this.#readAll().then(() => {
+    const end = () => {
       this.#work = undefined
       this.#changed()
       // A read may have been requested after #readAll checked last.
       return this.#wanted() ? this.#go() : undefined
+    }
+    return (this.#work ??= this.#readAll().then(end, (error) => {
+      this.#older = this.#top = false
+      end()
+      throw error
     }))
   }
 
@@ -405,7 +422,7 @@ export abstract class LiveStore<P extends Post, S, E extends { position: string 
     if (!this.#running || this.#link === 'stopped') return
     this.#to('stopped')
     this.#unfollow()
-    this.#options.onSessionEnded?.()
+    guard(() => this.#options.onSessionEnded?.())
   }
 
   /** Reads the next page. Resolves when it has been added or has failed. */
@@ -519,7 +536,7 @@ export abstract class LiveStore<P extends Post, S, E extends { position: string 
           this.#failures = 0
           this.#restartSilenceTimer()
           const event = data[this.#list.field]!
-          this.#list.onEvent?.(event)
+          guard(() => this.#list.onEvent?.(event))
           this.apply(this.#list.step(event, this.#held))
         },
         error: (cause) => void this.#subscriptionEnded(client, cause),

@@ -329,6 +329,44 @@ test('a snapshot is the same until something changes, as hooks need it', async (
   await server.subscription(1)
 })
 
+test('an exception of the app is reported, and the store goes on', async () => {
+  const reported: string[] = []
+  const real = globalThis.queueMicrotask
+  globalThis.queueMicrotask = (run) =>
+    real(() => {
+      try {
+        run()
+      } catch (error) {
+        reported.push((error as Error).message)
+      }
+    })
+  after(() => void (globalThis.queueMicrotask = real))
+  const fail = (message: string) => () => {
+    throw new Error(message)
+  }
+  const { server, store } = await world({ onEvent: fail('event'), backoff: fail('backoff'), onSessionEnded: fail('end') }, false)
+  let failures = 1
+  server.answers.set('Timeline', () => failures-- > 0 && { errors: [{ message: 'no', extensions: { code: 'INTERNAL' } }] })
+  const ignore = store.subscribe(fail('watcher'))
+  await store.start()
+  ignore()
+  const one = await server.subscription(1)
+  server.tell(one, { __typename: 'TimelinePostAdded', position: 'after 4', edge: edge(4) })
+  await until(store, (s) => ids(s) === 'p4 p3 p2' && s.position === 'after 4')
+  server.tokens.clear()
+  await store.refresh()
+  assert.equal(store.getSnapshot().status, 'stopped')
+  assert.deepEqual([...new Set(reported)].sort(), ['backoff', 'end', 'event', 'watcher'])
+})
+
+test('a store that cannot subscribe says so each time, and reads', async () => {
+  const { store } = await world({ webSocketImpl: class {} }, false)
+  await assert.rejects(store.start(), /WebSocket/)
+  assert.equal(ids(store.getSnapshot()), 'p3 p2')
+  await assert.rejects(store.more(), /WebSocket/)
+  assert.deepEqual([ids(store.getSnapshot()), store.getSnapshot().busy], ['p3 p2 p1', false])
+})
+
 test('a store that is stopped and started while it begins, as strict modes do, begins once', async () => {
   const { server, store } = await world({ storage: memoryStorage() }, false)
   const first = store.start()
