@@ -102,7 +102,10 @@ const undelayedReads = 3
  * idempotency key after 24 hours, and would then create the post twice.
  */
 const keyLives = 23 * 3_600_000
-/** An invalidation this many milliseconds after the last read of the first pages counts as the first again. */
+/**
+ * An invalidation this many milliseconds after the last read of the first pages counts as the first again. So does a lost
+ * connection that lasted longer.
+ */
 const calm = 30_000
 
 const defaultBackoff = (n: number) => Math.min(500 * 2 ** n, 15_000) * (0.5 + Math.random())
@@ -167,8 +170,6 @@ export abstract class LiveStore<P extends Post, S, E extends { position: string 
   // client of the subscription.
   #failures = 0
   #asking: Client | undefined
-  // The reconnect delay that the server named when it closed the socket, in milliseconds.
-  #delay: number | undefined
   // How many times in a row the list became stale within `calm` ms of the last read of its first pages, not counting the
   // first. #soon is the end of that time.
   #repeats = 0
@@ -279,15 +280,19 @@ export abstract class LiveStore<P extends Post, S, E extends { position: string 
 
   #offline = () => typeof document !== 'undefined' && !navigator.onLine
 
-  /** Waits for the delay of the nth retry, or until #wake. */
-  #pause(n: number, delay?: number): Promise<void> {
+  /**
+   * Waits for the delay of the nth retry, or until #wake. A delay that the server named replaces the first one, and is the
+   * minimum of the others.
+   */
+  #pause(n: number, named?: number): Promise<void> {
+    const delay = n === 0 && named !== undefined ? named : Math.max(named ?? 0, guard(() => this.#options.backoff?.(n)) ?? defaultBackoff(n))
     return new Promise((done) => {
       const wake = () => {
         clearTimeout(timer)
         this.#pauses.delete(wake)
         done()
       }
-      const timer = setTimeout(wake, delay ?? guard(() => this.#options.backoff?.(n)) ?? defaultBackoff(n))
+      const timer = setTimeout(wake, delay)
       this.#pauses.add(wake)
     })
   }
@@ -467,6 +472,12 @@ export abstract class LiveStore<P extends Post, S, E extends { position: string 
     if (this.#client || this.#asking || !this.#running || this.#link === 'stopped' || this.#options.token === null || this.#list.missing(this.#held)) return
     const { url, webSocketImpl = globalThis.WebSocket } = this.#options
     let again = false
+    // How often it has connected again since the last event, or since a connection that lasted. graphql-ws starts again from 0
+    // when a connection is accepted, even if it is closed at once.
+    let retries = 0
+    let opened = Infinity
+    // The delay that the server named when it closed the connection, in milliseconds.
+    let delay: number | undefined
     let pong: ReturnType<typeof setTimeout> | undefined
     const client: Client = createClient({
       url: url.replace(/^http/, 'ws'),
@@ -487,11 +498,18 @@ export abstract class LiveStore<P extends Post, S, E extends { position: string 
       retryAttempts: Infinity,
       // Retry after every close code, because a refused token is renewed and the other causes may pass.
       shouldRetry: () => this.#client === client && this.#link !== 'stopped',
-      retryWait: (n) => this.#pause(n, n === 0 ? this.#delay : undefined),
+      retryWait: () => {
+        if (Date.now() - opened > calm) retries = 0
+        const named = delay
+        opened = Infinity
+        delay = undefined
+        return this.#pause(retries++, named)
+      },
       on: {
         connected: () => {
           if (this.#client !== client) return
           this.#refused = undefined
+          opened = Date.now()
           if (again && this.#options.reread) this.#top = true
           again = true
           this.#to('open')
@@ -505,7 +523,7 @@ export abstract class LiveStore<P extends Post, S, E extends { position: string 
           clearTimeout(this.#silence)
           const { code, reason } = event as CloseEvent
           if (code === forbidden) this.#refused = this.#token
-          this.#delay = code === restart ? reconnectDelay(String(reason)) : undefined
+          delay = code === restart ? reconnectDelay(String(reason)) : undefined
           this.#to(this.#offline() ? 'offline' : 'lost')
         },
         ping: (received) => {
@@ -533,7 +551,7 @@ export abstract class LiveStore<P extends Post, S, E extends { position: string 
         next: ({ data, errors }) => {
           if (this.#client !== client) return
           if (!data) return void this.#subscriptionEnded(client, errors)
-          this.#failures = 0
+          this.#failures = retries = 0
           this.#restartSilenceTimer()
           const event = data[this.#list.field]!
           guard(() => this.#list.onEvent?.(event))
@@ -568,19 +586,25 @@ export abstract class LiveStore<P extends Post, S, E extends { position: string 
     this.#unfollow()
     if (!this.#running || this.#link === 'stopped') return
     this.#to(this.#offline() ? 'offline' : 'lost')
-    const codes = Array.isArray(cause) ? cause.map((e) => e.extensions?.code) : []
+    const reasons: { code?: string; retryAfter?: number }[] = Array.isArray(cause) ? cause.map((e) => e.extensions ?? {}) : []
+    const refused = (as: string) => reasons.some(({ code }) => code === as)
+    // The server accepts the subscription again after this many seconds. Its position stays good.
+    const seconds = reasons.find(({ retryAfter }) => retryAfter)?.retryAfter
     this.#asking = client
     const asks = () => this.#asking === client // false once the store is stopped
-    this.#failures++
-    // The position is unusable, the post cannot be seen, or the subscription ended four times without an event.
-    if (codes.includes('BAD_USER_INPUT') || codes.includes('NOT_FOUND') || this.#failures > 3) this.apply({ type: 'restart' })
-    try {
-      const { viewer } = await this.#whileRunning(viewerDocument, {})
-      if (!viewer && asks() && (this.#token === undefined || (await this.#tokens.get(this.#token)) === null) && asks()) this.#endSession()
-    } catch (error) {
-      if (asks()) this.#authenticated(error)
+    if (seconds) await this.#pause(0, seconds * 1000)
+    else {
+      this.#failures++
+      // The position is unusable, the post cannot be seen, or the subscription ended four times without an event.
+      if (refused('BAD_USER_INPUT') || refused('NOT_FOUND') || this.#failures > 3) this.apply({ type: 'restart' })
+      try {
+        const { viewer } = await this.#whileRunning(viewerDocument, {})
+        if (!viewer && asks() && (this.#token === undefined || (await this.#tokens.get(this.#token)) === null) && asks()) this.#endSession()
+      } catch (error) {
+        if (asks()) this.#authenticated(error)
+      }
+      if (asks() && this.#failures > 1) await this.#pause(this.#failures)
     }
-    if (asks() && this.#failures > 1) await this.#pause(this.#failures)
     if (!asks()) return
     this.#asking = undefined
     if (this.#held.loaded && !this.#held.stale) this.#follow()

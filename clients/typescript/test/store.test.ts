@@ -122,8 +122,41 @@ test('a server that stops says when to connect again; a later try waits longer e
     ;(await server.subscription(2 + n)).socket.close(1012, reason)
     await server.subscription(3 + n)
   }
-  assert.deepEqual(waits, [0, 0, 0])
+  assert.deepEqual(waits, [1, 2, 3])
   assert.ok(two.socket.readyState > Socket.OPEN)
+})
+
+test('a server that accepts each connection and closes it is tried later each time, until one lasts or brings an event', async (t) => {
+  t.mock.timers.enable({ apis: ['Date'], now: Date.now() })
+  const waits: number[] = []
+  const { server, store } = await world({ backoff: (n) => (waits.push(n), 1) })
+  let n = 0
+  const close = async () => (await server.subscription(++n)).socket.close(1013, 'Too slow')
+  for (let i = 0; i < 4; i++) await close()
+  server.tell(await server.subscription(++n), { __typename: 'TimelineHeartbeat', position: 'x', unreadCount: 7 })
+  await until(store, (s) => s.unread === 7)
+  server.subscriptions.at(-1)!.socket.close(1013)
+  await close()
+  const last = await server.subscription(++n)
+  t.mock.timers.tick(31_000)
+  last.socket.close(1013)
+  await close()
+  await server.subscription(++n)
+  assert.deepEqual(waits, [0, 1, 2, 3, 0, 1, 0, 1])
+})
+
+test('a subscription that is refused for its rate is taken up again from its position, when the server says', async () => {
+  const { server } = await world()
+  const delays: (number | undefined)[] = []
+  const real = globalThis.setTimeout
+  globalThis.setTimeout = ((run: () => void, delay?: number) => (delays.push(delay), real(run, delay))) as typeof setTimeout
+  after(() => void (globalThis.setTimeout = real))
+  for (let n = 1; n < 6; n++) {
+    const { socket, id } = await server.subscription(n)
+    socket.send(JSON.stringify({ type: 'error', id, payload: [{ message: 'too much', extensions: { code: 'RATE_LIMITED', retryAfter: 0.017 } }] }))
+  }
+  assert.equal((await server.subscription(6)).after, 'start')
+  assert.deepEqual([server.asked, delays.filter((delay) => delay === 17).length], [['Timeline'], 5])
 })
 
 test('a delay of a server that stops is longer at random by up to a tenth', () => {
