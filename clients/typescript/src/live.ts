@@ -124,6 +124,14 @@ function guard<T>(run: () => T): T | undefined {
   }
 }
 
+/** Adds the item to the set. Returns a function that deletes it again. */
+function include<T>(set: Set<T>, item: T): () => void {
+  set.add(item)
+  return () => {
+    set.delete(item)
+  }
+}
+
 /** Returns a new idempotency key. Unlike crypto.randomUUID, it works on pages without TLS. */
 const newKey = () => [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, '0')).join('')
 
@@ -140,6 +148,7 @@ export abstract class LiveStore<P extends Post, S, E extends { position: string 
   readonly #tokens: Tokens
   readonly #request: Request
   readonly #watchers = new Set<() => void>()
+  readonly #removals = new Set<(postId: string) => void>()
   #held: Held<P>
   #link: Link = 'connecting'
   // The error of the last read, and which read failed last.
@@ -189,12 +198,13 @@ export abstract class LiveStore<P extends Post, S, E extends { position: string 
   }
 
   /** Calls watcher after each change. Returns a function that unsubscribes it. */
-  subscribe = (watcher: () => void): (() => void) => {
-    this.#watchers.add(watcher)
-    return () => {
-      this.#watchers.delete(watcher)
-    }
-  }
+  subscribe = (watcher: () => void): (() => void) => include(this.#watchers, watcher)
+
+  /**
+   * Calls watcher with the id of each post that an event or {@link remove} removes, also if the list does not have it. Returns a
+   * function that unsubscribes it.
+   */
+  subscribeToRemovals = (watcher: (postId: string) => void): (() => void) => include(this.#removals, watcher)
 
   /** Returns the state: the same object until something changes. */
   getSnapshot = (): S =>
@@ -219,6 +229,11 @@ export abstract class LiveStore<P extends Post, S, E extends { position: string 
   /** Applies steps to the state, and reads again if it is stale then. */
   protected apply(...steps: Step<P>[]) {
     this.#held = steps.reduce<Held<P>>(step, this.#held)
+    this.#snapshot = undefined
+    for (const a of steps) {
+      const id = a.type === 'gone' ? a.postId : a.type === 'event' && a.event.__typename === 'TimelinePostRemoved' ? a.event.postId : null
+      if (id !== null) this.#removals.forEach((watcher) => guard(() => watcher(id)))
+    }
     this.#changed()
     this.#saveSoon()
     if (this.#running && this.#held.stale) void this.#go()

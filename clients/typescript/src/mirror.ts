@@ -9,8 +9,9 @@ export type Cache<P extends Post> = {
 }
 
 /**
- * Writes each post of the store into the cache, again when it changes, and evicts posts that left the timeline. Posts that
- * the store dropped only because of their age stay in the cache. Returns a function that stops it.
+ * Writes each post of the store into the cache, again when it changes, and evicts posts that left the timeline. A post that
+ * was removed is evicted even if the store does not have it. Posts that the store dropped only because of their age stay in
+ * the cache. Returns a function that stops it.
  */
 export function mirror<P extends Post>(store: TimelineStore<P>, cache: Cache<P>): () => void {
   let known = new Map<string, { node: P; score: number }>()
@@ -26,5 +27,12 @@ export function mirror<P extends Post>(store: TimelineStore<P>, cache: Cache<P>)
     known = loaded ? held : new Map([...known, ...held])
   }
   look()
-  return store.subscribe(look)
+  const stops = [
+    store.subscribe(look),
+    store.subscribeToRemovals((id) => {
+      known.delete(id)
+      cache.evict(id)
+    }),
+  ]
+  return () => stops.forEach((stop) => stop())
 }

@@ -226,6 +226,26 @@ test('the entries shown stay when more is missed than is read again, if they are
   assert.deepEqual([entries.length, entries[0]!.score, entries.at(-1)!.score], [220, 311, 92])
 })
 
+test('a removed post leaves the cache once, in any order and whether or not the timeline has it', async () => {
+  const { server, store } = await world()
+  const evicted: string[] = []
+  const stop = mirror(store, { write: () => {}, evict: (id) => evicted.push(id) })
+  const one = await server.subscription(1)
+  const tell = async (postId: string, position: string) => {
+    server.tell(one, { __typename: 'TimelinePostRemoved', position, postId })
+    await until(store, (s) => s.position === position)
+  }
+  await tell('p3', 'a')
+  await tell('p1', 'b') // below the oldest page
+  store.remove('elsewhere')
+  await store.setOrder('RANKED')
+  await tell('p2', 'c')
+  assert.deepEqual(evicted, ['p3', 'p1', 'elsewhere', 'p2'])
+  stop()
+  store.remove('later')
+  assert.equal(evicted.length, 4)
+})
+
 test('the only entry shown stays when more is missed than is read again, also at the end of the timeline', async () => {
   const { server, store } = await world({ hold: true, pageSize: 20 }, false)
   server.timeline = [edge(1)]
