@@ -179,6 +179,9 @@ export abstract class LiveStore<P extends Post, S, E extends { position: string 
   // client of the subscription.
   #failures = 0
   #asking: Client | undefined
+  // How often posts without an answer have waited to be sent again since a post was created, and whether they wait now.
+  #resends = 0
+  #resending = false
   // How many times in a row the list became stale within `calm` ms of the last read of its first pages, not counting the
   // first. #soon is the end of that time.
   #repeats = 0
@@ -655,16 +658,28 @@ export abstract class LiveStore<P extends Post, S, E extends { position: string 
     try {
       const { createPost } = await this.#request(this.#list.create, { input: { ...input, text, visibility, idempotencyKey: key } })
       const { entry, home } = this.#list.created(createPost, this.#held)
+      this.#resends = 0
       this.apply({ type: 'posted', key, edge: entry })
       return home
     } catch (error) {
       const { code, message } = error as Refusal
       this.apply({ type: 'refused', key, error: { code: code ?? '', message } })
+      if (!code) void this.#resendLater()
       return null
     }
   }
 
-  /** Sends the posts again that got no answer. Called when the connection is open. */
+  /** After a pause, sends the posts again that got no answer, if the connection is open. If it is not, its opening does so. */
+  async #resendLater() {
+    const open = () => this.#running && this.#link === 'open'
+    if (this.#resending || !open()) return
+    this.#resending = true
+    await this.#pause(this.#resends++)
+    this.#resending = false
+    if (open()) this.#resendUnanswered()
+  }
+
+  /** Sends the posts again that got no answer. */
   #resendUnanswered() {
     for (const { key, error, createdAt } of this.#held.pending)
       if (error?.code === '' && Date.now() - Date.parse(createdAt) < keyLives) void this.resend(key)

@@ -324,6 +324,24 @@ test('a post that got no answer is sent again when the server is back', async ()
   await until(store, (s) => ids(s) === 'p6 p3 p2' && s.pending.length === 0)
 })
 
+test('a post that got no answer is sent again later and later while the connection stays open', async () => {
+  let cuts = 3
+  const waits: number[] = []
+  const { server, store } = await world({
+    backoff: (n) => (waits.push(n), 1),
+    fetch: (address, init) => (String(init?.body).includes('CreatePost') && cuts-- > 0 ? Promise.reject(new Error('cut')) : fetch(address, init)),
+  })
+  server.answers.set('CreatePost', () => ({ data: { createPost: { edge: edge(6, 'me') } } }))
+  await until(store, (s) => s.status === 'live')
+  await store.post('text 6')
+  await until(store, (s) => ids(s) === 'p6 p3 p2' && s.pending.length === 0)
+  cuts = 1
+  await store.post('text 6')
+  await until(store, (s) => s.pending.length === 0)
+  await server.subscription(1)
+  assert.deepEqual([waits, server.subscriptions.length], [[0, 1, 2, 0], 1])
+})
+
 test('a stored post without an answer is sent again, unless the server may have forgotten its key', async () => {
   const storage = memoryStorage<DefaultPost>()
   const written = (key: string, hours: number) => ({ key, text: key, createdAt: new Date(Date.now() - hours * 3_600_000).toISOString() })
