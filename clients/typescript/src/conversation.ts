@@ -63,6 +63,8 @@ export class ConversationStore<P extends Post = DefaultPost> extends LiveStore<R
     const documents = conversationDocuments(fields, fragments)
     let id = options.postId
     const subject = ({ around }: Held<Reply<P>>) => around.find((post) => post.id === id)
+    // The ids of the post and of its ancestors that an event has removed. They may be shown again.
+    const gone = new Set<string>()
     const missing = (held: Held<Reply<P>>) => held.loaded && !subject(held)
     super(options, {
       viewer, order, onEvent, missing,
@@ -98,7 +100,7 @@ export class ConversationStore<P extends Post = DefaultPost> extends LiveStore<R
       variables: () => ({ postId: id }),
       heartbeat: 0,
       field: 'conversationEvents',
-      step: (event, held) => stepOf(event, held, id),
+      step: (event, held) => stepOf(event, held, id, gone),
       created: ({ post, edge }, { order }) => ({ entry: edgeOf(post, order), home: { ...edge, node: post } }),
     })
     this.#id = () => id
@@ -133,20 +135,22 @@ function pageOf<P extends Post>({ replies, ancestors, root, repostOf, ...post }:
   }
 }
 
-function stepOf<P extends Post>(event: ConversationEvent<P>, { order, around }: Held<Reply<P>>, id: string): Step<Reply<P>> {
+function stepOf<P extends Post>(event: ConversationEvent<P>, { order, around }: Held<Reply<P>>, id: string, gone: Set<string>): Step<Reply<P>> {
   const { position } = event
+  const isAround = (postId: string) => around.some((post) => post.id === postId)
   switch (event.__typename) {
     case 'ConversationPostAdded':
     case 'ConversationPostUpdated': {
       const { post } = event
-      // The post itself was hidden, and is shown again.
-      if (post.id === id && !around.some((known) => known.id === id)) return { type: 'event', event: { __typename: 'TimelineInvalidated', position } }
+      // The post itself or an ancestor was hidden, and is shown again.
+      if (!isAround(post.id) && (post.id === id || gone.has(post.id))) return { type: 'event', event: { __typename: 'TimelineInvalidated', position } }
       // A reply to another post of the conversation is not in the list. The event may be about an ancestor, or the post itself.
       if (post.replyTo?.id !== id) return { type: 'passed', position, node: post }
       const edge = edgeOf(post, order)
       return { type: 'event', event: { __typename: event.__typename === 'ConversationPostAdded' ? 'TimelinePostAdded' : 'TimelinePostUpdated', position, edge } }
     }
     case 'ConversationPostRemoved':
+      if (isAround(event.postId)) gone.add(event.postId)
       return { type: 'event', event: { __typename: 'TimelinePostRemoved', position, postId: event.postId } }
     case 'ConversationInvalidated':
       return { type: 'event', event: { __typename: 'TimelineInvalidated', position } }

@@ -195,6 +195,24 @@ test('without an ancestor that went, the conversation is read again', async () =
   assert.deepEqual([ids(held.ancestors), held.status], ['', 'live'])
 })
 
+test('an ancestor that was hidden and is shown again is there again', async () => {
+  const { server, talk, store } = await world()
+  talk.ancestors = [post(-2, null), post(-1, 'p-2')]
+  await store.refresh()
+  const one = await server.subscription(1)
+  for (const back of ['ConversationPostUpdated', 'ConversationPostAdded'] as const) {
+    talk.ancestors = [post(-2, null)]
+    server.tell(one, { __typename: 'ConversationPostRemoved', position: 'x', postId: 'p-1' })
+    await until(store, (s) => ids(s.ancestors) === 'p-2' && s.status === 'live' && !s.busy)
+    talk.ancestors = [post(-2, null), post(-1, 'p-2')]
+    server.tell(one, { __typename: back, position: 'y', post: post(-1, 'p-2') })
+    talk.replies[0] = post(1, 'p0', back)
+    server.tell(one, { __typename: 'ConversationPostUpdated', position: `after ${back}`, post: talk.replies[0] })
+    await until(store, (s) => s.replies[0]?.text === back && s.status === 'live' && !s.busy)
+    assert.equal(ids(store.getSnapshot().ancestors), 'p-2 p-1')
+  }
+})
+
 test('a repost stands for its original', async () => {
   const server = await new Server().listen()
   const talk = new Talk(server)
