@@ -321,6 +321,36 @@ func TestConversationLivesWithItsRoot(t *testing.T) {
 	})
 }
 
+// Each change of the root is told to the followers who are shown it, also by a stream that has caught up, which judges
+// what it is told of without reading the conversation.
+func TestConversationForFollowersLivesWithItsRoot(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *world) {
+		u := w.Users(3)
+		ann, bob, cat := u[0], u[1], u[2]
+		w.Follow(cat, ann)
+		root := w.Post(ann, schema.Public)
+		toBob, toCat := w.watch(bob, root, nil), w.watch(cat, root, nil)
+		first := w.reply(bob, root, schema.Public)
+		toBob.gets(added(first))
+		toCat.gets(added(first))
+		w.narrow(ann, root, schema.Followers)
+		toBob.gets(invalidated)
+		toCat.gets(invalidated)
+		w.narrow(ann, root, schema.Private)
+		toCat.gets(invalidated)
+		w.narrow(ann, root, schema.Followers)
+		toCat.gets(invalidated)
+		w.moderate(root, true)
+		toCat.gets(invalidated)
+		w.moderate(root, false)
+		toCat.gets(invalidated)
+		w.remove(ann, root)
+		toCat.gets(invalidated)
+		toBob.getsNothing()
+	})
+}
+
 // A changed relation to somebody who takes part makes clients read again, also if they were away. A
 // relation to anybody else does not.
 func TestConversationAfterAChangedRelation(t *testing.T) {

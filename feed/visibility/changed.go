@@ -77,6 +77,7 @@ func (r *Reader) JudgeChange(ctx context.Context, c Changed, users []int64) (Cha
 	}
 	if len(list) > 0 {
 		v.Post = list[0]
+		c.Author = v.Post.AuthorID // a change of the root names only the post
 	}
 	for chunk := range slices.Chunk(users, 20_000) {
 		if err := r.changeFor(ctx, c, &v, chunk); err != nil {
