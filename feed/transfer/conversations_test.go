@@ -75,7 +75,7 @@ func TestConversationsRoundTrip(t *testing.T) {
 			require.NoError(w, err)
 			return p.ID
 		}
-		open := write(ada, feed.Draft{Text: "open"})
+		open := write(ada, feed.Draft{Text: "open", ReplyAudience: schema.Everyone, QuoteAudience: schema.Everyone})
 		between := write(leaves, feed.Draft{Text: "between", ReplyTo: open})
 		write(cat, feed.Draft{Text: "without its parent", ReplyTo: between})
 		theirs := write(leaves, feed.Draft{Text: "theirs"})

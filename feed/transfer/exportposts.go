@@ -170,12 +170,7 @@ func (w *postWriter) lines(ctx context.Context, posts []*ent.Post) ([]exportedPo
 		if *own[i] != ent.NoData {
 			x.line.Data = json.RawMessage(*own[i])
 		}
-		if p.ReplyAudience != "" {
-			x.line.ReplyAudience = &p.ReplyAudience
-		}
-		if p.QuoteAudience != "" {
-			x.line.QuoteAudience = &p.QuoteAudience
-		}
+		x.line.ReplyAudience, x.line.QuoteAudience = limit(p.ReplyAudience), limit(p.QuoteAudience)
 		if len(mention.In(p.Text)) > 0 {
 			x.line.Mentions = new(append([]mentionPart{}, mentions[p.ID]...))
 		}
@@ -295,4 +290,12 @@ func (w *postWriter) mentions(ctx context.Context, posts []*ent.Post) (map[int64
 		}
 	}
 	return byPost, nil
+}
+
+// limit returns nil for an audience of everyone. The app gives it to its posts, and the import leaves it out.
+func limit(a schema.Audience) *schema.Audience {
+	if a == "" || a == schema.Everyone {
+		return nil
+	}
+	return &a
 }
