@@ -10,6 +10,7 @@ import (
 	"tideline/ent"
 	"tideline/ent/schema"
 	"tideline/feed/feedtest"
+	feedjob "tideline/feed/job"
 	"tideline/feed/paging"
 	"tideline/feed/session"
 	"tideline/storage"
@@ -31,7 +32,7 @@ func BenchmarkTellDependents(b *testing.B) {
 			require.NoError(b, err)
 			after, spent := int64(0), processorTime(b)
 			for b.Loop() {
-				after, err = w.Feed.TellDependents(w.Ctx, root, after, false, 100)
+				after, err = w.Feed.TellDependents(w.Ctx, root, after, feedjob.Post{}, 100)
 				require.NoError(b, err)
 			}
 			posts := float64(b.N * 100)

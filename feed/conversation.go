@@ -250,6 +250,9 @@ func (f *Feed) WithdrawQuote(ctx context.Context, v session.Viewer, id int64) (*
 		if err := f.cfg.Webhooks.Post(ctx, tx, webhook.PostUpdated, author, p); err != nil {
 			return err
 		}
+		if err := f.baseChanged(ctx, tx, p, job.Post{Card: true}); err != nil {
+			return err
+		}
 		return f.enqueuePost(ctx, tx, author, job.Post{Post: id, Author: author.ID, From: p.Visibility, To: p.Visibility, Edited: true}.ToldToConversation(p))
 	})
 	f.cfg.Visibility.VisibilityReduced()

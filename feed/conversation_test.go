@@ -1,6 +1,7 @@
 package feed_test
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"testing"
@@ -16,6 +17,7 @@ import (
 	"tideline/feed"
 	"tideline/feed/conversation"
 	"tideline/feed/feedtest"
+	"tideline/feed/home"
 	feedjob "tideline/feed/job"
 	"tideline/feed/paging"
 	"tideline/feed/refusal"
@@ -489,7 +491,7 @@ func TestNarrowingARootOfManyReplies(t *testing.T) {
 				most = 100
 			}
 			asked := storagetest.CountQueries(w.Stores)
-			last, err := w.Feed.TellDependents(w.Ctx, root, after, false, most)
+			last, err := w.Feed.TellDependents(w.Ctx, root, after, feedjob.Post{}, most)
 			require.NoError(w, err)
 			if last == 0 {
 				break
@@ -524,5 +526,118 @@ func TestNarrowingARootOfManyReplies(t *testing.T) {
 		}
 		require.ElementsMatch(w, []int64{root, small}, bases)
 		require.GreaterOrEqual(w, steps, 5, "each looks at 1,000 posts")
+	})
+}
+
+// The key of a reply or quote belongs to the post that it names. A repost names its original.
+func TestIdempotencyKeyOfAnotherReply(t *testing.T) {
+	t.Parallel()
+	eachIdle(t, func(w *world) {
+		ann, bob := w.User("ann"), w.User("bob")
+		one, two := w.Post(ann, schema.Public), w.Post(ann, schema.Public)
+		repost, err := w.Feed.Repost(w.Ctx, ann, one, nil)
+		require.NoError(w, err)
+		for _, link := range []func(to int64) feed.Draft{
+			func(to int64) feed.Draft { return feed.Draft{Text: "+1", IdempotencyKey: "reply", ReplyTo: to} },
+			func(to int64) feed.Draft { return feed.Draft{Text: "+1", IdempotencyKey: "quote", QuoteOf: to} },
+		} {
+			first, err := w.Feed.CreatePost(w.Ctx, bob, link(one))
+			require.NoError(w, err)
+			for _, same := range []int64{one, repost.ID} {
+				again, err := w.Feed.CreatePost(w.Ctx, bob, link(same))
+				require.NoError(w, err)
+				require.Equal(w, first.ID, again.ID)
+			}
+			for _, other := range []int64{two, 0} {
+				_, err = w.Feed.CreatePost(w.Ctx, bob, link(other))
+				require.Equal(w, refusal.KeyUsed, refusal.ReasonOf(err))
+			}
+		}
+	})
+}
+
+// An author may have written any number of replies in a row that the viewer is not shown. A page of the timeline or the
+// profile looks at a bounded number of them, and says where the list goes on: not with the id of a hidden post.
+func TestManyHiddenRepliesInARow(t *testing.T) {
+	t.Parallel()
+	eachIdle(t, func(w *world) {
+		ann, bob, eve := w.User("ann"), w.User("bob"), w.User("eve")
+		w.Follow(ann, bob)
+		root := w.Post(eve, schema.Public)
+		posts := w.History(bob, 2)
+		w.replies(bob, eve, root, 3500)
+		posts = feedtest.NewestFirst(append(posts, w.History(bob, 2)...)...)
+		_, err := w.Feed.SetVisibility(w.Ctx, eve, root, schema.Private)
+		require.NoError(w, err)
+		n := 3
+		for list, read := range map[paging.List]func(p paging.Page) (*paging.Connection[ent.Post], error){
+			paging.Latest: func(p paging.Page) (*paging.Connection[ent.Post], error) {
+				return w.Home.Timeline(w.Ctx, ann, p, home.Latest)
+			},
+			paging.Posts: func(p paging.Page) (*paging.Connection[ent.Post], error) {
+				return w.Feed.UserPosts(w.Ctx, ann, bob.ID, p)
+			},
+		} {
+			owner := map[paging.List]int64{paging.Latest: ann.ID, paging.Posts: bob.ID}[list]
+			for _, up := range []bool{false, true} {
+				var all []int64
+				page, stops := paging.Page{First: &n}, 0
+				if up {
+					page = paging.Page{Last: &n}
+				}
+				for more := true; more; {
+					c, err := read(page)
+					require.NoError(w, err)
+					info := c.PageInfo()
+					if up {
+						all = append(feedtest.PostIDs(c), all...)
+						page.Before, more = info.StartCursor, info.HasPreviousPage
+					} else {
+						all = append(all, feedtest.PostIDs(c)...)
+						page.After, more = info.EndCursor, info.HasNextPage
+					}
+					if len(c.Edges) == n || !more {
+						continue
+					}
+					stops++
+					at, err := paging.Decode(*cmp.Or(page.Before, page.After), list, owner)
+					require.NoError(w, err)
+					require.False(w, w.Stores.DB.Post.Query().Where(post.ID(at.ID)).ExistX(w.Ctx), "a client can read the cursor")
+				}
+				require.Equal(w, posts, all, "up: %v", up)
+				require.GreaterOrEqual(w, stops, 3)
+			}
+		}
+		count, err := w.Home.Unread.Count(w.Ctx, ann)
+		require.NoError(w, err)
+		require.Equal(w, 4, count)
+	})
+}
+
+// A page of a conversation does not read the reposts of its replies, which have the same root.
+func TestConversationOfRepliesThatAreReposted(t *testing.T) {
+	t.Parallel()
+	eachIdle(t, func(w *world) {
+		u := w.Users(15)
+		root := w.Post(u[0], schema.Public)
+		w.replies(u[1], u[0], root, 20)
+		w.History(u[0], 10_000) // PostgreSQL reads a small table in another way
+		w.replies(u[1], u[0], w.Post(u[0], schema.Public), 3000)
+		var reposts []*ent.PostCreate
+		for _, reply := range w.Stores.DB.Post.Query().Where(post.RootID(root)).IDsX(w.Ctx) {
+			for _, v := range u {
+				id, err := w.IDs.Next()
+				require.NoError(w, err)
+				reposts = append(reposts, w.Stores.DB.Post.Create().SetID(id).SetAuthorID(v.ID).SetText("").SetVisibility(schema.Public).SetRepostOf(reply).SetRootID(root))
+			}
+		}
+		for chunk := range slices.Chunk(reposts, 500) {
+			require.NoError(w, w.Stores.DB.Post.CreateBulk(chunk...).Exec(w.Ctx))
+		}
+		require.Len(w, w.comments(u[2], root), 20)
+		_, err := w.Stores.SQL.ExecContext(w.Ctx, "ANALYZE")
+		require.NoError(w, err)
+		page := "SELECT id FROM posts WHERE root_id = $1 AND parent_id IS NOT NULL AND id > $2 AND id < $3 ORDER BY id ASC LIMIT 51"
+		require.Contains(w, w.plan(page, root, 0, int64(1)<<62), "post_conversation")
 	})
 }

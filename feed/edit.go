@@ -127,7 +127,7 @@ func (f *Feed) edit(ctx context.Context, tx *ent.Tx, v session.Viewer, id int64,
 	if err := f.cfg.Webhooks.Post(ctx, tx, webhook.PostUpdated, author, p); err != nil {
 		return nil, err
 	}
-	if err := f.baseChanged(ctx, tx, p, true); err != nil {
+	if err := f.baseChanged(ctx, tx, p, job.Post{Edited: true}); err != nil {
 		return nil, err
 	}
 	return p, f.enqueuePost(ctx, tx, author, job.Post{Post: id, Author: author.ID, From: p.Visibility, To: p.Visibility, Edited: true}.ToldToConversation(p))

@@ -22,8 +22,8 @@ import (
 	"tideline/timeline"
 )
 
-// UserPosts returns a page of the author's posts that the viewer may see, newest first. Error:
-// BadInput.
+// UserPosts returns a page of the author's posts that the viewer may see, newest first. The page may be
+// shorter than requested, or empty, even if the list continues after it. Error: BadInput.
 //
 // Cost: as home.Reader.PostsBy.
 func (f *Feed) UserPosts(ctx context.Context, v session.Viewer, author int64, p paging.Page) (*paging.Connection[ent.Post], error) {
@@ -31,13 +31,15 @@ func (f *Feed) UserPosts(ctx context.Context, v session.Viewer, author int64, p 
 	if err != nil {
 		return nil, err
 	}
-	posts, err := f.cfg.Home.Reader.PostsBy(ctx, v.ID, author, w.Range())
+	posts, stopped, err := f.cfg.Home.Reader.PostsBy(ctx, v.ID, author, w.Range())
 	if err != nil {
 		return nil, err
 	}
-	return paging.Connect(w, posts, func(p *ent.Post) paging.Edge[ent.Post] {
+	page := paging.Connect(w, posts, func(p *ent.Post) paging.Edge[ent.Post] {
 		return paging.Edge[ent.Post]{Cursor: paging.Cursor{ID: p.ID}.Encode(paging.Posts, author), Node: p}
-	}), nil
+	})
+	page.Stopped(w, stopped, paging.Posts, author)
+	return page, nil
 }
 
 // Followers returns a page of a user's followers, newest follow first. The page may be shorter
@@ -143,9 +145,7 @@ func (f *Feed) markedPage(ctx context.Context, v session.Viewer, l paging.List, 
 	page := paging.Connect(w, posts, func(p *ent.Post) paging.Edge[ent.Post] {
 		return paging.Edge[ent.Post]{Cursor: paging.Cursor{ID: marks[p.ID]}.Encode(l, owner), Node: p}
 	})
-	if !page.HasNextPage && *stopped != 0 {
-		page.HasNextPage, page.End = true, paging.Cursor{ID: *stopped}.Encode(l, owner)
-	}
+	page.Stopped(w, *stopped, l, owner)
 	return page, nil
 }
 
@@ -176,9 +176,7 @@ func (f *Feed) TaggedPosts(ctx context.Context, v session.Viewer, text string, p
 	page := paging.Connect(w, posts, func(p *ent.Post) paging.Edge[ent.Post] {
 		return paging.Edge[ent.Post]{Cursor: paging.Cursor{ID: p.ID}.Encode(paging.Tagged, owner), Node: p}
 	})
-	if !page.HasNextPage && *stopped != 0 {
-		page.HasNextPage, page.End = true, paging.Cursor{ID: *stopped}.Encode(paging.Tagged, owner)
-	}
+	page.Stopped(w, *stopped, paging.Tagged, owner)
 	return page, nil
 }
 

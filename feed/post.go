@@ -1,6 +1,7 @@
 package feed
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -47,13 +48,13 @@ type Draft struct {
 
 // CreatePost creates a post. The viewer's next read shows it. Errors: Unauthenticated, BadInput;
 // NotFound if the viewer may not see the post that it replies to or quotes; Forbidden if the viewer
-// is not in the audience of that post; Conflict if the idempotency key was used for a post that has another text or other data, or
-// that has been deleted.
+// is not in the audience of that post; Conflict if the idempotency key was used for a post that has another
+// text, other data or other links, or that has been deleted.
 //
 // Cost, for any number of followers: a transaction of two round trips, one of them with the author
 // locked, and one round trip to Redis for the author's own two feeds. A job fans the post out. A
-// reply or quote takes three to five round trips more, and an idempotency key one more query. A repeated call costs at most four queries by index, and the
-// round trip to Redis.
+// reply or quote takes three to five round trips more, and an idempotency key one more query. A repeated call
+// costs at most six queries by index, and the round trip to Redis.
 func (f *Feed) CreatePost(ctx context.Context, v session.Viewer, d Draft) (*ent.Post, error) {
 	if v.ID == 0 {
 		return nil, refusal.ErrSignIn
@@ -75,14 +76,14 @@ func (f *Feed) CreatePost(ctx context.Context, v session.Viewer, d Draft) (*ent.
 			return nil, err
 		}
 	}
-	p, err := firstPost(ctx, f.cfg.DB, v, body, data, d.IdempotencyKey)
+	p, err := firstPost(ctx, f.cfg.DB, v, body, data, d)
 	if p == nil && err == nil {
 		p, err = f.insertPost(ctx, v, body, data, d)
 	}
 	if sqlgraph.IsUniqueConstraintError(err) {
 		// A concurrent call with the same key may have come first. Otherwise another constraint
 		// was violated, and the error is returned.
-		if existing, findErr := firstPost(ctx, f.cfg.DB, v, body, data, d.IdempotencyKey); existing != nil || findErr != nil {
+		if existing, findErr := firstPost(ctx, f.cfg.DB, v, body, data, d); existing != nil || findErr != nil {
 			p, err = existing, findErr
 		}
 	}
@@ -95,14 +96,14 @@ func (f *Feed) CreatePost(ctx context.Context, v session.Viewer, d Draft) (*ent.
 	return p, nil
 }
 
-// firstPost returns the post that an earlier call with the key created, or nil. It returns
-// Conflict if that post has another text or other data: a client that reuses its keys would lose
-// posts.
-func firstPost(ctx context.Context, db *ent.Client, v session.Viewer, body, data, key string) (*ent.Post, error) {
-	if key == "" {
+// firstPost returns the post that an earlier call with the draft's key created, or nil. It returns
+// Conflict if that post has another text or other data, or replies to or quotes another post: a client
+// that reuses its keys would lose posts.
+func firstPost(ctx context.Context, db *ent.Client, v session.Viewer, body, data string, d Draft) (*ent.Post, error) {
+	if d.IdempotencyKey == "" {
 		return nil, nil
 	}
-	k, err := db.IdempotencyKey.Query().Where(idempotencykey.UserID(v.ID), idempotencykey.Key(key)).Only(ctx)
+	k, err := db.IdempotencyKey.Query().Where(idempotencykey.UserID(v.ID), idempotencykey.Key(d.IdempotencyKey)).Only(ctx)
 	if ent.IsNotFound(err) {
 		return nil, nil
 	}
@@ -132,7 +133,22 @@ func firstPost(ctx context.Context, db *ent.Client, v session.Viewer, body, data
 	if firstText != body || firstData != data {
 		return nil, refusal.New(refusal.KeyUsed, "This idempotency key was used for a post with another text or other data.").In("idempotencyKey")
 	}
+	for _, link := range [][2]int64{{d.ReplyTo, p.ParentID}, {d.QuoteOf, p.QuoteOf}} {
+		if other, err := isOther(ctx, db, link[0], link[1]); other || err != nil {
+			return nil, cmp.Or(err, error(refusal.New(refusal.KeyUsed, "This idempotency key was used for a post that replies to or quotes another post.").In("idempotencyKey")))
+		}
+	}
 	return p, nil
+}
+
+// isOther reports whether the post given for a reply or quote is not the one that the first call linked.
+// A repost stands for its original; one that is gone may have been it.
+func isOther(ctx context.Context, db *ent.Client, given, linked int64) (bool, error) {
+	if given == linked || given == 0 || linked == 0 {
+		return given != linked, nil
+	}
+	other, err := db.Post.Query().Where(post.ID(given), post.Or(post.RepostOfIsNil(), post.RepostOfNEQ(linked))).Exist(ctx)
+	return other, errs.Wrap(err, "find linked post")
 }
 
 // ownPost locks a post and its author in tx, for a change by the author. Error: NotFound, also
@@ -219,24 +235,29 @@ func (f *Feed) changeVisibility(ctx context.Context, tx *ent.Tx, author *ent.Use
 	if err := f.cfg.Webhooks.Post(ctx, tx, webhook.PostUpdated, author, p); err != nil {
 		return err
 	}
-	if err := f.baseChanged(ctx, tx, p, false); err != nil {
+	if err := f.baseChanged(ctx, tx, p, job.Post{}); err != nil {
 		return err
 	}
 	return f.enqueuePost(ctx, tx, author, job.Post{Post: p.ID, Author: author.ID, From: from, To: to}.ToldToConversation(p))
 }
 
 // baseChanged enqueues the job that tells clients of the replies, reposts and quotes of p, if there are
-// any, after p was shown, hidden, deleted or edited. An edit concerns only quotes, which show the text,
-// and reposts, because the old or the new text may have a word that a viewer mutes. p must be locked,
-// so that no other transaction can add a reply, repost or quote before tx ends.
+// any, after p was shown, hidden, deleted or changed as change says with Edited and Card. p must be
+// locked, so that no other transaction can add a reply, repost or quote before tx ends.
 //
-// Cost: three look-ups by index.
-func (f *Feed) baseChanged(ctx context.Context, tx *ent.Tx, p *ent.Post, edited bool) error {
-	exist, err := tx.Post.Query().Where(post.Or(dependentsOf(p.ID, edited)...)).Exist(ctx)
-	if err != nil || !exist {
-		return errs.Wrap(err, "look for replies, reposts and quotes")
+// Cost: at most three look-ups by index.
+func (f *Feed) baseChanged(ctx context.Context, tx *ent.Tx, p *ent.Post, change job.Post) error {
+	for _, of := range dependentsOf(p.ID, change) {
+		exist, err := tx.Post.Query().Where(of).Exist(ctx)
+		if err != nil {
+			return fmt.Errorf("look for replies, reposts and quotes: %w", err)
+		}
+		if exist {
+			change.Post, change.Author = p.ID, p.AuthorID
+			return f.cfg.Queue.Enqueue(ctx, tx, queue.Large, job.BaseChanged, change)
+		}
 	}
-	return f.cfg.Queue.Enqueue(ctx, tx, queue.Large, job.BaseChanged, job.Post{Post: p.ID, Author: p.AuthorID, Edited: edited})
+	return nil
 }
 
 // manyLikes is the largest number of likes that DeletePost deletes in its transaction. If a post has
@@ -282,7 +303,7 @@ func (f *Feed) deletePost(ctx context.Context, v session.Viewer, id int64) error
 		if err := visibility.AddToPostCount(tx.User.UpdateOneID(v.ID), p, p.Visibility, -1).SetLastPostID(last).Exec(ctx); err != nil {
 			return fmt.Errorf("count post: %w", err)
 		}
-		if err := f.baseChanged(ctx, tx, p, false); err != nil {
+		if err := f.baseChanged(ctx, tx, p, job.Post{}); err != nil {
 			return err
 		}
 		if err := f.uncount(ctx, tx, counted(p)); err != nil {

@@ -83,7 +83,7 @@ func (w *Workers) baseChanged(ctx context.Context, j *queue.Job) error {
 				continue
 			}
 		}
-		last, err := w.Feed.TellDependents(ctx, p.Base, p.After, args.Edited, basePage)
+		last, err := w.Feed.TellDependents(ctx, p.Base, p.After, args, basePage)
 		if err != nil {
 			return queue.Unavailable(fmt.Errorf("tell of replies and reposts: %w", err))
 		}

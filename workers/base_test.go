@@ -12,6 +12,7 @@ import (
 	"tideline/feed/account"
 	"tideline/feed/feedtest"
 	feedjob "tideline/feed/job"
+	"tideline/feed/session"
 )
 
 // After a suspension and its end, the replies to the author's posts are marked as changed, so that
@@ -49,5 +50,50 @@ func TestRepliesToASuspendedAuthorAreMarkedAsChanged(t *testing.T) {
 		require.NoError(w, err)
 		w.Drain()
 		require.Greater(w, changed(reply.ID), afterSuspension)
+	})
+}
+
+// A post that shows a card is marked as changed when the card changes, also if it only reposts the post with the card: after
+// an edit of the quoted post, after the quote was withdrawn, and when the root of a quoted reply is hidden.
+func TestPostsWithAChangedCardAreMarked(t *testing.T) {
+	t.Parallel()
+	feedtest.EachIdle(t, func(w *feedtest.World) {
+		ann, bob, cat := w.User("ann"), w.User("bob"), w.User("cat")
+		write := func(by session.Viewer, d feed.Draft) int64 {
+			p, err := w.Feed.CreatePost(w.Ctx, by, d)
+			require.NoError(w, err)
+			return p.ID
+		}
+		root := w.Post(ann, schema.Public)
+		reply := write(ann, feed.Draft{Text: "reply", ReplyTo: root})
+		quote := write(bob, feed.Draft{Text: "quote", QuoteOf: reply})
+		other := write(bob, feed.Draft{Text: "quote of the quote", QuoteOf: quote})
+		repost, err := w.Feed.Repost(w.Ctx, cat, quote, nil)
+		require.NoError(w, err)
+		w.Work()
+		w.Drain()
+		changed := func(id int64) int64 { return w.Stores.DB.Post.GetX(w.Ctx, id).ChangedAt }
+		for name, change := range map[string]func() error{
+			"edit": func() error {
+				_, err := w.Feed.UpdatePost(w.Ctx, ann, reply, feed.Edit{Text: new("edited")})
+				return err
+			},
+			"root": func() error {
+				_, err := w.Feed.SetVisibility(w.Ctx, ann, root, schema.Followers)
+				return err
+			},
+		} {
+			quoteBefore, repostBefore := changed(quote), changed(repost.ID)
+			require.NoError(w, change(), name)
+			w.Drain()
+			require.Greater(w, changed(quote), quoteBefore, name)
+			require.Greater(w, changed(repost.ID), repostBefore, name)
+		}
+		before := changed(repost.ID)
+		_, err = w.Feed.WithdrawQuote(w.Ctx, ann, quote)
+		require.NoError(w, err)
+		w.Drain()
+		require.Greater(w, changed(repost.ID), before)
+		require.Zero(w, changed(other), "it shows the text of the quote, which did not change")
 	})
 }

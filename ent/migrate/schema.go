@@ -553,6 +553,22 @@ var (
 				},
 			},
 			{
+				Name:    "post_conversation",
+				Unique:  false,
+				Columns: []*schema.Column{PostsColumns[7], PostsColumns[0]},
+				Annotation: &entsql.IndexAnnotation{
+					Where: "parent_id IS NOT NULL",
+				},
+			},
+			{
+				Name:    "post_parent_author_id_id",
+				Unique:  false,
+				Columns: []*schema.Column{PostsColumns[6], PostsColumns[0]},
+				Annotation: &entsql.IndexAnnotation{
+					Where: "parent_author_id IS NOT NULL",
+				},
+			},
+			{
 				Name:    "post_repost_of_id",
 				Unique:  false,
 				Columns: []*schema.Column{PostsColumns[8], PostsColumns[0]},

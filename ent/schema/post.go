@@ -52,6 +52,8 @@ func (Post) Indexes() []ent.Index {
 		index.Fields("author_id", "changed_at").Annotations(entsql.IndexWhere("changed_at > 0")), // few posts change
 		index.Fields("parent_id", "id").Annotations(entsql.IndexWhere("parent_id IS NOT NULL")),
 		index.Fields("root_id", "id").Annotations(entsql.IndexWhere("root_id IS NOT NULL")),
+		index.Fields("root_id", "id").StorageKey("post_conversation").Annotations(entsql.IndexWhere("parent_id IS NOT NULL")), // without reposts of replies
+		index.Fields("parent_author_id", "id").Annotations(entsql.IndexWhere("parent_author_id IS NOT NULL")),                 // to delete a user
 		index.Fields("repost_of", "id").Annotations(entsql.IndexWhere("repost_of IS NOT NULL")),
 		index.Fields("author_id", "repost_of").Unique().Annotations(entsql.IndexWhere("repost_of IS NOT NULL")),
 		index.Fields("quote_of", "id").Annotations(entsql.IndexWhere("quote_of IS NOT NULL")),

@@ -238,6 +238,9 @@ func (c *circle) talk(w *feedtest.World) {
 	c.answered = make(c.gone, feed.Draft{Text: "who is @friend?"})
 	c.reply = make(c.friend, feed.Draft{Text: "me", ReplyTo: c.answered})
 	make(c.friend, feed.Draft{Text: "it is me", QuoteOf: c.answered})
+	deleted := make(c.gone, feed.Draft{Text: "deleted before"})
+	make(c.friend, feed.Draft{Text: "to a post that is gone", ReplyTo: deleted})
+	require.NoError(w, w.Feed.DeletePost(w.Ctx, c.gone, deleted))
 	c.repost = repost(c.follower, c.answered)
 	w.Stores.DB.PostMention.Create().SetPostID(c.liked).SetUserID(c.gone.ID).SetStart(0).SetEnd(2).ExecX(w.Ctx)
 

@@ -92,7 +92,7 @@ func (e *Erasure) Run(ctx context.Context, ofJob int64) error {
 			return ErrStillInUse
 		}
 		for _, step := range []func(context.Context) (int, error){
-			e.likes, e.posts, e.followers, e.followees, e.others,
+			e.likes, e.posts, e.replies, e.followers, e.followees, e.others,
 		} {
 			for n := 1; n > 0; {
 				if n, err = step(ctx); err != nil {
@@ -145,6 +145,7 @@ func (e *Erasure) last(ctx context.Context, ofJob int64) (done bool, err error) 
 		for _, left := range []func(context.Context) (bool, error){
 			tx.Like.Query().Where(like.UserID(e.user)).Exist,
 			tx.Post.Query().Where(post.AuthorID(e.user)).Exist,
+			tx.Post.Query().Where(post.ParentAuthorID(e.user)).Exist,
 			tx.Follow.Query().Where(follow.FollowerID(e.user)).Exist,
 			tx.Follow.Query().Where(follow.FolloweeID(e.user)).Exist,
 			func(ctx context.Context) (bool, error) { return e.inUse(ctx, tx.Job, ofJob) },
@@ -279,9 +280,6 @@ func (e *Erasure) posts(ctx context.Context) (int, error) {
 	if err := e.reposts(ctx, posts); err != nil {
 		return 0, err
 	}
-	if err := e.replies(ctx, posts); err != nil {
-		return 0, err
-	}
 	return len(posts), rows.InTx(ctx, e.db, func(tx *ent.Tx) error {
 		if err := e.uncount(ctx, tx, page); err != nil {
 			return err
@@ -314,41 +312,20 @@ func (e *Erasure) reposts(ctx context.Context, posts []int64) error {
 		})
 }
 
-// replies removes the user's id from the replies of others to the posts. The replies stay.
-func (e *Erasure) replies(ctx context.Context, posts []int64) error {
-	answered, err := e.db.Post.Query().Where(rows.Among(post.FieldID, posts), func(s *sql.Selector) {
-		r := sql.Table(post.Table).As("r")
-		s.Where(sql.Exists(sql.Select(r.C(post.FieldID)).From(r).Where(sql.ColumnsEQ(r.C(post.FieldParentID), s.C(post.FieldID)))))
-	}).IDs(ctx)
-	if err != nil {
-		return fmt.Errorf("find posts with replies: %w", err)
+// replies removes the user's id from the replies of others to the user's posts, also to those that were
+// deleted before. The replies stay.
+func (e *Erasure) replies(ctx context.Context) (int, error) {
+	ids, err := e.db.Post.Query().Where(post.ParentAuthorID(e.user)).Limit(erasePage).IDs(ctx)
+	if err != nil || len(ids) == 0 {
+		return 0, errs.Wrap(err, "find replies")
 	}
-	for _, parent := range answered {
-		for after := int64(0); ; {
-			ids, err := e.db.Post.Query().Where(post.ParentID(parent), post.IDGT(after)).Order(ent.Asc(post.FieldID)).Limit(erasePage).IDs(ctx)
-			if err != nil {
-				return fmt.Errorf("find replies: %w", err)
-			}
-			if len(ids) == 0 {
-				break
-			}
-			after = ids[len(ids)-1]
-			err = rows.InTx(ctx, e.db, func(tx *ent.Tx) error {
-				if err := lockPosts(ctx, tx, ids); err != nil {
-					return err
-				}
-				_, err := tx.ExecContext(ctx, "UPDATE posts SET parent_author_id = NULL WHERE id IN ("+list(ids)+")")
-				return errs.Wrap(err, "forget whose post a reply answers")
-			})
-			if err != nil {
-				return err
-			}
-			if err := e.Pace(ctx); err != nil {
-				return err
-			}
+	return len(ids), rows.InTx(ctx, e.db, func(tx *ent.Tx) error {
+		if err := lockPosts(ctx, tx, ids); err != nil {
+			return err
 		}
-	}
-	return nil
+		_, err := tx.ExecContext(ctx, "UPDATE posts SET parent_author_id = NULL WHERE id IN ("+list(ids)+")")
+		return errs.Wrap(err, "forget whose post a reply answers")
+	})
 }
 
 // uncount removes posts from the counters of other users' posts, and locks both. A post in state

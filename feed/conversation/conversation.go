@@ -115,9 +115,7 @@ func (c *Conversations) list(ctx context.Context, v session.Viewer, id int64, by
 	list := paging.Connect(w, posts, func(p *ent.Post) paging.Edge[ent.Post] {
 		return paging.Edge[ent.Post]{Cursor: paging.Cursor{ID: p.ID}.Encode(l, id), Node: p}
 	})
-	if !list.HasNextPage && *stopped != 0 {
-		list.HasNextPage, list.End = true, paging.Cursor{ID: *stopped}.Encode(l, id)
-	}
+	list.Stopped(w, *stopped, l, id)
 	return list, nil
 }
 

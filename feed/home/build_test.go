@@ -35,7 +35,7 @@ func TestWaveOfBuilds(t *testing.T) {
 		w.Timeline(ann, 1)
 		later.Store(int64(time.Minute))
 		for range 1100 { // more than may wait
-			_, err := w.Home.Reader.PostsBy(w.Ctx, ann.ID, star.ID, timeline.Range{Limit: 1})
+			_, _, err := w.Home.Reader.PostsBy(w.Ctx, ann.ID, star.ID, timeline.Range{Limit: 1})
 			require.NoError(t, err)
 		}
 		w.Timeline(bob, 1)

@@ -154,8 +154,9 @@ func (s *ClientStates) recentIDs(ctx context.Context, user int64, r timeline.Ran
 func (s *ClientStates) Since(ctx context.Context, v session.Viewer, id int64, ascending bool) (posts []*ent.Post, whole bool, err error) {
 	r := timeline.Range{After: id, Limit: s.reader.feeds.InboxCap(), Ascending: ascending}
 	_, from := s.reader.visitInbox(ctx, v.ID, r, visibility.All, false)
-	posts, err = visibility.Fill(ctx, visibility.Home, v.ID, r, from)
-	return posts, len(posts) < r.Limit, err
+	bounded, stopped := visibility.Bounded(mostLookedAtOnce, from)
+	posts, err = visibility.Fill(ctx, visibility.Home, v.ID, r, bounded)
+	return posts, len(posts) < r.Limit && *stopped == 0, err
 }
 
 // Unknown says why it is unknown what happened to a timeline since a client's state. It is "" if
@@ -239,11 +240,12 @@ func (s *ClientStates) MissedSince(ctx context.Context, v session.Viewer, c *cli
 	feed := s.reader.inbox(v.ID)
 	feed.had, feed.with = c.Has, visibility.All
 	source := s.reader.cached(feed, known)
-	m.Posts, err = visibility.Fill(ctx, visibility.Home, v.ID, r, func(ctx context.Context, viewer int64, r timeline.Range) (visibility.Batch, error) {
+	bounded, stopped := visibility.Bounded(mostLookedAtOnce, func(ctx context.Context, viewer int64, r timeline.Range) (visibility.Batch, error) {
 		b, err := source(ctx, viewer, r)
 		return b.Without(c.Has), err
 	})
-	m.More = len(m.Posts) == r.Limit
+	m.Posts, err = visibility.Fill(ctx, visibility.Home, v.ID, r, bounded)
+	m.More = len(m.Posts) == r.Limit || *stopped != 0
 	slices.Reverse(m.Posts)
 	return m, "", err
 }

@@ -62,7 +62,7 @@ func TestOwnWritesAreReadThoughRedisRefusedThem(t *testing.T) {
 			refused()
 		}
 		profile := func(v session.Viewer) (ids []int64) {
-			posts, err := w.Home.Reader.PostsBy(w.Ctx, v.ID, v.ID, timeline.Range{Limit: 10})
+			posts, _, err := w.Home.Reader.PostsBy(w.Ctx, v.ID, v.ID, timeline.Range{Limit: 10})
 			require.NoError(t, err)
 			for _, p := range posts {
 				ids = append(ids, p.ID)
@@ -133,7 +133,7 @@ func TestOwnWritesAreReadThroughAnotherServerThoughRedisWasFull(t *testing.T) {
 		require.NoError(t, s.Redis.ConfigSet(w.Ctx, "maxmemory", "0").Err())
 	}
 	profile := func(v session.Viewer) int {
-		posts, err := other.Home.Reader.PostsBy(w.Ctx, v.ID, v.ID, timeline.Range{Limit: 10})
+		posts, _, err := other.Home.Reader.PostsBy(w.Ctx, v.ID, v.ID, timeline.Range{Limit: 10})
 		require.NoError(t, err)
 		return len(posts)
 	}

@@ -152,7 +152,8 @@ func (h *Home) ranked(ctx context.Context, v session.Viewer, p paging.Page, name
 		limit = h.Reader.feeds.InboxCap()
 	}
 	at := h.Reader.Visit(ctx, v.ID)
-	posts, err := visibility.Fill(ctx, visibility.Home, v.ID, after.window.First(limit), h.Reader.cached(h.Reader.inbox(v.ID), prefetch{}))
+	bounded, _ := visibility.Bounded(mostLookedAtOnce, h.Reader.cached(h.Reader.inbox(v.ID), prefetch{}))
+	posts, err := visibility.Fill(ctx, visibility.Home, v.ID, after.window.First(limit), bounded)
 	if err != nil {
 		return nil, err
 	}

@@ -182,7 +182,7 @@ func TestWhatWasShownFromSQLStaysInOutboxes(t *testing.T) {
 		for name, reads := range map[string]func(ann, bob session.Viewer) []int64{
 			"page": func(ann, _ session.Viewer) []int64 { return w.Timeline(ann, 10) },
 			"profile": func(ann, bob session.Viewer) (ids []int64) {
-				posts, err := w.Home.Reader.PostsBy(w.Ctx, ann.ID, bob.ID, timeline.Range{Limit: 10})
+				posts, _, err := w.Home.Reader.PostsBy(w.Ctx, ann.ID, bob.ID, timeline.Range{Limit: 10})
 				require.NoError(t, err)
 				for _, p := range posts {
 					ids = append(ids, p.ID)

@@ -30,8 +30,9 @@ const (
 //
 //   - If posts older than the page may be younger than two minutes: a round trip, and a query of
 //     all these posts, if there are any.
-//   - For a run of hidden posts in the inbox: a query of twice as many posts. Below the inbox,
-//     hidden posts are not read.
+//   - For a run of hidden posts in the inbox: a query of twice as many posts. Below the inbox, posts of
+//     a hidden visibility are not read; a run of replies and reposts that the viewer may not see is, up
+//     to mostLooked posts. The page is then shorter than requested, or empty, and the list continues.
 //   - If there are merged authors: a query that tells which of them the viewer follows. Their
 //     outboxes are read in the same round trip. If there are more than Policy.MergeAll, their
 //     latest post ids are read before it.
@@ -69,11 +70,12 @@ func (h *Home) TimelineWith(ctx context.Context, v session.Viewer, p paging.Page
 	}
 	r := w.Range()
 	at, from := h.Reader.visitInbox(ctx, v.ID, r, with, false)
-	posts, err := visibility.Fill(ctx, visibility.Home, v.ID, r, from)
+	bounded, stopped := visibility.Bounded(mostLooked, from)
+	posts, err := visibility.Fill(ctx, visibility.Home, v.ID, r, bounded)
 	if err != nil {
 		return nil, err
 	}
-	state, err := h.Clients.Of(ctx, v, at, posts, w.Backwards || len(posts) > w.N)
+	state, err := h.Clients.Of(ctx, v, at, posts, w.Backwards || len(posts) > w.N || *stopped != 0)
 	if err != nil {
 		return nil, err
 	}
@@ -81,6 +83,7 @@ func (h *Home) TimelineWith(ctx context.Context, v session.Viewer, p paging.Page
 		upTo := state.UpTo(p.ID)
 		return upTo.Entry(v, p)
 	})
+	c.Stopped(w, *stopped, paging.Latest, v.ID)
 	c.Position = state.Holding(v, w, c)
 	return c, nil
 }

@@ -68,9 +68,10 @@ func newUnread(cfg Config, r *Reader) *Unread {
 }
 
 // Count counts the posts of the viewer's timeline that are newer than the read marker, among the
-// newest up to the inbox cap. Own posts do not count. It is 0 for an anonymous viewer. A number is
-// kept, and posts that came since are added, as long as Unread can tell that it is still right.
-// Every thousandth kept number is counted anyway, and logged as an error if it differs.
+// newest up to the inbox cap and among the newest mostLookedAtOnce, hidden replies included. Own posts do
+// not count. It is 0 for an anonymous viewer. A number is kept, and posts that came since are added, as long
+// as Unread can tell that it is still right. Every thousandth kept number is counted anyway, and logged as
+// an error if it differs.
 //
 // Cost with a kept number: a query and a round trip; a query of the posts that came since and of
 // hidden ones, if any; and another query and round trip if reads merge. Otherwise three queries,
@@ -89,7 +90,8 @@ func (u *Unread) Count(ctx context.Context, v session.Viewer) (int, error) {
 	}
 	r := timeline.Range{After: a.Marker, Limit: u.reader.feeds.InboxCap()}
 	at, from := u.reader.visitInbox(ctx, v.ID, r, 0, false)
-	posts, err := visibility.Fill(ctx, visibility.Home, v.ID, r, from)
+	bounded, stopped := visibility.Bounded(mostLookedAtOnce, from)
+	posts, err := visibility.Fill(ctx, visibility.Home, v.ID, r, bounded)
 	if err != nil {
 		return 0, err
 	}
@@ -101,7 +103,7 @@ func (u *Unread) Count(ctx context.Context, v session.Viewer) (int, error) {
 		}
 	}
 	u.forget(v.ID)
-	if a.Certain { // and still is: otherwise the posts may come from an inbox that lags behind
+	if a.Certain && *stopped == 0 { // and still is: otherwise the posts may come from an inbox that lags behind
 		if now, err := u.ask(ctx, v.ID); err == nil && now.Certain && now.Words == a.Words {
 			u.keep(v.ID, counted)
 		}

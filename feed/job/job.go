@@ -41,8 +41,8 @@ const (
 	FeedsStale = "feeds.stale"
 	// UserDeleted: everything that is stored about a user must be deleted.
 	UserDeleted = "user.deleted"
-	// BaseChanged: a post was shown, hidden or deleted, or all posts of an author; clients must be
-	// told of the replies and reposts that depend on it.
+	// BaseChanged: a post was shown, hidden, deleted or changed, or all posts of an author were; clients
+	// must be told of the replies, reposts and quotes that depend on it.
 	BaseChanged = "base.changed"
 	// PostErased: a post was deleted, and its many likes must be deleted.
 	PostErased = "post.erased"
@@ -100,6 +100,8 @@ type Post struct {
 	// Base, together with Edited: not the content changed, but the root of a reply or the original of
 	// a repost was shown, hidden or deleted.
 	Base bool `json:"base,omitempty"`
+	// Card, in BaseChanged: only the card of the post that this one quotes changed.
+	Card bool `json:"card,omitempty"`
 	// Root and ParentAuthor are the fields of visibility.Changed. They are set for a change that is told
 	// to the watchers of the conversation. Otherwise Root is 0.
 	Root         int64 `json:"root,omitempty"`

@@ -90,8 +90,9 @@ type Connection[T any] struct {
 	// other lists.
 	Position string
 	// End is set for a page that is shorter than asked because the entries that were looked at had
-	// nothing more for the viewer. It is the cursor after which the list goes on.
-	End string
+	// nothing more for the viewer. It is the cursor after which the list goes on. Start is the same for a
+	// page that was read backwards: the cursor before which it goes on.
+	Start, End string
 }
 
 // Edge is one entry of a page.
@@ -123,10 +124,25 @@ func (c *Connection[T]) PageInfo() *PageInfo {
 	if n := len(c.Edges); n > 0 {
 		p.StartCursor, p.EndCursor = &c.Edges[0].Cursor, &c.Edges[n-1].Cursor
 	}
+	if c.Start != "" {
+		p.StartCursor = &c.Start
+	}
 	if c.End != "" {
 		p.EndCursor = &c.End
 	}
 	return p
+}
+
+// Stopped says that the rows of the page end at the id, although the owner's list goes on. It changes
+// nothing if the id is 0 or the page is full.
+func (c *Connection[T]) Stopped(w Window, id int64, l List, owner int64) {
+	more, end := &c.HasNextPage, &c.End
+	if w.Backwards {
+		more, end = &c.HasPreviousPage, &c.Start
+	}
+	if id != 0 && len(c.Edges) <= w.N && !*more {
+		*more, *end = true, Cursor{ID: id}.Encode(l, owner)
+	}
 }
 
 // Connect returns the page of rows that were read in the window's direction. If there are more

@@ -103,7 +103,7 @@ var (
 	BeingDeleted    = reason(Conflict, "BEING_DELETED", "The account is being deleted.")
 	SuspendedKept   = reason(Conflict, "SUSPENDED_KEPT", "A suspended account can only be deleted without a grace period.")
 	EditedSince     = reason(Conflict, "EDITED_SINCE", "The post was edited after `ifUnchangedSince`: read what it says now.")
-	KeyUsed         = reason(Conflict, "KEY_USED", "The idempotency key was used for a post with another text or other data, or for a post that has been deleted.")
+	KeyUsed         = reason(Conflict, "KEY_USED", "The idempotency key was used for a post with another text or other data, for a reply to or a quote of another post, or for a post that has been deleted.")
 	TooManyReports  = reason(Conflict, "TOO_MANY_REPORTS", "The user has made too many reports that are not decided yet.")
 	ReportClaimed   = reason(Conflict, "REPORT_CLAIMED", "Another moderator has claimed the report.")
 	ReportDecided   = reason(Conflict, "REPORT_DECIDED", "The report is decided already.")

@@ -75,7 +75,7 @@ func comesBackOlder(w *world, remember, rollBack func()) {
 			require.Equal(w, feedtest.NewestFirst(want...)[:2], w.Timeline(reader, 2), "%s: the newest of %d", when, reader.ID)
 		}
 		for _, author := range authors {
-			list, err := w.Home.Reader.PostsBy(w.Ctx, readers[0].ID, author.ID, timeline.Range{Limit: 50})
+			list, _, err := w.Home.Reader.PostsBy(w.Ctx, readers[0].ID, author.ID, timeline.Range{Limit: 50})
 			require.NoError(w, err)
 			var got []int64
 			for _, p := range list {
@@ -91,7 +91,7 @@ func comesBackOlder(w *world, remember, rollBack func()) {
 		}
 		for _, author := range authors {
 			require.Eventually(w, func() bool {
-				_, err := w.Home.Reader.PostsBy(w.Ctx, bob.ID, author.ID, timeline.Range{Limit: 1})
+				_, _, err := w.Home.Reader.PostsBy(w.Ctx, bob.ID, author.ID, timeline.Range{Limit: 1})
 				require.NoError(w, err)
 				_, covered, err := w.Timelines.Feeds.Page(w.Ctx, timeline.Outbox(author.ID), timeline.Range{})
 				return err == nil && covered.State == timeline.Ready

@@ -43,15 +43,38 @@ const MostLooked = 500
 // of two and doubled it took 18 queries to look at MostLooked posts.
 const lookedAgain = MostLooked / 4
 
-// bounded returns a source that ends after MostLooked rows. If it ends there, stopped is the Last
-// of its last batch; otherwise stopped is 0. from gets final set for that last batch.
+// Bounded returns a source that ends after so many posts, or after as many as its first range if that is
+// longer. stopped is then an id behind which the list goes on, and otherwise 0. A client can read it, so it
+// is not the id of a post, if there is a gap between two.
+//
+// Cost: as the source.
+func Bounded(most int, from Source) (bounded Source, stopped *int64) {
+	return endsAfter(most, 0, func(ctx context.Context, viewer int64, in timeline.Range, final bool) (Batch, error) {
+		b, err := from(ctx, viewer, in)
+		if final && b.More && len(b.posts) > 0 {
+			var near []int64
+			near, b.Last = cut(rows.PostIDs(b.posts))
+			b.posts = b.posts[:len(near)]
+		}
+		return b, err
+	})
+}
+
+// bounded is endsAfter MostLooked rows.
 func bounded(from func(ctx context.Context, viewer int64, in timeline.Range, final bool) (Batch, error)) (bounded Source, stopped *int64) {
+	return endsAfter(MostLooked, lookedAgain, from)
+}
+
+// endsAfter returns a source that ends after so many rows. If it ends there, stopped is the Last
+// of its last batch; otherwise stopped is 0. again is the smallest batch after the first one. from gets
+// final set for the last batch.
+func endsAfter(most, again int, from func(ctx context.Context, viewer int64, in timeline.Range, final bool) (Batch, error)) (bounded Source, stopped *int64) {
 	left := -1 // nothing has been read yet
 	stopped = new(int64)
 	return func(ctx context.Context, viewer int64, in timeline.Range) (Batch, error) {
 		if left < 0 {
-			left = max(MostLooked, in.Limit)
-		} else if in.Limit = max(in.Limit, lookedAgain); left < 2*in.Limit {
+			left = max(most, in.Limit)
+		} else if in.Limit = max(in.Limit, again); left < 2*in.Limit {
 			in.Limit = left // make the last batch large, so that cut finds a gap in it
 		}
 		in.Limit = min(in.Limit, left)
