@@ -58,7 +58,7 @@ type CreatePostInput struct {
 	Text       string             `json:"text"`
 	Visibility *schema.Visibility `json:"visibility,omitempty"`
 	Data       *string            `json:"data,omitempty"`
-	// A repeated createPost with the same key returns the first post.
+	// A repeated createPost with the same key returns the first post, for 24 hours.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 	// The post that this one replies to. A repost stands for its original.
 	ReplyTo *string `json:"replyTo,omitempty"`
