@@ -20,10 +20,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	tideline "tideline/clients/go"
-	"tideline/storage/storagetest"
-
 	// The tests build the server, so they must run again when it changes.
 	_ "tideline/server"
+	"tideline/storage/storagetest"
 )
 
 const patience = 30 * time.Second

@@ -6,9 +6,9 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"tideline/server/transport/incoming"
-
 	"github.com/stretchr/testify/require"
+
+	"tideline/server/transport/incoming"
 )
 
 // A body is refused, without any of its text in the error, or it is one JSON object in UTF-8
