@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strconv"
 
 	"github.com/vektah/gqlparser/v2/gqlerror"
@@ -32,6 +33,10 @@ const (
 	closeTooManyInits    = 4429
 )
 
+// maxID is the maximum length of an operation's id in bytes. A subscription keeps its id, and every message of it
+// has the id as JSON, which may be six times as long.
+const maxID = 128
+
 // beatMessage is a heartbeat that a page's script can see.
 var beatMessage = []byte(`{"type":"ping"}`)
 
@@ -54,6 +59,9 @@ func parseMessage(data []byte) (message, error) {
 	}
 	if raw, given := fields["id"]; given && json.Unmarshal(raw, &m.ID) != nil {
 		return message{}, errors.New("an id must be a string")
+	}
+	if len(m.ID) > maxID {
+		return message{}, fmt.Errorf("an id may have %d bytes", maxID)
 	}
 	if raw := fields["payload"]; !bytes.Equal(raw, []byte("null")) {
 		m.Payload = raw
