@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -63,23 +64,114 @@ func TestBrokenDownloadLeavesThePathGood(t *testing.T) {
 		require.NoError(t, err)
 		path, _, err := w.Login.OfferExport(w.Ctx, session.Viewer{ID: auth.User.ID}, "correct horse")
 		require.NoError(t, err)
-		p := &process{log: slog.New(slog.DiscardHandler), limits: new(limit.Limits)}
-		serve := p.serveExport(w.Login, w.Accounts)
-		download := func(to http.ResponseWriter) (aborted any) {
-			defer func() { aborted = recover() }()
-			serve(to, httptest.NewRequest(http.MethodGet, path, nil))
-			return nil
-		}
-		broken := brokenWriter{httptest.NewRecorder()}
-		require.Equal(t, http.ErrAbortHandler, download(broken))
+		download := downloads(t, w)
+		require.Equal(t, http.ErrAbortHandler, download(brokenWriter{httptest.NewRecorder()}, path, time.Hour))
+		require.Equal(t, http.ErrAbortHandler, download(httptest.NewRecorder(), path, 0), "it takes too long")
 		whole := httptest.NewRecorder()
-		require.Nil(t, download(whole))
+		require.Nil(t, download(whole, path, time.Hour))
 		require.Equal(t, http.StatusOK, whole.Code)
 		require.Contains(t, whole.Body.String(), `"handle":"ann"`)
 		again := httptest.NewRecorder()
-		require.Nil(t, download(again))
+		require.Nil(t, download(again, path, time.Hour))
 		require.Equal(t, http.StatusUnauthorized, again.Code)
 	})
+}
+
+// downloads returns a function that downloads the file of a path from a process with the default limits. It
+// returns the panic that aborts the download.
+func downloads(t *testing.T, w *feedtest.World) func(to http.ResponseWriter, path string, within time.Duration) any {
+	c, err := parse(t)
+	require.NoError(t, err)
+	p := &process{log: slog.New(slog.DiscardHandler)}
+	p.limits, err = limit.New(w.Stores.Redis, c.limits(p.log))
+	require.NoError(t, err)
+	return func(to http.ResponseWriter, path string, within time.Duration) (aborted any) {
+		defer func() { aborted = recover() }()
+		p.serveExport(w.Login, w.Accounts, within)(to, httptest.NewRequest(http.MethodGet, path, nil))
+		return nil
+	}
+}
+
+// A user may have one download at a time, and a process four. One that ends makes room for others.
+func TestDownloadsAtOnce(t *testing.T) {
+	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
+		w := feedtest.Idle(t, s, feedtest.Options{})
+		download := downloads(t, w)
+		var users []session.Viewer
+		for _, handle := range []string{"ann", "bob", "cat", "dan", "eve"} {
+			users = append(users, w.SignUp(handle, "correct horse"))
+		}
+		offer := func(v session.Viewer) string {
+			path, _, err := w.Login.OfferExport(w.Ctx, v, "correct horse")
+			require.NoError(w, err)
+			return path
+		}
+		begin := func(v session.Viewer) (end func()) {
+			reading, read, ended := make(chan struct{}), make(chan struct{}), make(chan any)
+			to := slowWriter{httptest.NewRecorder(), sync.OnceFunc(func() { close(reading); <-read })}
+			path := offer(v)
+			go func() { ended <- download(to, path, time.Hour) }()
+			<-reading
+			return func() { close(read); require.Nil(w, <-ended) }
+		}
+		requireRefused := func(path string) {
+			to := httptest.NewRecorder()
+			require.Nil(w, download(to, path, time.Hour))
+			require.Equal(w, http.StatusTooManyRequests, to.Code)
+			require.Contains(w, to.Body.String(), `"code":"RATE_LIMITED"`)
+			require.Equal(w, "30", to.Header().Get("Retry-After"))
+		}
+		requireSent := func(path string) {
+			to := httptest.NewRecorder()
+			require.Nil(w, download(to, path, time.Hour))
+			require.Equal(w, http.StatusOK, to.Code)
+		}
+		end := begin(users[0])
+		requireRefused(offer(users[0]))
+		for _, v := range users[1:4] {
+			defer begin(v)()
+		}
+		path := offer(users[4])
+		requireRefused(path)
+		end()
+		requireSent(path)
+		requireSent(offer(users[0]))
+	})
+}
+
+// slowWriter is an answer to a client that waits before it reads.
+type slowWriter struct {
+	*httptest.ResponseRecorder
+	wait func()
+}
+
+func (s slowWriter) Write(line []byte) (int, error) {
+	s.wait()
+	return s.ResponseRecorder.Write(line)
+}
+
+// Each line extends the write deadline of a download, but not beyond the end of the download.
+func TestWriteDeadlineOfADownload(t *testing.T) {
+	write := func(until time.Time) time.Time {
+		to := &deadlineWriter{ResponseRecorder: httptest.NewRecorder()}
+		_, err := patient{to, until}.Write(nil)
+		require.NoError(t, err)
+		return to.deadline
+	}
+	now := time.Now()
+	require.Equal(t, now, write(now))
+	require.True(t, write(now.Add(24*time.Hour)).Before(now.Add(24*time.Hour)))
+}
+
+// deadlineWriter records the deadline of the last write.
+type deadlineWriter struct {
+	*httptest.ResponseRecorder
+	deadline time.Time
+}
+
+func (d *deadlineWriter) SetWriteDeadline(deadline time.Time) error {
+	d.deadline = deadline
+	return nil
 }
 
 // brokenWriter is an answer to a client that has disconnected.

@@ -12,10 +12,15 @@ import (
 	"tideline/server/transport"
 )
 
+// longestDownload is how long a download may take: a client that reads ten megabits a second gets two
+// gigabytes, which is the data of some million posts.
+const longestDownload = 30 * time.Minute
+
 // serveExport streams all data of a user to a client that has the export's secret path. The path expires only
 // after the whole file was sent: a HEAD request or an interrupted download leaves it valid. An interrupted
-// download lacks the last line, and the connection ends without the end of the body.
-func (p *process) serveExport(logins *login.Login, accounts *account.Accounts) http.HandlerFunc {
+// download lacks the last line, and the connection ends without the end of the body. A download that
+// takes longer than within is interrupted.
+func (p *process) serveExport(logins *login.Login, accounts *account.Accounts, within time.Duration) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		ctx := r.Context()
 		offer, err := p.findExport(r, logins)
@@ -27,6 +32,14 @@ func (p *process) serveExport(logins *login.Login, accounts *account.Accounts) h
 			http.Error(w, "The export cannot be made now.", http.StatusServiceUnavailable)
 			return
 		}
+		if r.Method != http.MethodHead {
+			giveBack, refused := p.limits.Download(offer.User)
+			if refused != nil {
+				transport.Refuse(w, refused)
+				return
+			}
+			defer giveBack()
+		}
 		w.Header().Set("Content-Type", "application/x-ndjson")
 		w.Header().Set("Content-Disposition", `attachment; filename="account.ndjson"`)
 		w.Header().Set("Cache-Control", "no-store")
@@ -34,7 +47,10 @@ func (p *process) serveExport(logins *login.Login, accounts *account.Accounts) h
 		if r.Method == http.MethodHead {
 			return
 		}
-		err = accounts.Export(ctx, offer.User, patient{w})
+		until := time.Now().Add(within)
+		exporting, cancel := context.WithDeadline(ctx, until)
+		defer cancel()
+		err = accounts.Export(exporting, offer.User, patient{w, until})
 		if err == nil {
 			err = http.NewResponseController(w).Flush()
 		}
@@ -72,11 +88,18 @@ func (p *process) findExport(r *http.Request, logins *login.Login) (offer login.
 	return offer, nil
 }
 
-// patient extends the write deadline with each line, so that an export may take any time
-// while it makes progress.
-type patient struct{ http.ResponseWriter }
+// patient extends the write deadline with each line, so that a client may read slowly while it makes
+// progress, but not beyond until.
+type patient struct {
+	http.ResponseWriter
+	until time.Time
+}
 
 func (p patient) Write(line []byte) (int, error) {
-	_ = http.NewResponseController(p.ResponseWriter).SetWriteDeadline(time.Now().Add(writeSlack)) // if this fails, the server's deadline holds
+	deadline := time.Now().Add(writeSlack)
+	if deadline.After(p.until) {
+		deadline = p.until
+	}
+	_ = http.NewResponseController(p.ResponseWriter).SetWriteDeadline(deadline) // if this fails, the server's deadline holds
 	return p.ResponseWriter.Write(line)
 }

@@ -161,7 +161,7 @@ func (p *process) serveAPI(ctx context.Context, mux *http.ServeMux) error {
 		compressed = wire.Compress
 	}
 	mux.Handle("/graphql", compressed(p.api))
-	mux.Handle("GET "+login.ExportPath, p.serveExport(p.Login, p.Accounts))
+	mux.Handle("GET "+login.ExportPath, p.serveExport(p.Login, p.Accounts, longestDownload))
 	mux.Handle("/", web.Handler(web.Options{NoApp: c.App == "off", GraphiQL: c.graphiql(), ImageHosts: c.AvatarHosts, Preview: p.preview})) // its files are compressed already
 	if !c.Production {
 		mux.Handle("GET /schema.graphql", compressed(http.HandlerFunc(serveSchema)))

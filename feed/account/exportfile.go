@@ -28,15 +28,15 @@ import (
 	"tideline/feed/refusal"
 )
 
-// exportPage is how many rows are in memory at a time.
-const exportPage = 1000
+// exportPage is how many rows are in memory at a time. A post may have tens of kilobytes of text and data.
+const exportPage = 100
 
 // Export writes all data of a user to w, as one JSON object per line. Each has a type: user,
 // session, post, version, like, follow, follower, request, requester, block, mute, mutedWord,
 // mutedConversation or report. Of other users it contains only the handle and the id. It is not a snapshot: rows are
 // read one page after another. Error: NotFound.
 //
-// Cost: a query for each thousand rows. A thousand rows are in memory at a time.
+// Cost: a query for each hundred rows. A hundred rows are in memory at a time.
 func (a *Accounts) Export(ctx context.Context, id int64, w io.Writer) error {
 	db := a.cfg.DB
 	u, err := db.User.Get(ctx, id)

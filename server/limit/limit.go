@@ -5,7 +5,7 @@
 //   - The rates of a user and of an address are shared by all processes, which count in Redis. While
 //     Redis does not answer, no rate refuses anything, and the log says so.
 //   - The quotas of a user and of an address apply to one process: each process counts its own open
-//     connections, sockets and subscriptions.
+//     connections, sockets, subscriptions and downloads.
 //   - A header about a client's address counts only if a trusted proxy sent it.
 //
 // The package knows no protocol and no product. Its caller says what an operation costs, and renders
@@ -29,7 +29,8 @@ const MaxNewAccountFor = 2160 * time.Hour
 
 // Config says how much a client may take. Fields without a default are required.
 type Config struct {
-	// Off lifts every limit of a user and of an address. The bound on all connections of the process stays.
+	// Off lifts every limit of a user and of an address. The bounds on all connections and all downloads of
+	// the process stay.
 	Off bool
 
 	// RateAccounts is how many sign-ups and log-ins one address may make per minute in the long run, 1 to
@@ -112,6 +113,7 @@ type Limits struct {
 	userSockets, addressSockets             *quota
 	userSubscriptions, addressSubscriptions *quota
 	addressConnections                      *quota
+	userDownloads, downloads                *quota
 }
 
 // New returns the limits of a process that shares the Redis with the others. It returns
@@ -122,13 +124,14 @@ func New(rdb redis.UniversalClient, c Config) (*Limits, error) {
 	}
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	proxies, err := newProxies(c.TrustedProxies, c.ProxyHeader)
-	l := &Limits{proxies: proxies, maxConnections: c.MaxConnections}
+	l := &Limits{proxies: proxies, maxConnections: c.MaxConnections, downloads: newQuota(maxDownloads)}
 	if err != nil || c.Off {
 		return l, err
 	}
 	l.rates = newRateLimiter(rdb, c.Logger, c.rates())
 	l.userSockets, l.addressSockets = newQuota(c.MaxSocketsPerUser), newQuota(c.MaxSocketsPerAddress)
 	l.userSubscriptions, l.addressSubscriptions = newQuota(c.MaxSubscriptionsPerUser), newQuota(c.MaxSubscriptionsPerAddress)
+	l.userDownloads = newQuota(1)
 	l.addressConnections = newQuota(cmp.Or(c.MaxConnections, defaultConnections) * 3 / 4)
 	return l, nil
 }

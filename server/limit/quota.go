@@ -101,3 +101,27 @@ func (l *Limits) AttributeTo(ctx context.Context, user int64) *Refusal {
 	}
 	return nil
 }
+
+const (
+	// maxDownloads is how many downloads a process sends at once. Each has a page of posts in memory and uses
+	// the database all the time, so a few of them must not slow down everybody else.
+	maxDownloads = 4
+	// downloadRetry is how many seconds a refused download waits. A broken one ends within that time.
+	downloadRetry = 30
+)
+
+// Download counts a download of the user. If it is not refused, the caller calls giveBack once at its end.
+//
+// Cost: constant, no round trip.
+func (l *Limits) Download(user int64) (giveBack func(), refusal *Refusal) {
+	ofUser, ok := l.userDownloads.take(userKey(user))
+	if !ok {
+		return nil, &Refusal{Message: "A user may have one download at a time. Try again when it has ended.", RetryAfter: downloadRetry}
+	}
+	ofProcess, ok := l.downloads.take("")
+	if !ok {
+		ofUser()
+		return nil, &Refusal{Message: "The server sends too many files at once. Try again later.", RetryAfter: downloadRetry}
+	}
+	return func() { ofProcess(); ofUser() }, nil
+}
