@@ -60,9 +60,7 @@ func TestExportIsGoodUntilItWasSentWhole(t *testing.T) {
 func TestBrokenDownloadLeavesThePathGood(t *testing.T) {
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
 		w := feedtest.New(t, s, feedtest.Options{})
-		auth, err := w.Login.SignUp(w.Ctx, "ann", "correct horse", "")
-		require.NoError(t, err)
-		path, _, err := w.Login.OfferExport(w.Ctx, session.Viewer{ID: auth.User.ID}, "correct horse")
+		path, _, err := w.Login.OfferExport(w.Ctx, w.SignUp("ann", "correct horse"), "correct horse")
 		require.NoError(t, err)
 		download := downloads(t, w)
 		require.Equal(t, http.ErrAbortHandler, download(brokenWriter{httptest.NewRecorder()}, path, time.Hour))

@@ -58,11 +58,21 @@ func New(cfg Config) (*Accounts, error) {
 // now returns UTC, because SQLite compares times as text.
 func (a *Accounts) now() time.Time { return a.cfg.Now().UTC() }
 
+// lockViewer locks the viewer's row. Error: Unauthenticated, also if the viewer is hidden, which an
+// API key may not know yet.
+func lockViewer(ctx context.Context, tx *ent.Tx, v session.Viewer) error {
+	_, err := tx.User.Query().Where(user.ID(v.ID), user.Hidden(false), rows.ForUpdate).OnlyID(ctx)
+	if ent.IsNotFound(err) {
+		return refusal.ErrSignIn
+	}
+	return errs.Wrap(err, "lock user")
+}
+
 // ChangeHandle changes the viewer's handle. The former handle is free at once: a look-up finds
 // nobody, or another user who has taken it. Errors: Unauthenticated, BadInput; Conflict if the
 // new handle is taken.
 //
-// Cost: a short transaction of an update and a look-up by primary key, and KeepNames.
+// Cost: a lock, an update and a look-up by primary key, and KeepNames.
 func (a *Accounts) ChangeHandle(ctx context.Context, v session.Viewer, handle string) (*ent.User, error) {
 	if v.ID == 0 {
 		return nil, refusal.ErrSignIn
@@ -73,15 +83,15 @@ func (a *Accounts) ChangeHandle(ctx context.Context, v session.Viewer, handle st
 	}
 	var u *ent.User
 	err = rows.InTx(ctx, a.cfg.DB, func(tx *ent.Tx) error {
+		if err := lockViewer(ctx, tx, v); err != nil {
+			return err
+		}
 		err := tx.User.Update().Where(user.ID(v.ID)).SetHandle(handle).Exec(ctx)
 		if ent.IsConstraintError(err) {
 			return refusal.New(refusal.HandleTaken, "The handle @%s is taken.", handle).In("handle")
 		}
 		if err == nil {
 			u, err = tx.User.Query().Where(user.ID(v.ID), rows.WithFollows).Only(ctx)
-		}
-		if ent.IsNotFound(err) {
-			return refusal.ErrSignIn
 		}
 		if err != nil {
 			return fmt.Errorf("change handle: %w", err)
@@ -126,9 +136,7 @@ func (a *Accounts) UpdateProfile(ctx context.Context, v session.Viewer, p Profil
 	err := rows.InTx(ctx, a.cfg.DB, func(tx *ent.Tx) error {
 		// An update that sets no column does not lock the row. Without the lock, the webhook
 		// could send a profile that a concurrent call is about to change.
-		if err := lockUser(ctx, tx, v.ID); refusal.CodeOf(err) == refusal.NotFound {
-			return refusal.ErrSignIn
-		} else if err != nil {
+		if err := lockViewer(ctx, tx, v); err != nil {
 			return err
 		}
 		change := tx.User.Update().Where(user.ID(v.ID))

@@ -641,6 +641,21 @@ func TestTokenOfADeletedUserMakesNobody(t *testing.T) {
 	})
 }
 
+// A hidden user changes neither handle nor profile, even with an API key that does not know it yet.
+func TestHiddenUserChangesNothing(t *testing.T) {
+	feedtest.EachIdle(t, func(w *feedtest.World) {
+		ann := w.User("ann")
+		_, _, err := w.Accounts.Delete(w.Ctx, ann.ID, time.Hour)
+		require.NoError(w, err)
+		_, err = w.Accounts.ChangeHandle(w.Ctx, ann, "anna")
+		w.RequireCode(refusal.Unauthenticated, err)
+		_, err = w.Accounts.UpdateProfile(w.Ctx, ann, account.Profile{Name: new("Anna")})
+		w.RequireCode(refusal.Unauthenticated, err)
+		u := w.Stores.DB.User.GetX(w.Ctx, ann.ID)
+		require.Equal(w, []string{"ann", "ann"}, []string{u.Handle, u.Name})
+	})
+}
+
 func TestExportAccount(t *testing.T) {
 	t.Parallel()
 	eachLater(t, func(w *feedtest.World, later func(time.Duration)) {

@@ -10,6 +10,7 @@ import (
 
 	"tideline/ent"
 	entsession "tideline/ent/session"
+	"tideline/ent/user"
 	"tideline/feed/internal/rows"
 	"tideline/feed/refusal"
 	"tideline/feed/session"
@@ -32,19 +33,47 @@ func exportHash(secret string) session.Hash { return sha512.Sum512_256([]byte("e
 
 // OfferExport confirms the viewer with Confirm and returns the path of a file with all data of
 // the viewer. The path is valid until the file has been sent completely. It counts as a session,
-// and everything that ends sessions ends it. Errors: Unauthenticated, Forbidden.
+// and everything that ends sessions ends it. Errors: Unauthenticated, Forbidden; Conflict if the
+// password is changed at the same time.
 //
-// Cost: Confirm, an insert, and an index range of the user's sessions.
+// Cost: Confirm, a lock of the user, a look-up, an insert, and an index range of the user's sessions.
 func (l *Login) OfferExport(ctx context.Context, v session.Viewer, password string) (path string, until time.Time, err error) {
-	if err := l.Confirm(ctx, v, password); err != nil {
+	verified, err := l.Confirm(ctx, v, password)
+	if err != nil {
 		return "", time.Time{}, err
 	}
+	return l.offerConfirmed(ctx, v, verified)
+}
+
+// offerConfirmed is OfferExport after Confirm, which has returned the hash verified. It locks the
+// user, since what hides the user, changes the password or ends all sessions does so, too: an offer
+// is either made before, and ends with the sessions, or refused.
+func (l *Login) offerConfirmed(ctx context.Context, v session.Viewer, verified string) (path string, until time.Time, err error) {
 	raw := make([]byte, 32)
 	rand.Read(raw)
 	secret := base64.RawURLEncoding.EncodeToString(raw)
 	hash, until := exportHash(secret), l.now().Add(exportTTL).Truncate(time.Millisecond)
 	ended := 0
 	err = rows.InTx(ctx, l.cfg.DB, func(tx *ent.Tx) error {
+		u, err := tx.User.Query().Where(user.ID(v.ID), rows.ForUpdate).Only(ctx)
+		if ent.IsNotFound(err) || err == nil && u.Hidden {
+			return refusal.ErrSignIn
+		}
+		if err != nil {
+			return fmt.Errorf("lock user: %w", err)
+		}
+		if verified != "" && u.PasswordHash != verified {
+			return errPasswordChanged
+		}
+		if v.Key == nil {
+			open, err := tx.Session.Query().Where(entsession.ID(v.Session), entsession.UserID(v.ID), entsession.ExpiresAtGT(l.now())).Exist(ctx)
+			if err != nil {
+				return fmt.Errorf("find session: %w", err)
+			}
+			if !open {
+				return session.ErrEnded
+			}
+		}
 		ended, err = l.cfg.Sessions.StartAs(ctx, tx, v.ID, hash, until, exportAgent)
 		return err
 	})
@@ -62,12 +91,13 @@ type Offer struct {
 }
 
 // FindExport returns the offer for the secret in a path. The offer stays valid until EndExport or
-// until it expires, so an interrupted download can be repeated. Error: Unauthenticated.
+// until it expires, so an interrupted download can be repeated. Error: Unauthenticated, also if the
+// user is hidden.
 //
-// Cost: a look-up by index.
+// Cost: a look-up by index, and one of the user.
 func (l *Login) FindExport(ctx context.Context, secret string) (Offer, error) {
 	hash := exportHash(secret)
-	row, err := l.cfg.DB.Session.Query().Where(entsession.TokenHash(hash[:]), entsession.ExpiresAtGT(l.now())).Only(ctx)
+	row, err := l.cfg.DB.Session.Query().Where(entsession.TokenHash(hash[:]), entsession.ExpiresAtGT(l.now()), entsession.HasUserWith(user.Hidden(false))).Only(ctx)
 	if ent.IsNotFound(err) {
 		return Offer{}, errNoExport
 	}

@@ -39,7 +39,7 @@ func (l *Login) ChangePassword(ctx context.Context, v session.Viewer, current, c
 		// in between.
 		err := tx.User.UpdateOneID(u.ID).Where(user.PasswordHash(u.PasswordHash)).SetPasswordHash(hash).Exec(ctx)
 		if ent.IsNotFound(err) {
-			return refusal.New(refusal.PasswordChanged, "The password was changed at the same time. Try again.")
+			return errPasswordChanged
 		}
 		if err != nil {
 			return fmt.Errorf("change password: %w", err)
@@ -53,6 +53,8 @@ func (l *Login) ChangePassword(ctx context.Context, v session.Viewer, current, c
 	l.cfg.Sessions.TellEnded(ctx, u.ID)
 	return ended, nil
 }
+
+var errPasswordChanged error = refusal.New(refusal.PasswordChanged, "The password was changed at the same time. Try again.")
 
 // confirmPassword checks the viewer's password and returns the viewer's row. Errors:
 // Unauthenticated; Forbidden if the password is wrong or the user has none.
@@ -114,33 +116,34 @@ const FreshToken = 10 * time.Minute
 
 // Confirm checks again who the viewer is: with the password, if the account has one, or with a
 // token that the issuer signed within FreshToken. It accepts every call with an API key, because
-// the server that makes the call decides for itself. Errors: Unauthenticated, Forbidden.
+// the server that makes the call decides for itself. It returns the stored hash that the password
+// fits, or nothing if the password was not needed. Errors: Unauthenticated, Forbidden.
 //
 // Cost: none with a fresh token or an API key; otherwise a look-up, and one password hash, as
 // LogIn, if the account has a password.
-func (l *Login) Confirm(ctx context.Context, v session.Viewer, password string) error {
+func (l *Login) Confirm(ctx context.Context, v session.Viewer, password string) (verified string, err error) {
 	switch {
 	case v.ID == 0:
-		return refusal.ErrSignIn
+		return "", refusal.ErrSignIn
 	case v.Key != nil:
-		return nil
+		return "", nil
 	case !v.Issued.IsZero() && l.now().Sub(v.Issued) <= FreshToken:
-		return nil
+		return "", nil
 	}
 	u, err := l.self(ctx, v)
 	if err != nil {
-		return err
+		return "", err
 	}
 	minutes := int(FreshToken.Minutes())
 	switch {
 	case l.hasPassword(u) && (password != "" || v.Issued.IsZero()):
-		return l.verify(ctx, u, "password", password)
+		return u.PasswordHash, l.verify(ctx, u, "password", password)
 	case !v.Issued.IsZero():
-		return refusal.New(refusal.TokenNotFresh, "Sign in anew: the token must be of the last %d minutes.", minutes)
+		return "", refusal.New(refusal.TokenNotFresh, "Sign in anew: the token must be of the last %d minutes.", minutes)
 	case u.Issuer != nil: // without a password, only a token of the issuer signs in
-		return refusal.New(refusal.TokenWithoutIat, "The token must be of the last %d minutes, and has no claim iat that says when it was issued.", minutes)
+		return "", refusal.New(refusal.TokenWithoutIat, "The token must be of the last %d minutes, and has no claim iat that says when it was issued.", minutes)
 	}
-	return refusal.New(refusal.NoPassword, "This account has no password.")
+	return "", refusal.New(refusal.NoPassword, "This account has no password.")
 }
 
 // DeleteAccount confirms the viewer with Confirm and then calls Delete with the configured grace
@@ -149,7 +152,7 @@ func (l *Login) Confirm(ctx context.Context, v session.Viewer, password string) 
 //
 // Cost: Confirm and Delete.
 func (l *Login) DeleteAccount(ctx context.Context, v session.Viewer, password string) (*time.Time, error) {
-	if err := l.Confirm(ctx, v, password); err != nil {
+	if _, err := l.Confirm(ctx, v, password); err != nil {
 		return nil, err
 	}
 	until, _, err := l.cfg.Accounts.Delete(ctx, v.ID, l.cfg.Grace)
