@@ -52,7 +52,7 @@ func (a *Accounts) Delete(ctx context.Context, id int64, grace time.Duration) (u
 			state, due = hiddenuser.StateLEAVING, due.Add(grace).Truncate(time.Millisecond)
 			until = &due
 		}
-		if err := tx.User.UpdateOneID(id).SetHidden(true).SetSignedOutBefore(a.now()).Exec(ctx); err != nil {
+		if err := tx.User.UpdateOneID(id).SetHidden(true).Exec(ctx); err != nil {
 			return fmt.Errorf("hide user: %w", err)
 		}
 		if row == nil {

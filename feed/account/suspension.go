@@ -61,7 +61,7 @@ func (a *Accounts) Suspend(ctx context.Context, id int64, s Suspension, allow fu
 			return err
 		}
 		changed = true
-		if err := tx.User.UpdateOneID(id).SetHidden(true).SetSignedOutBefore(a.now()).Exec(ctx); err != nil {
+		if err := tx.User.UpdateOneID(id).SetHidden(true).Exec(ctx); err != nil {
 			return fmt.Errorf("suspend user: %w", err)
 		}
 		if row != nil {

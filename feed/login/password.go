@@ -15,13 +15,13 @@ import (
 	"tideline/internal/errs"
 )
 
-// ChangePassword changes the viewer's password and ends all other sessions, as SignOut does. A
-// concurrent log-in with the former password fails. It returns how many sessions ended. Errors:
+// ChangePassword changes the viewer's password and ends all other sessions, as session.Store.EndAll
+// does. A concurrent log-in with the former password fails. It returns how many sessions ended. Errors:
 // Unauthenticated; BadInput for the new password; Forbidden if the current password is wrong or
 // the user has none.
 //
-// Cost: two password hashes, as SignUp, two look-ups and an update by primary key, a deletion by
-// index, and one message to each process.
+// Cost: two password hashes, as SignUp, a look-up and an update by primary key, session.Store.EndAll,
+// and one message to each process.
 func (l *Login) ChangePassword(ctx context.Context, v session.Viewer, current, changed string) (ended int, err error) {
 	if err := password.Check("newPassword", changed); err != nil {
 		return 0, err

@@ -116,27 +116,59 @@ func TestImportedUserHasAPassword(t *testing.T) {
 		require.NoError(t, err)
 		ann := viewerOf(w, auth)
 
-		_, err = w.Login.ChangePassword(w.Ctx, ann, "wrong horse", "battery staple")
-		requireReason(w, refusal.WrongPassword, err)
-		_, err = w.Login.ChangePassword(w.Ctx, ann, "päss word", "battery staple")
-		require.NoError(t, err)
 		stale := w.SignIn(feedtest.TokenOf(t, "app", "7", time.Now().Add(-30*time.Minute), nil))
 		undated := w.SignIn(feedtest.TokenOf(t, "app", "7", time.Now(), jwt.MapClaims{"iat": nil}))
 		for _, v := range []session.Viewer{ann, stale, undated} {
 			require.Equal(t, ann.ID, v.ID)
 			_, _, err = w.Login.OfferExport(w.Ctx, v, "wrong horse")
 			requireReason(w, refusal.WrongPassword, err)
-			_, _, err = w.Login.OfferExport(w.Ctx, v, "battery staple")
+			_, _, err = w.Login.OfferExport(w.Ctx, v, "päss word")
 			require.NoError(t, err)
 		}
 		_, _, err = w.Login.OfferExport(w.Ctx, stale, "")
 		requireReason(w, refusal.TokenNotFresh, err)
 		_, _, err = w.Login.OfferExport(w.Ctx, w.SignIn(feedtest.TokenOf(t, "app", "7", time.Now(), nil)), "")
 		require.NoError(t, err)
+		_, err = w.Login.ChangePassword(w.Ctx, ann, "wrong horse", "battery staple")
+		requireReason(w, refusal.WrongPassword, err)
+		_, err = w.Login.ChangePassword(w.Ctx, ann, "päss word", "battery staple")
+		require.NoError(t, err)
 		_, err = w.Login.DeleteAccount(w.Ctx, ann, "")
 		requireReason(w, refusal.WrongPassword, err)
 		_, err = w.Login.DeleteAccount(w.Ctx, ann, "battery staple")
 		require.NoError(t, err)
+	})
+}
+
+// A change of the password also refuses earlier tokens of the user's issuer. If it is made with such a
+// token, they stay valid, since all share the session of the call.
+func TestChangeOfPasswordRefusesOlderTokens(t *testing.T) {
+	feedtest.EachWithIssuers(t, feedtest.Options{}, func(t *testing.T, w *feedtest.World) {
+		hash := "$2b$04$abcdefghijklmnopqrstuuKRze7BjvIHM2j/Mlifwl1ZipE2V9mZ."
+		_, err := w.Bulk.Users(w.Ctx, "app", []bulk.User{{ExternalID: "7", Handle: new("ann"), PasswordHash: &hash}})
+		require.NoError(t, err)
+		used := feedtest.TokenOf(t, "app", "7", time.Now(), nil)
+		unused := feedtest.TokenOf(t, "app", "7", time.Now(), jwt.MapClaims{"exp": time.Now().Add(72 * time.Hour).Unix()}) // renews the session
+		auth, err := w.Login.LogIn(w.Ctx, "ann", "päss word")
+		require.NoError(t, err)
+
+		v := w.SignIn(used)
+		ended, err := w.Login.ChangePassword(w.Ctx, v, "päss word", "battery staple")
+		require.NoError(t, err)
+		require.Equal(t, 1, ended)
+		w.RequireRefused(auth.Token)
+		require.Equal(t, v.Session, w.SignIn(unused).Session)
+
+		auth, err = w.Login.LogIn(w.Ctx, "ann", "battery staple")
+		require.NoError(t, err)
+		ended, err = w.Login.ChangePassword(w.Ctx, viewerOf(w, auth), "battery staple", "correct horse")
+		require.NoError(t, err)
+		require.Equal(t, 1, ended)
+		for _, token := range []string{used, unused} {
+			_, _, err = w.Login.Authenticate(w.Ctx, token)
+			requireReason(w, refusal.SessionEnded, err)
+		}
+		viewerOf(w, auth)
 	})
 }
 

@@ -148,10 +148,25 @@ func endOldest(ctx context.Context, tx *ent.Tx, userID int64) (ended int, err er
 }
 
 // EndAll ends all sessions of the user in tx, except the session with the given id, and returns
-// how many. The caller must call TellEnded after the commit.
+// how many. From then on, tokens of the user's issuer that were issued before are refused, also those
+// of the same second, unless the exception is their session. The caller must call TellEnded after the
+// commit. Error: NotFound.
 //
-// Cost: a deletion by index.
+// Cost: a look-up and an update by primary key, and a deletion by index.
 func (s *Store) EndAll(ctx context.Context, tx *ent.Tx, userID, except int64) (ended int, err error) {
+	ofIssuer, err := tx.Session.Query().Where(session.ID(except), session.TokensSinceNotNil()).Exist(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("find session: %w", err)
+	}
+	if !ofIssuer {
+		err := tx.User.UpdateOneID(userID).SetSignedOutBefore(s.now()).Exec(ctx)
+		if ent.IsNotFound(err) {
+			return 0, refusal.ErrNoSuchUser
+		}
+		if err != nil {
+			return 0, fmt.Errorf("refuse earlier tokens: %w", err)
+		}
+	}
 	return deleteSessions(ctx, tx.Session, session.UserID(userID), session.IDNEQ(except))
 }
 
@@ -242,20 +257,11 @@ func (s *Store) end(ctx context.Context, userID, id int64) (found bool, err erro
 	return true, nil
 }
 
-// SignOut ends all sessions of a user, as LogOut ends one. From then on, it refuses tokens of the
-// user's issuer that were issued before, also in the same second. It returns how many sessions
-// ended. Error: NotFound.
+// SignOut ends all sessions of a user, as EndAll does, and returns how many. Error: NotFound.
 //
-// Cost: an update by primary key, a deletion by index, and one message to each process.
+// Cost: EndAll, and one message to each process.
 func (s *Store) SignOut(ctx context.Context, userID int64) (ended int, err error) {
 	err = rows.InTx(ctx, s.cfg.DB, func(tx *ent.Tx) error {
-		err := tx.User.UpdateOneID(userID).SetSignedOutBefore(s.now()).Exec(ctx)
-		if ent.IsNotFound(err) {
-			return refusal.ErrNoSuchUser
-		}
-		if err != nil {
-			return fmt.Errorf("sign out: %w", err)
-		}
 		ended, err = s.EndAll(ctx, tx, userID, 0)
 		return err
 	})

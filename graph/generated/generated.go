@@ -1082,7 +1082,7 @@ type Mutation {
   endSession(input: EndSessionInput!): EndSessionPayload!
   "Changes the viewer's handle. The old handle is free at once."
   changeHandle(input: ChangeHandleInput!): ChangeHandlePayload!
-  "Changes the viewer's password and ends all other sessions. FORBIDDEN if the current password is wrong or the viewer has none. Counts as a log-in for rate limits."
+  "Changes the viewer's password and ends all other sessions. Every token that an issuer gave the viewer before is refused, unless the call is made with one. FORBIDDEN if the current password is wrong or the viewer has none. Counts as a log-in for rate limits."
   changePassword(input: ChangePasswordInput!): ChangePasswordPayload!
   "Hides the viewer from everybody at once and ends all sessions. After the grace period everything is deleted. FORBIDDEN if the password is wrong or the token too old. Counts as a log-in for rate limits."
   deleteAccount(input: DeleteAccountInput!): DeleteAccountPayload!
