@@ -448,6 +448,27 @@ func TestSuspensionAndDeletion(t *testing.T) {
 	})
 }
 
+// A moderator or an admin whose post is hidden does not show it again: others do.
+func TestModeratorsDoNotUnhideTheirOwnPosts(t *testing.T) {
+	t.Parallel()
+	feedtest.EachIdle(t, func(w *feedtest.World) {
+		moderator, admin := staff(w)
+		for author, other := range map[session.Viewer]moderation.Actor{moderator: moderation.By(admin), admin: moderation.By(moderator)} {
+			id := w.Post(author, schema.Public)
+			for _, who := range []moderation.Actor{other, moderation.Console} {
+				_, err := w.Moderation.HidePost(w.Ctx, moderation.By(author), id, "")
+				require.NoError(w, err)
+				_, err = w.Moderation.UnhidePost(w.Ctx, moderation.By(author), id, "")
+				require.Equal(w, refusal.OwnPost, refusal.ReasonOf(err))
+				require.True(w, w.Stores.DB.Post.GetX(w.Ctx, id).HiddenByModerators())
+				changed, err := w.Moderation.UnhidePost(w.Ctx, who, id, "")
+				require.NoError(w, err)
+				require.True(w, changed)
+			}
+		}
+	})
+}
+
 // Only the author sees a hidden post, with its former visibility, which it has again after
 // UnhidePost. Posts of every visibility can be hidden, and the counters stay right.
 func TestHiddenPost(t *testing.T) {

@@ -47,6 +47,7 @@ var (
 	TokenWithoutIat = reason(Forbidden, "TOKEN_WITHOUT_IAT", "This takes a token that was issued within the last ten minutes, and the token has no claim iat that says when it was issued.")
 	NoSession       = reason(Forbidden, "NO_SESSION", "The caller is an API key, which has no session to end.")
 	NotTheAuthor    = reason(Forbidden, "NOT_THE_AUTHOR", "Only its author may change a post.")
+	OwnPost         = reason(Forbidden, "OWN_POST", "Moderators do not show their own posts again.")
 	HiddenPost      = reason(Forbidden, "HIDDEN_POST", "A moderator hid the post: its text, data and visibility cannot be changed.")
 	CannotFollow    = reason(Forbidden, "CANNOT_FOLLOW", "The viewer cannot follow this user.")
 	RepliesLimited  = reason(Forbidden, "REPLIES_LIMITED", "The author of the conversation does not let the viewer reply.")
