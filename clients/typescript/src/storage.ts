@@ -19,7 +19,10 @@ export function memoryStorage<P extends Post = DefaultPost>(): Storage<P> {
   }
 }
 
-/** Stores a timeline in the browser. Use a different name for each user, and call {@link forget} when the user signs out. */
+/**
+ * Stores a timeline in the browser. Use a different name for each user, and call {@link forget} when the user signs out. Of
+ * two tabs with the same name, the one that stores last replaces what the other stored, also its unconfirmed posts.
+ */
 export function indexedDBStorage<P extends Post = DefaultPost>(name: string): Storage<P> {
   return {
     load: () => inDatabase((store) => store.get(name)),
