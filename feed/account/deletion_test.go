@@ -641,6 +641,38 @@ func TestTokenOfADeletedUserMakesNobody(t *testing.T) {
 	})
 }
 
+// A file is the same whether another user's post cannot be seen or does not exist.
+func TestExportDoesNotTellHiddenPostsFromDeletedOnes(t *testing.T) {
+	t.Parallel()
+	feedtest.Each(t, func(w *feedtest.World) {
+		ann, bob := w.User("ann"), w.User("bob")
+		id := w.Post(bob, schema.Public)
+		_, err := w.Feed.LikePost(w.Ctx, ann, id)
+		require.NoError(w, err)
+		_, err = w.Feed.Repost(w.Ctx, ann, id, nil)
+		require.NoError(w, err)
+		for _, d := range []feed.Draft{{Text: "reply", ReplyTo: id}, {Text: "quote", QuoteOf: id}} {
+			_, err = w.Feed.CreatePost(w.Ctx, ann, d)
+			require.NoError(w, err)
+		}
+		export := func() string {
+			w.Drain()
+			var file bytes.Buffer
+			require.NoError(w, w.Accounts.Export(w.Ctx, ann.ID, &file))
+			return file.String()
+		}
+		seen := export()
+		require.Contains(w, seen, `"type":"like"`)
+		require.Contains(w, seen, `"repostOf":"`+ent.NodeID("Post", id)+`"`)
+		_, err = w.Feed.SetVisibility(w.Ctx, bob, id, schema.Private)
+		require.NoError(w, err)
+		hidden := export()
+		require.NotContains(w, hidden, `"type":"like"`)
+		require.NoError(w, w.Feed.DeletePost(w.Ctx, bob, id))
+		require.Equal(w, hidden, export())
+	})
+}
+
 // A hidden user changes neither handle nor profile, even with an API key that does not know it yet.
 func TestHiddenUserChangesNothing(t *testing.T) {
 	feedtest.EachIdle(t, func(w *feedtest.World) {

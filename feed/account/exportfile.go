@@ -26,6 +26,8 @@ import (
 	"tideline/feed/ids"
 	"tideline/feed/internal/rows"
 	"tideline/feed/refusal"
+	"tideline/feed/visibility"
+	"tideline/internal/errs"
 )
 
 // exportPage is how many rows are in memory at a time. A post may have tens of kilobytes of text and data.
@@ -33,10 +35,11 @@ const exportPage = 100
 
 // Export writes all data of a user to w, as one JSON object per line. Each has a type: user,
 // session, post, version, like, follow, follower, request, requester, block, mute, mutedWord,
-// mutedConversation or report. Of other users it contains only the handle and the id. It is not a snapshot: rows are
-// read one page after another. Error: NotFound.
+// mutedConversation or report. Of other users it contains only the handle and the id. Likes and reposts of posts that
+// the user may not see now are left out, since they would tell a hidden post from a deleted one. It is not a snapshot:
+// rows are read one page after another. Error: NotFound.
 //
-// Cost: a query for each hundred rows. A hundred rows are in memory at a time.
+// Cost: up to five queries for each hundred rows. A hundred rows are in memory at a time.
 func (a *Accounts) Export(ctx context.Context, id int64, w io.Writer) error {
 	db := a.cfg.DB
 	u, err := db.User.Get(ctx, id)
@@ -50,7 +53,7 @@ func (a *Accounts) Export(ctx context.Context, id int64, w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	x := exporter{db, id, json.NewEncoder(w)}
+	x := exporter{db, a.cfg.Visibility, id, json.NewEncoder(w)}
 	profile := map[string]any{
 		"type": "user", "id": u.NodeID(), "handle": u.Handle, "name": u.Name, "bio": u.Bio, "createdAt": u.CreatedAt.UTC(),
 		"approvesFollowers": u.ApprovesFollowers, "avatarUrl": u.AvatarURL, "links": u.LinkList(), "data": json.RawMessage(*data[0]), "defaultVisibility": u.DefaultVisibility, "homeReplies": u.HomeReplies,
@@ -77,9 +80,22 @@ func (a *Accounts) Export(ctx context.Context, id int64, w io.Writer) error {
 
 // exporter writes the parts of an Export.
 type exporter struct {
-	db   *ent.Client
-	user int64
-	to   *json.Encoder
+	db      *ent.Client
+	visible *visibility.Reader
+	user    int64
+	to      *json.Encoder
+}
+
+// seen returns which of the posts the user may see now. Ids of no post do not matter.
+func (x exporter) seen(ctx context.Context, ids []int64) (map[int64]bool, error) {
+	posts, err := x.visible.Posts(ctx, visibility.Direct, x.user, ids, visibility.Bare)
+	seen := map[int64]bool{}
+	for _, p := range posts {
+		if p != nil {
+			seen[p.ID] = true
+		}
+	}
+	return seen, errs.Wrap(err, "find visible posts")
 }
 
 // exportAll writes all rows that page finds, in ascending order of their ids. It calls page again
@@ -122,10 +138,11 @@ type exportedMention struct {
 	End    int    `json:"end"`
 }
 
-// posts writes the user's posts, including replies and reposts. They name other posts by their ids,
-// whether these still exist or not.
+// posts writes the user's posts, including replies, quotes, and reposts of posts that the user may see.
+// Replies and quotes name other posts by their ids, whether these still exist or not.
 func (x exporter) posts(ctx context.Context) error {
 	var mentions map[int64][]exportedMention // by post
+	var seen map[int64]bool                  // the originals of reposts
 	return exportAll(ctx, x.to, func(ctx context.Context, after int64) ([]*ent.Post, error) {
 		posts, err := x.db.Post.Query().Where(post.AuthorID(x.user), post.VisibilityNEQ(schema.Deleted), post.IDGT(after), rows.WithCounts).
 			Order(ent.Asc(post.FieldID)).Limit(exportPage).All(ctx)
@@ -139,9 +156,15 @@ func (x exporter) posts(ctx context.Context) error {
 		for i := range data {
 			posts[i].Data = data[i]
 		}
-		mentions, err = x.mentions(ctx, rows.PostIDs(posts))
+		if mentions, err = x.mentions(ctx, rows.PostIDs(posts)); err != nil {
+			return nil, err
+		}
+		seen, err = x.seen(ctx, rows.Map(posts, func(p *ent.Post) int64 { return p.RepostOf }))
 		return posts, err
 	}, func(p *ent.Post) (int64, map[string]any) {
+		if p.RepostOf != 0 && !seen[p.RepostOf] {
+			return p.ID, nil
+		}
 		line := map[string]any{
 			"type": "post", "id": p.NodeID(), "createdAt": ids.TimeOf(p.ID).UTC(), "text": p.Text, "data": json.RawMessage(*p.Data), "editedAt": p.Edited(), "visibility": p.Visibility.Shown(), "hiddenByModerators": p.HiddenByModerators(),
 			"likeCount": p.LikeCount, "replyCount": p.ReplyCount, "repostCount": p.RepostCount, "quoteCount": p.QuoteCount,
@@ -199,10 +222,20 @@ func (x exporter) versions(ctx context.Context) error {
 	})
 }
 
+// likes writes the user's likes of posts that the user may see.
 func (x exporter) likes(ctx context.Context) error {
+	var seen map[int64]bool
 	return exportAll(ctx, x.to, func(ctx context.Context, after int64) ([]*ent.Like, error) {
-		return x.db.Like.Query().Where(like.UserID(x.user), like.IDGT(after)).Order(ent.Asc(like.FieldID)).Limit(exportPage).All(ctx)
+		likes, err := x.db.Like.Query().Where(like.UserID(x.user), like.IDGT(after)).Order(ent.Asc(like.FieldID)).Limit(exportPage).All(ctx)
+		if err != nil {
+			return nil, err
+		}
+		seen, err = x.seen(ctx, rows.Map(likes, func(l *ent.Like) int64 { return l.PostID }))
+		return likes, err
 	}, func(l *ent.Like) (int64, map[string]any) {
+		if !seen[l.PostID] {
+			return l.ID, nil
+		}
 		return l.ID, map[string]any{"type": "like", "post": ent.NodeID("Post", l.PostID)}
 	})
 }
