@@ -205,7 +205,8 @@ func wordsOfQuery(query string) []string {
 }
 
 // search returns up to limit of the newest users with ids below the given one that match all of
-// the words. If it did not examine all users, stopped is the id at which it ended.
+// the words. If it did not examine all users, stopped is an id between the last user that it examined
+// and the next one.
 func (d *Directory) search(ctx context.Context, words []string, below int64, limit int) (list []*ent.User, stopped int64, err error) {
 	q := d.users().Where(user.IDLT(below)).Order(ent.Desc(user.FieldID)).Limit(limit)
 	if len(words) == 0 {
@@ -222,7 +223,7 @@ func (d *Directory) search(ctx context.Context, words []string, below int64, lim
 			return nil, 0, err
 		}
 		if len(ids) == searchWindow {
-			stopped = ids[searchWindow-1]
+			ids, stopped = rows.Cut(ids) // the last of them may be a hidden user
 		}
 	}
 	for _, word := range words {

@@ -77,6 +77,20 @@ func Without(ids, others []int64) []int64 {
 	return slices.DeleteFunc(slices.Clone(ids), func(id int64) bool { return slices.Contains(others, id) })
 }
 
+// Cut returns the ordered ids up to their last gap, and an id in the middle of that gap. The ids
+// behind the gap belong to the next page. So a client that reads the id in a cursor does not learn
+// of a row that it may not see. Ids without a gap stay as they are; hundreds of rows do not get
+// consecutive ids.
+func Cut(ids []int64) (near []int64, between int64) {
+	for n := len(ids) - 1; n > 0; n-- {
+		a, b := ids[n-1], ids[n]
+		if gap := max(a, b) - min(a, b); gap > 1 {
+			return ids[:n], min(a, b) + gap/2
+		}
+	}
+	return ids, ids[len(ids)-1]
+}
+
 // InTx runs fn in a transaction. It commits if fn returns nil, and otherwise rolls back. It also
 // rolls back if fn panics, because the server goes on after a panic, and on SQLite no other
 // transaction can begin before this one ends. If the database undoes the transaction in favour of
