@@ -178,9 +178,7 @@ func (d *Directory) Search(ctx context.Context, query string, p paging.Page) (*p
 	page := paging.Connect(w, list, func(u *ent.User) paging.Edge[ent.User] {
 		return paging.Edge[ent.User]{Cursor: paging.Cursor{ID: u.ID}.Encode(paging.Users, 0), Node: u}
 	})
-	if !page.HasNextPage && stopped != 0 {
-		page.HasNextPage, page.End = true, paging.Cursor{ID: stopped}.Encode(paging.Users, 0)
-	}
+	page.Stopped(w, stopped, paging.Users, 0)
 	return page, nil
 }
 

@@ -53,7 +53,7 @@ func Bounded(most int, from Source) (bounded Source, stopped *int64) {
 		b, err := from(ctx, viewer, in)
 		if final && b.More && len(b.posts) > 0 {
 			var near []int64
-			near, b.Last = cut(rows.PostIDs(b.posts))
+			near, b.Last = rows.Cut(rows.PostIDs(b.posts))
 			b.posts = b.posts[:len(near)]
 		}
 		return b, err
@@ -75,7 +75,7 @@ func endsAfter(most, again int, from func(ctx context.Context, viewer int64, in 
 		if left < 0 {
 			left = max(most, in.Limit)
 		} else if in.Limit = max(in.Limit, again); left < 2*in.Limit {
-			in.Limit = left // make the last batch large, so that cut finds a gap in it
+			in.Limit = left // make the last batch large, so that Cut finds a gap in it
 		}
 		in.Limit = min(in.Limit, left)
 		left -= in.Limit
@@ -176,7 +176,7 @@ func (r *Reader) Tagged(tag string) (from Source, stopped *int64) {
 		}
 		more, last := len(ids) == in.Limit, ids[len(ids)-1]
 		if final && more {
-			ids, last = cut(ids)
+			ids, last = rows.Cut(ids)
 		}
 		b, _, err := r.ByIDs(ctx, viewer, ids, Likes)
 		b.Last, b.More = last, more
@@ -237,7 +237,7 @@ func (r *Reader) Linked(by Link, id int64) (from Source, stopped *int64) {
 		}
 		more, last := len(list) == in.Limit, list[len(list)-1]
 		if final && more {
-			list, last = cut(list)
+			list, last = rows.Cut(list)
 		}
 		b, _, err := r.ByIDs(ctx, viewer, list, Likes)
 		b.Last, b.More = last, more
@@ -252,17 +252,4 @@ func (r *Reader) AncestorIDs(ctx context.Context, parent int64, most int) ([]int
 	list, err := rows.IDs(ctx, r.db, "WITH RECURSIVE up (id, parent_id, n) AS (SELECT id, parent_id, 1 FROM posts WHERE id = $1"+
 		" UNION ALL SELECT p.id, p.parent_id, up.n + 1 FROM up JOIN posts p ON p.id = up.parent_id WHERE up.n < $2) SELECT id FROM up ORDER BY n", parent, most)
 	return list, errs.Wrap(err, "read ancestors")
-}
-
-// cut returns the ordered ids up to their last gap, and an id in the middle of that gap. The ids
-// behind the gap belong to the next page. Ids without a gap stay as they are; a thousand posts do
-// not get consecutive ids.
-func cut(ids []int64) (near []int64, between int64) {
-	for n := len(ids) - 1; n > 0; n-- {
-		a, b := ids[n-1], ids[n]
-		if gap := max(a, b) - min(a, b); gap > 1 {
-			return ids[:n], min(a, b) + gap/2
-		}
-	}
-	return ids, ids[len(ids)-1]
 }
