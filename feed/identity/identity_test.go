@@ -461,6 +461,16 @@ func TestIssuerThatWasNeverReached(t *testing.T) {
 	})
 }
 
+// The address of a key set, which may contain a secret, is in no error.
+func TestAddressOfAKeySetIsNotTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, strings.Replace(asymmetric, "/jwks", "/jwks?token=secret", 1), func(p *publisher) { p.hangs = true })
+		err := w.Ready(w.ctx)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.NotContains(t, err.Error(), "secret")
+	})
+}
+
 // Ready vouches for no issuer before the first fetch of its keys has ended.
 func TestReadyWaitsForTheFirstKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -18,6 +18,8 @@ import (
 	"github.com/coreos/go-oidc/v3/oidc"
 	"github.com/go-jose/go-jose/v4"
 	"github.com/golang-jwt/jwt/v5"
+
+	"tideline/internal/errs"
 )
 
 const (
@@ -251,7 +253,7 @@ func (k *keys) fetch(ctx context.Context) (*keySet, error) {
 	}
 	answer, err := k.client.Do(r)
 	if err != nil {
-		return nil, fmt.Errorf("key set: %w", err)
+		return nil, fmt.Errorf("key set: %w", errs.WithoutURL(err))
 	}
 	defer answer.Body.Close()
 	if answer.StatusCode != http.StatusOK {

@@ -261,7 +261,7 @@ func (d *Deliverer) post(ctx context.Context, e *ent.WebhookEndpoint, message st
 	request.Header.Set("Webhook-Signature", signature)
 	response, err := d.client.Do(request)
 	if err != nil {
-		return answer{err: err}
+		return answer{err: errs.WithoutURL(err)}
 	}
 	defer response.Body.Close()
 	_, _ = io.CopyN(io.Discard, response.Body, maxAnswer) // reads the body, so that the connection can be reused

@@ -232,6 +232,24 @@ func TestRetriesEndInADeadLetter(t *testing.T) {
 	})
 }
 
+// The address of an endpoint, which may contain a secret, is neither in the log nor in the list.
+func TestAddressOfAFailingEndpointIsNotTold(t *testing.T) {
+	eachDelivering(t, func(w *feedtest.World, _ *webhook.Deliverer, c *clock) {
+		var log bytes.Buffer
+		d := deliverer(w, webhook.Config{Reach: local, Now: c.Now, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		r := newReceiver(w, nil)
+		endpoint(w, d, r.URL+"/hook?token=secret")
+		r.Close()
+		w.Post(w.User("ada"), schema.Public)
+		deliver(w, d, r)
+		list, err := d.Endpoints(w.Ctx)
+		require.NoError(w, err)
+		require.Contains(w, list[0].LastError, "connection refused")
+		require.Contains(w, log.String(), "webhook endpoint fails")
+		require.NotContains(w, list[0].LastError+log.String(), "secret")
+	})
+}
+
 // An operator finds a failing endpoint in the list, and once in the log.
 func TestFailingEndpointIsTold(t *testing.T) {
 	eachDelivering(t, func(w *feedtest.World, _ *webhook.Deliverer, c *clock) {

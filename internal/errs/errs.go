@@ -1,9 +1,11 @@
-// Package errs makes errors: of what failed, and of values out of bounds.
+// Package errs makes errors: of what failed, without secrets, and of values out of bounds.
 package errs
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"net/url"
 )
 
 // Bound returns an error that names the value and its bounds if the value is out of bounds, and otherwise nil.
@@ -21,4 +23,13 @@ func Wrap(err error, doing string, args ...any) error {
 		return nil
 	}
 	return fmt.Errorf(doing+": %w", append(args, err)...)
+}
+
+// WithoutURL returns the error of an HTTP request without the address, which may contain a secret.
+func WithoutURL(err error) error {
+	var ofRequest *url.Error
+	if errors.As(err, &ofRequest) {
+		return ofRequest.Err
+	}
+	return err
 }
