@@ -163,10 +163,10 @@ func TestARepostOfAReplyWhoseParentIsGoneStays(t *testing.T) {
 			require.Equal(w, [][]int64{{repost.ID}, {repost.ID}, {repost.ID, reply}}, [][]int64{home, profile, direct}, why)
 		}
 		stays("at first")
-		_, err = w.Feed.HidePost(w.Ctx, parent, true, func(*ent.Tx) error { return nil })
+		_, err = w.Feed.HidePost(w.Ctx, parent, true, func(*ent.Tx, int64) error { return nil })
 		require.NoError(w, err)
 		stays("the parent is hidden")
-		_, err = w.Feed.HidePost(w.Ctx, parent, false, func(*ent.Tx) error { return nil })
+		_, err = w.Feed.HidePost(w.Ctx, parent, false, func(*ent.Tx, int64) error { return nil })
 		require.NoError(w, err)
 		_, err = w.Feed.SetVisibility(w.Ctx, replier, parent, schema.Private)
 		require.NoError(w, err)

@@ -136,11 +136,11 @@ func TestRepliesFollowTheirRoot(t *testing.T) {
 		require.NoError(w, err)
 		require.True(w, w.sees(cat, first), "it comes back")
 
-		_, err = w.Feed.HidePost(w.Ctx, root, true, func(*ent.Tx) error { return nil })
+		_, err = w.Feed.HidePost(w.Ctx, root, true, func(*ent.Tx, int64) error { return nil })
 		require.NoError(w, err)
 		require.False(w, w.sees(cat, first))
 		require.True(w, w.sees(bob, first), "bob wrote it")
-		_, err = w.Feed.HidePost(w.Ctx, root, false, func(*ent.Tx) error { return nil })
+		_, err = w.Feed.HidePost(w.Ctx, root, false, func(*ent.Tx, int64) error { return nil })
 		require.NoError(w, err)
 
 		require.NoError(w, w.Feed.DeletePost(w.Ctx, bob, first))
@@ -166,7 +166,7 @@ func TestAnsweredUsersSeeTheReply(t *testing.T) {
 		list, err := w.Feed.UserPosts(w.Ctx, ann, cat.ID, paging.Page{})
 		require.NoError(w, err)
 		require.Empty(w, list.Edges)
-		_, err = w.Feed.HidePost(w.Ctx, second, true, func(*ent.Tx) error { return nil })
+		_, err = w.Feed.HidePost(w.Ctx, second, true, func(*ent.Tx, int64) error { return nil })
 		require.NoError(w, err)
 		require.False(w, w.sees(ann, second), "a moderator hid it")
 	})
@@ -534,7 +534,7 @@ func TestIdempotencyKeyOfAnotherReply(t *testing.T) {
 	t.Parallel()
 	eachIdle(t, func(w *world) {
 		ann, bob := w.User("ann"), w.User("bob")
-		one, two := w.Post(ann, schema.Public), w.Post(ann, schema.Public)
+		one, two, secret := w.Post(ann, schema.Public), w.Post(ann, schema.Public), w.Post(ann, schema.Private)
 		repost, err := w.Feed.Repost(w.Ctx, ann, one, nil)
 		require.NoError(w, err)
 		for _, link := range []func(to int64) feed.Draft{
@@ -551,6 +551,11 @@ func TestIdempotencyKeyOfAnotherReply(t *testing.T) {
 			for _, other := range []int64{two, 0} {
 				_, err = w.Feed.CreatePost(w.Ctx, bob, link(other))
 				require.Equal(w, refusal.KeyUsed, refusal.ReasonOf(err))
+			}
+			for _, unseen := range []int64{secret, secret + 1} { // the answer does not tell which of them exists
+				again, err := w.Feed.CreatePost(w.Ctx, bob, link(unseen))
+				require.NoError(w, err)
+				require.Equal(w, first.ID, again.ID)
 			}
 		}
 	})

@@ -17,7 +17,7 @@ import (
 // allow.
 //
 // Cost: as SetVisibility.
-func (f *Feed) HidePost(ctx context.Context, id int64, hide bool, allow func(*ent.Tx) error) (changed bool, err error) {
+func (f *Feed) HidePost(ctx context.Context, id int64, hide bool, allow func(tx *ent.Tx, author int64) error) (changed bool, err error) {
 	found, err := f.cfg.Visibility.Unchecked.Post(ctx, id)
 	if err != nil {
 		return false, err
@@ -38,7 +38,7 @@ func (f *Feed) HidePost(ctx context.Context, id int64, hide bool, allow func(*en
 		if p.HiddenByModerators() == hide {
 			return nil
 		}
-		if err := allow(tx); err != nil {
+		if err := allow(tx, author.ID); err != nil {
 			return err
 		}
 		changed = true

@@ -40,7 +40,7 @@ func TestEveryChangeThatHidesRaisesTheVersion(t *testing.T) {
 			{"mute a conversation", func() error { _, err := w.Feed.MuteConversation(w.Ctx, bob, post); return err }},
 			{"narrow", func() error { _, err := w.Feed.SetVisibility(w.Ctx, ann, post, schema.Mutuals); return err }},
 			{"hide", func() error {
-				_, err := w.Feed.HidePost(w.Ctx, post, true, func(*ent.Tx) error { return nil })
+				_, err := w.Feed.HidePost(w.Ctx, post, true, func(*ent.Tx, int64) error { return nil })
 				return err
 			}},
 			{"mute", relate(func() (*ent.User, error) { return w.Feed.Mute(w.Ctx, ann, bob.ID) })},

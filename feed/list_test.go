@@ -188,7 +188,7 @@ func TestLikedPosts(t *testing.T) {
 		require.Equal(w, all, read(true))
 		_, err = w.Feed.SetVisibility(w.Ctx, bob, narrowed, schema.Private)
 		require.NoError(w, err)
-		_, err = w.Feed.HidePost(w.Ctx, hidden, true, func(*ent.Tx) error { return nil })
+		_, err = w.Feed.HidePost(w.Ctx, hidden, true, func(*ent.Tx, int64) error { return nil })
 		require.NoError(w, err)
 		require.NoError(w, w.Feed.DeletePost(w.Ctx, bob, deleted))
 		_, err = w.Feed.UnlikePost(w.Ctx, ann, ofBob)

@@ -76,14 +76,14 @@ func (f *Feed) CreatePost(ctx context.Context, v session.Viewer, d Draft) (*ent.
 			return nil, err
 		}
 	}
-	p, err := firstPost(ctx, f.cfg.DB, v, body, data, d)
+	p, err := f.firstPost(ctx, v, body, data, d)
 	if p == nil && err == nil {
 		p, err = f.insertPost(ctx, v, body, data, d)
 	}
 	if sqlgraph.IsUniqueConstraintError(err) {
 		// A concurrent call with the same key may have come first. Otherwise another constraint
 		// was violated, and the error is returned.
-		if existing, findErr := firstPost(ctx, f.cfg.DB, v, body, data, d); existing != nil || findErr != nil {
+		if existing, findErr := f.firstPost(ctx, v, body, data, d); existing != nil || findErr != nil {
 			p, err = existing, findErr
 		}
 	}
@@ -99,7 +99,8 @@ func (f *Feed) CreatePost(ctx context.Context, v session.Viewer, d Draft) (*ent.
 // firstPost returns the post that an earlier call with the draft's key created, or nil. It returns
 // Conflict if that post has another text or other data, or replies to or quotes another post: a client
 // that reuses its keys would lose posts.
-func firstPost(ctx context.Context, db *ent.Client, v session.Viewer, body, data string, d Draft) (*ent.Post, error) {
+func (f *Feed) firstPost(ctx context.Context, v session.Viewer, body, data string, d Draft) (*ent.Post, error) {
+	db := f.cfg.DB
 	if d.IdempotencyKey == "" {
 		return nil, nil
 	}
@@ -134,7 +135,7 @@ func firstPost(ctx context.Context, db *ent.Client, v session.Viewer, body, data
 		return nil, refusal.New(refusal.KeyUsed, "This idempotency key was used for a post with another text or other data.").In("idempotencyKey")
 	}
 	for _, link := range [][2]int64{{d.ReplyTo, p.ParentID}, {d.QuoteOf, p.QuoteOf}} {
-		if other, err := isOther(ctx, db, link[0], link[1]); other || err != nil {
+		if other, err := f.isOther(ctx, v, link[0], link[1]); other || err != nil {
 			return nil, cmp.Or(err, error(refusal.New(refusal.KeyUsed, "This idempotency key was used for a post that replies to or quotes another post.").In("idempotencyKey")))
 		}
 	}
@@ -142,13 +143,17 @@ func firstPost(ctx context.Context, db *ent.Client, v session.Viewer, body, data
 }
 
 // isOther reports whether the post given for a reply or quote is not the one that the first call linked.
-// A repost stands for its original; one that is gone may have been it.
-func isOther(ctx context.Context, db *ent.Client, given, linked int64) (bool, error) {
+// A repost stands for its original. A post that the viewer may not see may have been it: the answer must not
+// tell whether it exists.
+func (f *Feed) isOther(ctx context.Context, v session.Viewer, given, linked int64) (bool, error) {
 	if given == linked || given == 0 || linked == 0 {
 		return given != linked, nil
 	}
-	other, err := db.Post.Query().Where(post.ID(given), post.Or(post.RepostOfIsNil(), post.RepostOfNEQ(linked))).Exist(ctx)
-	return other, errs.Wrap(err, "find linked post")
+	found, err := f.cfg.Visibility.Posts(ctx, visibility.Direct, v.ID, []int64{given}, visibility.Bare)
+	if err != nil || found[0] == nil {
+		return false, errs.Wrap(err, "find linked post")
+	}
+	return found[0].RepostOf != linked, nil
 }
 
 // ownPost locks a post and its author in tx, for a change by the author. Error: NotFound, also

@@ -92,7 +92,7 @@ func TestPublicPosts(t *testing.T) {
 		see(bob, quote, root)
 		do(w.Feed.SetVisibility(w.Ctx, cat, loud, schema.Public))
 		see(visitor, loud, quote, root)
-		do(w.Feed.HidePost(w.Ctx, loud, true, func(*ent.Tx) error { return nil }))
+		do(w.Feed.HidePost(w.Ctx, loud, true, func(*ent.Tx, int64) error { return nil }))
 		see(visitor, quote, root)
 		see(cat, quote)
 		do(w.Moderation.Suspend(w.Ctx, moderation.Console, bob.ID, "", account.Suspension{}))

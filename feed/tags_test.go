@@ -88,7 +88,7 @@ func TestTaggedPosts(t *testing.T) {
 		do(w.Feed.SetVisibility(w.Ctx, bob, public, schema.Private))
 		see(session.Viewer{}, loud)
 		do(w.Feed.SetVisibility(w.Ctx, bob, public, schema.Public))
-		do(w.Feed.HidePost(w.Ctx, loud, true, func(*ent.Tx) error { return nil }))
+		do(w.Feed.HidePost(w.Ctx, loud, true, func(*ent.Tx, int64) error { return nil }))
 		see(session.Viewer{}, public)
 		do(w.Moderation.Suspend(w.Ctx, moderation.Console, bob.ID, "", account.Suspension{}))
 		see(session.Viewer{})

@@ -341,7 +341,7 @@ func (r *run) onPost(s step, a, p int) error {
 		} else {
 			r.posts[p].hidden = hide
 		}
-		_, err := f.Feed.HidePost(r.ctx, post.id, hide, func(*ent.Tx) error { return nil })
+		_, err := f.Feed.HidePost(r.ctx, post.id, hide, func(*ent.Tx, int64) error { return nil })
 		return r.checkRefusal(err, want)
 	case "delete":
 		r.say("%s deletes #%d", r.name(a), p)

@@ -39,8 +39,8 @@ func (w *Workers) authorStale(ctx context.Context, j *queue.Job) error {
 	return nil
 }
 
-// baseChanged tells the clients that may show a reply or a repost that the post which it depends on
-// was shown, hidden or deleted. Reads need no job: they obey the rule at once. Each reply and repost
+// baseChanged tells the clients that may show a reply, a repost or a quote that the post which it depends
+// on was shown, hidden, deleted or changed. Reads need no job: they obey the rule at once. Each reply and repost
 // gets a fan-out of its own, like one for an edit. A repost whose original is gone is deleted. If the
 // payload has no post, all posts of the author are meant, and the watchers of a conversation with any of
 // them are told first. After an edit, replies are left out.

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"time"
 )
@@ -173,9 +172,6 @@ func (c *Conversation[P]) read(ctx context.Context) error {
 	}
 	fresh := held[P]{ranked: c.options.Order == Top}
 	fresh.land(p, "", c.options.Most)
-	if len(p.entries) == 0 { // a page may be empty although further pages are not
-		fresh.End = math.Inf(1)
-	}
 	reached := func() bool {
 		if fresh.ranked {
 			return len(fresh.Entries) >= len(shown)

@@ -3,6 +3,7 @@ package tideline
 import (
 	"cmp"
 	"encoding/json"
+	"math"
 	"slices"
 )
 
@@ -122,6 +123,9 @@ func (h *held[P]) index(id string) int {
 func (h *held[P]) land(p page[P], viewer string, bound int) {
 	h.Saved = Saved[P]{Viewer: viewer, Entries: p.entries, Position: p.position, Unread: p.unread}
 	h.loaded, h.stale, h.bound = true, false, max(bound, len(p.entries))
+	if len(p.entries) == 0 && p.next != "" { // of the range that was read, nothing is shown
+		h.End = math.MaxFloat64
+	}
 	h.ends(p)
 }
 

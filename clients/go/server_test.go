@@ -57,7 +57,8 @@ type server struct {
 	mute      bool          // sockets stay open and send nothing
 	refusing  []refusal     // refusals for the next requests and subscriptions
 	sockets   map[*websocket.Conn]bool
-	pages     int // pages read so far
+	pages     int  // pages read so far
+	empty     bool // first pages are empty and have a next page
 	opened    []string
 	gone      bool // the post whose replies the timeline stands for does not exist
 	hasMiddle bool // the post between it and the root is visible
@@ -292,6 +293,10 @@ func (s *server) page(first int, after *string) map[string]any {
 	s.pages++
 	edges, more, end := []any{}, false, any(nil)
 	for _, e := range s.sorted() {
+		if s.empty && after == nil {
+			more, end = true, fmt.Sprintf("%v/0", e.Score+1)
+			break
+		}
 		if after != nil && compare(e.Cursor, *after) >= 0 {
 			continue
 		}

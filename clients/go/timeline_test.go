@@ -287,6 +287,39 @@ func TestReadTellsOfItsFailure(t *testing.T) {
 	})
 }
 
+// A first page may be empty and have a next page. What was shown is read again, and an old post is not shown above pages that
+// were not read.
+func TestAnEmptyFirstPageWithANextPage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(1)
+		defer s.close()
+		for range 4 {
+			s.enter(s.newEntry(10, "someone"))
+		}
+		timeline, end := run(t, s, tideline.Options[post]{PageSize: 2})
+		require.Equal(t, "post 4, post 3", texts(timeline))
+		s.locked(func() { s.empty = true })
+		require.NoError(t, timeline.Read(t.Context()))
+		require.Equal(t, "post 4, post 3", texts(timeline))
+		require.ErrorIs(t, end(), context.Canceled)
+	})
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(1)
+		defer s.close()
+		for range 4 {
+			s.enter(s.newEntry(10, "someone"))
+		}
+		s.remove("post 2")
+		s.empty = true
+		timeline, end := run(t, s, tideline.Options[post]{PageSize: 2})
+		require.Empty(t, texts(timeline))
+		s.locked(s.show)
+		synctest.Wait()
+		require.Empty(t, texts(timeline), "it comes with the next page")
+		require.ErrorIs(t, end(), context.Canceled)
+	})
+}
+
 // A post that becomes visible again has the score of the oldest entry, so the next page contains it too.
 func TestAPageRepeatsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -39,7 +39,7 @@ const exportPage = 100
 // the user may not see now are left out, since they would tell a hidden post from a deleted one. It is not a snapshot:
 // rows are read one page after another. Error: NotFound.
 //
-// Cost: up to five queries for each hundred rows. A hundred rows are in memory at a time.
+// Cost: up to six queries for each hundred rows. A hundred rows are in memory at a time.
 func (a *Accounts) Export(ctx context.Context, id int64, w io.Writer) error {
 	db := a.cfg.DB
 	u, err := db.User.Get(ctx, id)

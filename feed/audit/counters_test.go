@@ -50,7 +50,7 @@ func TestCounters(t *testing.T) {
 		for i, v := range []schema.Visibility{schema.Public, schema.Public, schema.Public, schema.Followers, schema.Followers, schema.Mutuals, schema.Private} {
 			last = w.Post(ann, v)
 			if i == 0 {
-				_, err := w.Feed.HidePost(w.Ctx, last, true, func(*ent.Tx) error { return nil })
+				_, err := w.Feed.HidePost(w.Ctx, last, true, func(*ent.Tx, int64) error { return nil })
 				require.NoError(w, err)
 			}
 		}

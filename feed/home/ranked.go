@@ -152,12 +152,12 @@ func (h *Home) ranked(ctx context.Context, v session.Viewer, p paging.Page, name
 		limit = h.Reader.feeds.InboxCap()
 	}
 	at := h.Reader.Visit(ctx, v.ID)
-	bounded, _ := visibility.Bounded(mostLookedAtOnce, h.Reader.cached(h.Reader.inbox(v.ID), prefetch{}))
+	bounded, stopped := visibility.Bounded(mostLookedAtOnce, h.Reader.cached(h.Reader.inbox(v.ID), prefetch{}))
 	posts, err := visibility.Fill(ctx, visibility.Home, v.ID, after.window.First(limit), bounded)
 	if err != nil {
 		return nil, err
 	}
-	state, err := h.Clients.Of(ctx, v, at, posts, len(posts) == limit)
+	state, err := h.Clients.Of(ctx, v, at, posts, len(posts) == limit || *stopped != 0)
 	if err != nil {
 		return nil, err
 	}

@@ -84,7 +84,9 @@ func (h *Home) TimelineWith(ctx context.Context, v session.Viewer, p paging.Page
 		return upTo.Entry(v, p)
 	})
 	c.Stopped(w, *stopped, paging.Latest, v.ID)
-	c.Position = state.Holding(v, w, c)
+	if c.Position = state.Holding(v, w, c); *stopped != 0 && len(posts) == 0 && w.After == nil && w.Before == nil {
+		c.Position = state.Cursor(v, *stopped) // the timeline is not empty: the client has all of it down to there
+	}
 	return c, nil
 }
 

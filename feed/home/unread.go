@@ -75,7 +75,7 @@ func newUnread(cfg Config, r *Reader) *Unread {
 //
 // Cost with a kept number: a query and a round trip; a query of the posts that came since and of
 // hidden ones, if any; and another query and round trip if reads merge. Otherwise three queries,
-// one of which reads the unread posts, at most the inbox cap.
+// one of which reads the unread posts, at most mostLookedAtOnce.
 func (u *Unread) Count(ctx context.Context, v session.Viewer) (int, error) {
 	if v.ID == 0 {
 		return 0, nil

@@ -97,10 +97,10 @@ type Post struct {
 	To   schema.Visibility `json:"to,omitempty"`
 	// Edited: the content of the post changed. From and To are then the same.
 	Edited bool `json:"edited,omitempty"`
-	// Base, together with Edited: not the content changed, but the root of a reply or the original of
-	// a repost was shown, hidden or deleted.
+	// Base, together with Edited: not the content changed, but the root of a reply, the original of a
+	// repost or a quote card.
 	Base bool `json:"base,omitempty"`
-	// Card, in BaseChanged: only the card of the post that this one quotes changed.
+	// Card, in BaseChanged: only the quote card of Post changed.
 	Card bool `json:"card,omitempty"`
 	// Root and ParentAuthor are the fields of visibility.Changed. They are set for a change that is told
 	// to the watchers of the conversation. Otherwise Root is 0.

@@ -52,7 +52,7 @@ func TestAReportShowsTheConversation(t *testing.T) {
 			require.Equal(w, append([]int64{}, below...), ids(replies))
 		}
 		report(about)
-		_, err := w.Feed.HidePost(w.Ctx, second, true, func(*ent.Tx) error { return nil })
+		_, err := w.Feed.HidePost(w.Ctx, second, true, func(*ent.Tx, int64) error { return nil })
 		require.NoError(w, err)
 		_, err = w.Feed.SetVisibility(w.Ctx, ann, root, schema.Private)
 		require.NoError(w, err)

@@ -15,7 +15,6 @@ import (
 	"tideline/ent"
 	"tideline/ent/auditentry"
 	"tideline/ent/hiddenuser"
-	"tideline/ent/post"
 	"tideline/ent/schema"
 	"tideline/ent/user"
 	"tideline/feed"
@@ -354,7 +353,7 @@ func (m *Moderation) HidePost(ctx context.Context, who Actor, id int64, note str
 	return m.hide(ctx, who, id, auditentry.ActionHIDE_POST, note)
 }
 
-// UnhidePost reverses HidePost. Results, errors and cost are as for HidePost, and one more look-up. It is also
+// UnhidePost reverses HidePost. Results, errors and cost are as for HidePost. It is also
 // Forbidden for the author, who would undo the decision of another moderator.
 func (m *Moderation) UnhidePost(ctx context.Context, who Actor, id int64, note string) (changed bool, err error) {
 	return m.hide(ctx, who, id, auditentry.ActionUNHIDE_POST, note)
@@ -368,15 +367,9 @@ func (m *Moderation) hide(ctx context.Context, who Actor, id int64, action audit
 	if err != nil {
 		return false, err
 	}
-	return m.cfg.Feed.HidePost(ctx, id, action == auditentry.ActionHIDE_POST, func(tx *ent.Tx) error {
-		if action == auditentry.ActionUNHIDE_POST {
-			own, err := tx.Post.Query().Where(post.ID(id), post.AuthorID(who.ID)).Exist(ctx)
-			if err != nil {
-				return fmt.Errorf("find author: %w", err)
-			}
-			if own {
-				return refusal.New(refusal.OwnPost, "Another moderator must show your post again.")
-			}
+	return m.cfg.Feed.HidePost(ctx, id, action == auditentry.ActionHIDE_POST, func(tx *ent.Tx, author int64) error {
+		if action == auditentry.ActionUNHIDE_POST && author == who.ID {
+			return refusal.New(refusal.OwnPost, "Another moderator must show your post again.")
 		}
 		return record(ctx, tx, who, Action{Kind: action, SubjectKind: auditentry.SubjectKindPost, Subject: id, Note: note})
 	})

@@ -89,9 +89,9 @@ type Connection[T any] struct {
 	// conversation: the cursor from which a client that holds the page subscribes. It is empty for
 	// other lists.
 	Position string
-	// End is set for a page that is shorter than asked because the entries that were looked at had
-	// nothing more for the viewer. It is the cursor after which the list goes on. Start is the same for a
-	// page that was read backwards: the cursor before which it goes on.
+	// End is set for a page that ended early because the entries that were looked at had nothing more for
+	// the viewer. It is the cursor after which the list goes on. Start is the same for a page that was read
+	// backwards: the cursor before which it goes on.
 	Start, End string
 }
 
@@ -134,13 +134,13 @@ func (c *Connection[T]) PageInfo() *PageInfo {
 }
 
 // Stopped says that the rows of the page end at the id, although the owner's list goes on. It changes
-// nothing if the id is 0 or the page is full.
+// nothing if the id is 0 or the page is known to have more after it.
 func (c *Connection[T]) Stopped(w Window, id int64, l List, owner int64) {
 	more, end := &c.HasNextPage, &c.End
 	if w.Backwards {
 		more, end = &c.HasPreviousPage, &c.Start
 	}
-	if id != 0 && len(c.Edges) <= w.N && !*more {
+	if id != 0 && !*more {
 		*more, *end = true, Cursor{ID: id}.Encode(l, owner)
 	}
 }

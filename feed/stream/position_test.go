@@ -3,6 +3,7 @@ package stream_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"tideline/ent/schema"
 	"tideline/feed/feedtest"
 	"tideline/feed/home"
+	"tideline/feed/ids"
 	"tideline/feed/paging"
 	"tideline/feed/session"
 	"tideline/feed/stream"
@@ -230,5 +232,38 @@ func TestEmptyPageLacksWhatComesMeanwhile(t *testing.T) {
 		require.NotZero(w, id)
 		require.Empty(w, page.Edges)
 		require.Equal(w, id, w.listen(ann, &page.Position).added())
+	})
+}
+
+// A first page may be empty although the timeline goes on below: after a thousand replies in a row that the viewer is not
+// shown. Whoever subscribes with its position gets what comes then, and no post that is further down.
+func TestPositionOfAPageThatEndedEarly(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *world) {
+		ann, bob := w.followed()
+		root := w.Post(w.User("eve"), schema.Public)
+		older := make([]*ent.PostCreate, 1100) // three plain posts, then replies
+		for i := range older {
+			id := ids.At(time.Now().Add(-time.Hour)) + int64(i)*ids.PerStep
+			older[i] = w.Stores.DB.Post.Create().SetID(id).SetAuthorID(bob.ID).SetText("then").SetVisibility(schema.Public)
+			if i >= 3 {
+				older[i].SetParentID(root).SetRootID(root)
+			}
+		}
+		for chunk := range slices.Chunk(older, 500) {
+			require.NoError(w, w.Stores.DB.Post.CreateBulk(chunk...).Exec(w.Ctx))
+		}
+		w.Posted(bob)
+		w.AwaitInbox(ann)
+		page := w.page(w.Ctx, ann, paging.Page{}, home.Latest)
+		require.Empty(w, page.Edges)
+		require.True(w, page.HasNextPage)
+		l := w.listenFor(ann, stream.Options{After: &page.Position})
+		p := w.Post(bob, schema.Public)
+		w.Drain()
+		ev := l.next()
+		added, ok := ev.(*stream.PostAdded)
+		require.True(w, ok, "%+v", ev)
+		require.Equal(w, p, added.Edge.Node.ID)
 	})
 }

@@ -140,7 +140,7 @@ func TestHiddenStaysHidden(t *testing.T) {
 		w.Stores.DB.Post.UpdateOneID(deleted).SetLikeCount(1_000_000).ExecX(w.Ctx)
 		require.NoError(w, w.Feed.DeletePost(w.Ctx, good, deleted))
 		require.True(w, w.Stores.DB.Post.Query().Where(post.ID(deleted)).ExistX(w.Ctx), "its row waits for a job")
-		_, err = w.Feed.HidePost(w.Ctx, hidden, true, func(*ent.Tx) error { return nil })
+		_, err = w.Feed.HidePost(w.Ctx, hidden, true, func(*ent.Tx, int64) error { return nil })
 		require.NoError(w, err)
 		none := func(*ent.Tx, *ent.User) error { return nil }
 		for _, v := range []session.Viewer{leaves, both} {

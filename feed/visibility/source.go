@@ -51,13 +51,24 @@ const lookedAgain = MostLooked / 4
 func Bounded(most int, from Source) (bounded Source, stopped *int64) {
 	return endsAfter(most, 0, func(ctx context.Context, viewer int64, in timeline.Range, final bool) (Batch, error) {
 		b, err := from(ctx, viewer, in)
-		if final && b.More && len(b.posts) > 0 {
-			var near []int64
-			near, b.Last = rows.Cut(rows.PostIDs(b.posts))
-			b.posts = b.posts[:len(near)]
+		if final && b.More {
+			ids := append([]int64{nearEnd(in)}, rows.PostIDs(b.posts)...)
+			if b.Last != ids[len(ids)-1] {
+				ids = append(ids, b.Last)
+			}
+			ids, b.Last = rows.Cut(ids)
+			b.posts = b.posts[:min(len(ids)-1, len(b.posts))]
 		}
 		return b, err
 	})
+}
+
+// nearEnd returns the bound from which the range is read.
+func nearEnd(in timeline.Range) int64 {
+	if in.Ascending {
+		return in.After
+	}
+	return in.Upper()
 }
 
 // bounded is endsAfter MostLooked rows.

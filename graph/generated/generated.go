@@ -699,7 +699,7 @@ type Query {
   taggedPosts(tag: String!, first: Int, after: Cursor): PostConnection!
   "The newest posts that anybody may see, newest first, without replies and reposts; at most 500. Leaves out posts by users that the viewer mutes, and posts with words that the viewer mutes. A viewer who is not signed in may get a list from up to 5 seconds ago, without the posts that were hidden or narrowed since."
   publicPosts(first: Int, after: Cursor): PostConnection!
-  "The viewer's home timeline: own posts, and posts by the users that the viewer follows. first and after page towards older posts, last and before towards newer ones. A page has 1 to limits.pageSize entries; default 20. ranking names one of limits.rankings, for the order RANKED; a cursor of one ranking is refused with another. A page may be short although pageInfo.hasNextPage is true: continue after its endCursor."
+  "The viewer's home timeline: own posts, and posts by the users that the viewer follows. first and after page towards older posts, last and before towards newer ones. A page has 1 to limits.pageSize entries; default 20. ranking names one of limits.rankings, for the order RANKED; a cursor of one ranking is refused with another. A page may be short although pageInfo.hasNextPage (with last: hasPreviousPage) is true: continue after its endCursor (with last: before its startCursor)."
   timeline(first: Int, after: Cursor, last: Int, before: Cursor, order: TimelineOrder = LATEST, ranking: String): TimelineConnection!
   "API keys, newest first. Requires a key with the scope KEYS."
   apiKeys(first: Int, after: Cursor): ApiKeyConnection!

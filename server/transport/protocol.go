@@ -61,7 +61,7 @@ func parseMessage(data []byte) (message, error) {
 		return message{}, errors.New("an id must be a string")
 	}
 	if len(m.ID) > maxID {
-		return message{}, fmt.Errorf("an id may have %d bytes", maxID)
+		return message{}, fmt.Errorf("an id may have at most %d bytes", maxID)
 	}
 	if raw := fields["payload"]; !bytes.Equal(raw, []byte("null")) {
 		m.Payload = raw

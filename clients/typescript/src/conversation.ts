@@ -63,8 +63,8 @@ export class ConversationStore<P extends Post = DefaultPost> extends LiveStore<R
     const documents = conversationDocuments(fields, fragments)
     let id = options.postId
     const subject = ({ around }: Held<Reply<P>>) => around.find((post) => post.id === id)
-    // The ids of the post and of its ancestors that an event has removed. They may be shown again.
-    const gone = new Set<string>()
+    // The ids of all ancestors that were read. One that was hidden may be shown again.
+    const known = new Set<string>()
     const missing = (held: Held<Reply<P>>) => held.loaded && !subject(held)
     super(options, {
       viewer, order, onEvent, missing,
@@ -94,13 +94,14 @@ export class ConversationStore<P extends Post = DefaultPost> extends LiveStore<R
         if (!post) return { edges: [], next: null, position: '', unreadCount: 0 }
         // The ancestors may cost as much as several pages. They are requested separately, and only for a reply.
         const ancestors = post.root ? ((await request(documents.ancestors, { id })).post?.ancestors ?? []) : []
+        for (const { id } of ancestors) known.add(id)
         return pageOf({ ...post, ancestors }, order)
       },
       backwards: false,
       variables: () => ({ postId: id }),
       heartbeat: 0,
       field: 'conversationEvents',
-      step: (event, held) => stepOf(event, held, id, gone),
+      step: (event, held) => stepOf(event, held, id, known),
       created: ({ post, edge }, { order }) => ({ entry: edgeOf(post, order), home: { ...edge, node: post } }),
     })
     this.#id = () => id
@@ -135,22 +136,20 @@ function pageOf<P extends Post>({ replies, ancestors, root, repostOf, ...post }:
   }
 }
 
-function stepOf<P extends Post>(event: ConversationEvent<P>, { order, around }: Held<Reply<P>>, id: string, gone: Set<string>): Step<Reply<P>> {
+function stepOf<P extends Post>(event: ConversationEvent<P>, { order, around }: Held<Reply<P>>, id: string, known: Set<string>): Step<Reply<P>> {
   const { position } = event
-  const isAround = (postId: string) => around.some((post) => post.id === postId)
   switch (event.__typename) {
     case 'ConversationPostAdded':
     case 'ConversationPostUpdated': {
       const { post } = event
       // The post itself or an ancestor was hidden, and is shown again.
-      if (!isAround(post.id) && (post.id === id || gone.has(post.id))) return { type: 'event', event: { __typename: 'TimelineInvalidated', position } }
+      if ((post.id === id || known.has(post.id)) && !around.some((shown) => shown.id === post.id)) return { type: 'event', event: { __typename: 'TimelineInvalidated', position } }
       // A reply to another post of the conversation is not in the list. The event may be about an ancestor, or the post itself.
       if (post.replyTo?.id !== id) return { type: 'passed', position, node: post }
       const edge = edgeOf(post, order)
       return { type: 'event', event: { __typename: event.__typename === 'ConversationPostAdded' ? 'TimelinePostAdded' : 'TimelinePostUpdated', position, edge } }
     }
     case 'ConversationPostRemoved':
-      if (isAround(event.postId)) gone.add(event.postId)
       return { type: 'event', event: { __typename: 'TimelinePostRemoved', position, postId: event.postId } }
     case 'ConversationInvalidated':
       return { type: 'event', event: { __typename: 'TimelineInvalidated', position } }

@@ -531,6 +531,7 @@ export abstract class LiveStore<P extends Post, S, E extends { position: string 
           if (again && this.#options.reread) this.#top = true
           again = true
           this.#to('open')
+          if (this.#client !== client) return // a watcher has stopped the store
           if (this.#top) void this.#go()
           this.#resendUnanswered()
           this.#restartSilenceTimer()
@@ -640,7 +641,7 @@ export abstract class LiveStore<P extends Post, S, E extends { position: string 
 
   /**
    * Sends a failed post again. For 24 hours after it was first sent, the server creates it once, however often it is sent.
-   * One without an answer that is older may have been created: look for it before you call this.
+   * An older post without an answer may have been created: look for it before you call this.
    */
   resend = (key: string): Promise<Edge<P> | null> => {
     const post = this.#held.pending.find((p) => p.key === key)
@@ -663,8 +664,11 @@ export abstract class LiveStore<P extends Post, S, E extends { position: string 
       return home
     } catch (error) {
       const { code, message } = error as Refusal
-      this.apply({ type: 'refused', key, error: { code: code ?? '', message } })
-      if (!code) void this.#resendLater()
+      // After TIMEOUT, too, the post may have been created.
+      const unanswered = !code || code === 'TIMEOUT'
+      this.apply({ type: 'refused', key, error: { code: unanswered ? '' : code, message } })
+      if (unanswered) void this.#resendLater()
+      else this.#resends = 0
       return null
     }
   }

@@ -317,6 +317,7 @@ test('a post that got no answer is sent again when the server is back', async ()
     fetch: (address, init) => (cut && String(init?.body).includes('CreatePost') ? Promise.reject(new Error('cut')) : fetch(address, init)),
   })
   server.answers.set('CreatePost', () => ({ data: { createPost: { edge: edge(6, 'me') } } }))
+  await until(store, (s) => s.status === 'live')
   await store.post('text 6')
   assert.equal(store.getSnapshot().pending[0]?.error?.code, '')
   cut = false
