@@ -42,5 +42,7 @@ func TestOffRefusesNobody(t *testing.T) {
 		require.Nil(t, l.Allow(t.Context(), client, Demand{Accounts: 1000, Mutations: 1000, Cost: 1_000_000}))
 		require.Nil(t, l.Subscribe(t.Context(), client))
 		require.Nil(t, l.Stream(t.Context(), client))
+		_, refused := l.Download(client.User)
+		require.Nil(t, refused)
 	}
 }
