@@ -270,6 +270,13 @@ func compare(a, b string) int {
 	return cmp.Or(cmp.Compare(scoreA, scoreB), cmp.Compare(idA, idB))
 }
 
+// enterFour adds four posts with the same score.
+func (s *server) enterFour() {
+	for range 4 {
+		s.enter(s.newEntry(10, "someone"))
+	}
+}
+
 func (s *server) unread() (n int) {
 	for _, e := range s.timeline {
 		if e.Score > s.mark && e.AuthorID != viewer {

@@ -293,9 +293,7 @@ func TestAnEmptyFirstPageWithANextPage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(1)
 		defer s.close()
-		for range 4 {
-			s.enter(s.newEntry(10, "someone"))
-		}
+		s.enterFour()
 		timeline, end := run(t, s, tideline.Options[post]{PageSize: 2})
 		require.Equal(t, "post 4, post 3", texts(timeline))
 		s.locked(func() { s.empty = true })
@@ -306,9 +304,7 @@ func TestAnEmptyFirstPageWithANextPage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(1)
 		defer s.close()
-		for range 4 {
-			s.enter(s.newEntry(10, "someone"))
-		}
+		s.enterFour()
 		s.remove("post 2")
 		s.empty = true
 		timeline, end := run(t, s, tideline.Options[post]{PageSize: 2})
@@ -325,9 +321,7 @@ func TestAPageRepeatsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(1)
 		defer s.close()
-		for range 4 {
-			s.enter(s.newEntry(10, "someone"))
-		}
+		s.enterFour()
 		s.remove("post 2")
 		timeline, end := run(t, s, tideline.Options[post]{PageSize: 2})
 		require.Equal(t, "post 4, post 3", texts(timeline))

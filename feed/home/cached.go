@@ -245,8 +245,8 @@ func (rd *Reader) Unseen(user int64) (inSQL, asRead visibility.Source) {
 
 // mostLooked is how many posts a page of a home timeline or a profile looks at. SQL skips posts of a hidden
 // visibility, but not replies and reposts that the viewer may not see, and an author may have written any
-// number of these in a row. 1,000 take SQLite about 24 ms. An inbox holds no more. mostLookedAtOnce is the same
-// for reads that have no next page: a count, a ranking, and what a client missed.
+// number of these in a row. SQLite takes about 24 ms for 1,000 posts, and an inbox has at most as many.
+// mostLookedAtOnce is the bound of reads that have no next page: a count, a ranking, and what a client missed.
 const (
 	mostLooked       = 1000
 	mostLookedAtOnce = 10 * mostLooked
