@@ -113,7 +113,7 @@ func TestCloseCodes(t *testing.T) {
 		"no id":                     {messages: then(`{"type":"subscribe","payload":{"query":"{hello}"}}`), code: 4400},
 		"id is too long": {
 			messages: then(`{"id":"` + strings.Repeat("x", maxID+1) + `","type":"subscribe","payload":{"query":"subscription{news}"}}`),
-			code:     4400, reason: "Invalid message received: an id may have 128 bytes",
+			code:     4400, reason: "Invalid message received: an id may have at most 128 bytes",
 		},
 		"id of the maximum length": {
 			messages: then(`{"id":"`+strings.Repeat("x", maxID)+`","type":"subscribe","payload":{"query":"subscription{news}"}}`, `{`),
