@@ -89,7 +89,7 @@ func (u *Unread) Count(ctx context.Context, v session.Viewer) (int, error) {
 		return kept, nil
 	}
 	r := timeline.Range{After: a.Marker, Limit: u.reader.feeds.InboxCap()}
-	at, from := u.reader.visitInbox(ctx, v.ID, r, 0, false)
+	at, from := u.reader.visitInbox(ctx, v.ID, r, visibility.Bare, false)
 	bounded, stopped := visibility.Bounded(mostLookedAtOnce, from)
 	posts, err := visibility.Fill(ctx, visibility.Home, v.ID, r, bounded)
 	if err != nil {

@@ -37,11 +37,13 @@ func New(db *ent.Client, dialect string) *Reader {
 		Followers: Followers{db, dialect}, Unchecked: Unchecked{db, dialect},
 		db: db, dialect: dialect, ends: endsOf(dialect), relations: relationsAmong(dialect, "= $1", edges), userStates: userStates(dialect),
 	}
+	flags := map[Fields]string{0: flagsFor("$1", "p", false), Likes: flagsFor("$1", "p", true)}
+	words, wishes, anyone := wordsOf("$1"), wishesOf(dialect), "$1 * 0 + "+authorHidden("p")
 	for with := range r.statements {
 		with := Fields(with)
-		r.statements[with] = statement(dialect, flagsFor("$1", "p", with&Likes != 0), wordsOf("$1"), with)
-		r.bases[with] = statement(dialect, flagsFor("$1", "p", with&Likes != 0), wishesOf(dialect), with)
-		r.anonymous[with] = statement(dialect, "$1 * 0 + "+authorHidden("p"), "''", with)
+		r.statements[with] = statement(dialect, flags[with&Likes], words, with)
+		r.bases[with] = statement(dialect, flags[with&Likes], wishes, with)
+		r.anonymous[with] = statement(dialect, anyone, "''", with)
 	}
 	return r
 }
