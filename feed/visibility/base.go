@@ -20,9 +20,10 @@ import (
 
 // This file is about the base of a post: the post that must be visible for it to be visible. The
 // base of a reply is the root of its conversation. The base of a repost is its original and, if the
-// original is a reply, its root, too. What the rule needs to know of a base is read after the post
-// for one viewer (addBases), and together with the post for many (dependsOn). Both write it into the
-// same higher bits of the post's flags.
+// original is a reply, its root, too. What the rule needs to know of a base is read for one viewer after
+// the post (addBases), or together with it if the process already knows which posts are the bases
+// (readWithBases); and together with the post for many viewers (dependsOn). All write it into the same
+// higher bits of the post's flags.
 
 // The bits of a Relation that belong to the root and to the original begin here.
 const (
@@ -106,60 +107,148 @@ func hiddenBase(on Surface, r Relation, answersViewer bool) string {
 	return hiddenByVisibility(r, v, answersViewer)
 }
 
-// addBases reads the bases of the posts that are replies or reposts. It adds what the rule needs
-// of them to the posts, which were read for the viewer, and the viewer's preferences for replies
-// and conversations. It sets their Original and OriginalText.
+// addBases reads the bases of the posts that are replies or reposts, and adds them to the posts, which were
+// read for the viewer. It remembers which posts they are, for byKey.
 //
 // Cost: none if no post is either; otherwise one query by primary key, with a look-up for each author who
 // was replied to and for each root. The query of all posts does none of this: it would prepare for it on
 // pages that have neither. With the bases in it, such a page cost twice as much, and with the preferences 8 to
 // 10 % more; without both it costs what it did before there were replies (BenchmarkHomePage).
 func (r *Reader) addBases(ctx context.Context, in querier, viewer int64, list []*ent.Post, with Fields) error {
-	var ids, repliedTo []int64
+	var of dependence
 	for _, p := range list {
-		for _, id := range [2]int64{p.RootID, p.RepostOf} {
-			if id != 0 {
-				ids = append(ids, id)
-			}
-		}
-		if p.ParentID != 0 {
-			repliedTo = append(repliedTo, p.ParentAuthorID)
-		}
+		of.add(linksOf(p))
 	}
-	if len(ids) == 0 {
+	if len(of.bases) == 0 {
 		return nil
 	}
+	found, known, err := r.scanBases(ctx, in, viewer, of.bases, of.repliedTo, with)
+	if err != nil {
+		return err
+	}
+	for _, p := range found {
+		known.posts[p.ID] = p
+	}
+	for _, p := range list {
+		known.addTo(p)
+		if l := linksOf(p); l != (links{}) {
+			r.links.Put(p.ID, l, linkBytes)
+		}
+	}
+	return nil
+}
+
+const (
+	// linksBytes bounds the memory of Reader.links: the newest 60,000 replies and reposts that were read.
+	linksBytes = 8 << 20
+	linkBytes  = 140
+)
+
+// links are what a reply or a repost depends on: the posts, and the author of the parent. They are zero for
+// other posts. They stay the same, except that the id of a deleted user is removed.
+type links struct{ root, original, repliedTo int64 }
+
+func linksOf(p *ent.Post) links {
+	l := links{root: p.RootID, original: p.RepostOf}
+	if p.ParentID != 0 {
+		l.repliedTo = p.ParentAuthorID
+	}
+	return l
+}
+
+// dependence is what the posts of a page depend on.
+type dependence struct{ bases, repliedTo []int64 }
+
+func (d *dependence) add(l links) {
+	for _, id := range [2]int64{l.root, l.original} {
+		if id != 0 {
+			d.bases = append(d.bases, id)
+		}
+	}
+	if l.repliedTo != 0 {
+		d.repliedTo = append(d.repliedTo, l.repliedTo)
+	}
+}
+
+// readWithBases reads the posts of the ids, in any order, together with the bases that known says they have. It reads
+// the bases of other posts after that.
+func (r *Reader) readWithBases(ctx context.Context, viewer int64, ids []int64, known map[int64]links, with Fields) ([]*ent.Post, error) {
+	all, asked := dependence{bases: slices.Clone(ids)}, make(map[int64]bool, len(ids))
+	for _, id := range ids {
+		all.add(known[id])
+		asked[id] = true
+	}
+	found, bases, err := r.scanBases(ctx, r.db, viewer, all.bases, all.repliedTo, with)
+	if err != nil {
+		return nil, err
+	}
+	list := make([]*ent.Post, 0, len(ids))
+	for _, p := range found {
+		base := p
+		if asked[p.ID] {
+			list = append(list, p)
+			same := *p // a base has no flags of its own base
+			base = &same
+		}
+		bases.posts[p.ID] = base
+	}
+	var others []*ent.Post
+	for _, p := range list {
+		if linksOf(p) != known[p.ID] {
+			others = append(others, p)
+			continue
+		}
+		bases.addTo(p)
+	}
+	if err := r.addBases(ctx, r.db, viewer, others, with); err != nil {
+		return nil, err
+	}
+	for _, p := range list {
+		keepWords(p, bases.words)
+	}
+	return list, nil
+}
+
+// bases are posts that others depend on, as they were read for a viewer, with the viewer's wishes.
+type bases struct {
+	viewer int64
+	posts  map[int64]*ent.Post
+	wishes wishes
+	words  string // the viewer's muted words
+}
+
+// scanBases reads posts for a viewer, together with the viewer's wishes that concern conversations of these
+// posts and replies to the users in repliedTo. The caller puts the posts into the result.
+func (r *Reader) scanBases(ctx context.Context, in querier, viewer int64, ids, repliedTo []int64, with Fields) (list []*ent.Post, of bases, err error) {
 	slices.Sort(ids)
 	ids = slices.Compact(ids)
 	query, args := r.anonymous[with], []any{viewer, rows.List(r.dialect, ids)}
 	if viewer != 0 {
 		query, args = r.bases[with], append(args, rows.List(r.dialect, repliedTo))
 	}
-	found, text, err := r.scan(ctx, in, len(ids), with, query, args...)
+	list, text, err := r.scan(ctx, in, len(ids), with, query, args...)
 	if err != nil {
-		return fmt.Errorf("read roots and originals: %w", err)
+		return nil, of, fmt.Errorf("read roots and originals: %w", err)
 	}
-	wishes, err := parseWishes(viewer, text)
-	if err != nil {
-		return err
-	}
-	bases := make(map[int64]*ent.Post, len(found))
-	for _, p := range found {
-		bases[p.ID] = p
-	}
-	for _, p := range list {
-		root := int64(ofBase(viewer, bases[p.RootID]) << rootShift)
-		p.ForViewer |= root | int64(wishes.of(p))
-		if original := bases[p.RepostOf]; original != nil {
-			p.ForViewer |= int64(ofBase(viewer, original) << originalShift)
-			p.OriginalText = original.Text
-			original.ForViewer |= root // it is a reply in the same conversation, or there is no root
-			if viewer != 0 && mayShow(Direct, viewer, Relation(original.ForViewer), original) {
-				p.Original = original
-			}
+	of = bases{viewer: viewer, posts: make(map[int64]*ent.Post, len(list))}
+	text, of.words, _ = strings.Cut(text, betweenWords)
+	of.wishes, err = parseWishes(viewer, text)
+	return list, of, err
+}
+
+// addTo adds what the rule needs of the bases to a reply or a repost, and the viewer's wishes for replies
+// and conversations. It sets the post's Original and OriginalText. Other posts stay as they are.
+func (b *bases) addTo(p *ent.Post) {
+	root := int64(ofBase(b.viewer, b.posts[p.RootID]) << rootShift)
+	p.ForViewer |= root | int64(b.wishes.of(p))
+	if original := b.posts[p.RepostOf]; original != nil {
+		p.ForViewer |= int64(ofBase(b.viewer, original) << originalShift)
+		p.OriginalText = original.Text
+		original.ForViewer |= root // it is a reply in the same conversation, or there is no root
+		if b.viewer != 0 && mayShow(Direct, b.viewer, Relation(original.ForViewer), original) {
+			p.Original = original
 		}
 	}
-	return nil
 }
 
 // wishes are a viewer's wishes that concern replies and conversations.
@@ -170,7 +259,7 @@ type wishes struct {
 }
 
 // wishesOf returns the SQL expression of a viewer's wishes, for parseWishes. The database computes it once
-// per statement. Its parameters are the viewer, the roots, and the authors of parents.
+// per statement. Its parameters are the viewer, the posts that may be roots, and the authors of parents.
 func wishesOf(of string) string {
 	list := func(column, from string) string {
 		return "coalesce((SELECT string_agg(CAST(r." + column + " AS TEXT), ',') FROM " + from + "), '')"

@@ -12,6 +12,7 @@ import (
 	"tideline/ent/schema"
 	"tideline/feed/internal/rows"
 	"tideline/internal/errs"
+	"tideline/internal/lru"
 	"tideline/timeline"
 )
 
@@ -25,10 +26,11 @@ type Reader struct {
 	version    atomic.Int64
 	statements [combinations]string // byKey's queries for a viewer
 	anonymous  [combinations]string // byKey's queries for an anonymous viewer, without likes
-	bases      [combinations]string // addBases' queries for a viewer
+	bases      [combinations]string // scanBases' queries for a viewer
 	ends       ends
 	relations  string // the query of relationsAmong for one viewer
 	userStates string // the query of UserStates
+	links      *lru.Cache[int64, links]
 }
 
 // New returns a Reader of the database; dialect is dialect.SQLite or dialect.Postgres.
@@ -36,9 +38,11 @@ func New(db *ent.Client, dialect string) *Reader {
 	r := &Reader{
 		Followers: Followers{db, dialect}, Unchecked: Unchecked{db, dialect},
 		db: db, dialect: dialect, ends: endsOf(dialect), relations: relationsAmong(dialect, "= $1", edges), userStates: userStates(dialect),
+		links: lru.New[int64, links](linksBytes),
 	}
 	flags := map[Fields]string{0: flagsFor("$1", "p", false), Likes: flagsFor("$1", "p", true)}
-	words, wishes, anyone := wordsOf("$1"), wishesOf(dialect), "$1 * 0 + "+authorHidden("p")
+	words, anyone := wordsOf("$1"), "$1 * 0 + "+authorHidden("p")
+	wishes := wishesOf(dialect) + " || '" + betweenWords + "' || " + words
 	for with := range r.statements {
 		with := Fields(with)
 		r.statements[with] = statement(dialect, flags[with&Likes], words, with)
@@ -138,7 +142,8 @@ func shown(on Surface, viewer int64, posts []*ent.Post) ([]*ent.Post, error) {
 // Posts returns the posts with the given ids that the viewer may be shown on the surface, with the
 // fields, in the order of the ids. The entries of all other ids are nil.
 //
-// Cost: one query by primary key, and one more if some are replies or reposts.
+// Cost: one query by primary key, and one more if some are replies or reposts that this process has not
+// read before.
 func (r *Reader) Posts(ctx context.Context, on Surface, viewer int64, ids []int64, with Fields) ([]*ent.Post, error) {
 	if len(ids) == 0 {
 		return nil, nil
