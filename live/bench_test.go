@@ -7,6 +7,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"tideline/internal/redisclient"
 	"tideline/live"
 	"tideline/storage/storagetest"
 )
@@ -93,8 +94,8 @@ func drain(b *testing.B, subs []reader) {
 }
 
 // floor sends and receives messages of one byte per recipient: the baseline.
-func floor(b *testing.B, rdb redis.UniversalClient, messages, size int) {
-	sub := rdb.Subscribe(b.Context(), "floor")
+func floor(b *testing.B, rdb redisclient.Client, messages, size int) {
+	sub := rdb.(*redis.Client).Subscribe(b.Context(), "floor")
 	defer sub.Close()
 	_, err := sub.Receive(b.Context())
 	require.NoError(b, err)

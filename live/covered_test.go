@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"tideline/internal/redisclient"
 	"tideline/live"
 	"tideline/storage/storagetest"
 )
@@ -100,7 +101,7 @@ func passed(t *testing.T, send func(msg string), s reader) {
 
 // While presence may be incomplete, probes still arrive, but no later mark becomes covered.
 func TestMarksWaitForPresence(t *testing.T) {
-	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, sharded bool) {
+	storagetest.EachRedis(t, func(t *testing.T, rdb redisclient.Client, sharded bool) {
 		mine, _ := storagetest.Through(t, rdb)
 		var failing failures
 		var sent probes
@@ -134,7 +135,7 @@ func TestMarksWaitForPresence(t *testing.T) {
 // A message is lost after a heartbeat found presence complete. The probe that follows the
 // heartbeat arrives, but its mark is not covered until the Resync is taken.
 func TestMarksWaitForTheResync(t *testing.T) {
-	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, sharded bool) {
+	storagetest.EachRedis(t, func(t *testing.T, rdb redisclient.Client, sharded bool) {
 		mine, _ := storagetest.Through(t, rdb)
 		var failing failures
 		var marks era
@@ -166,7 +167,7 @@ func TestMarksWaitForTheResync(t *testing.T) {
 // When a connection falls silent, no mark becomes covered until the next connection has
 // sent a Resync.
 func TestMarksWaitForTheConnection(t *testing.T) {
-	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, sharded bool) {
+	storagetest.EachRedis(t, func(t *testing.T, rdb redisclient.Client, sharded bool) {
 		mine, net := storagetest.Through(t, rdb)
 		var marks era
 		h, _ := run(t, mine, marks.config(sharded))

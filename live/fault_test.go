@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"tideline/internal/redisclient"
 	"tideline/live"
 	"tideline/storage/storagetest"
 )
@@ -43,7 +44,7 @@ func recovers(t *testing.T, h *live.Hub, p *live.Publisher, breakIt func()) {
 }
 
 func TestBrokenConnection(t *testing.T) {
-	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, sharded bool) {
+	storagetest.EachRedis(t, func(t *testing.T, rdb redisclient.Client, sharded bool) {
 		mine, net := storagetest.Through(t, rdb)
 		h, _ := run(t, mine, live.HubConfig{Sharded: sharded})
 		recovers(t, h, live.NewPublisher(rdb, sharded), net.Cut)
@@ -53,7 +54,7 @@ func TestBrokenConnection(t *testing.T) {
 
 // A Resync wakes many subscriptions in groups, and wakes all of them.
 func TestResyncReachesMany(t *testing.T) {
-	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, sharded bool) {
+	storagetest.EachRedis(t, func(t *testing.T, rdb redisclient.Client, sharded bool) {
 		mine, net := storagetest.Through(t, rdb)
 		h, _ := run(t, mine, live.HubConfig{Sharded: sharded})
 		all := subscribeAll(t, h, 500)
@@ -71,7 +72,7 @@ func TestResyncReachesMany(t *testing.T) {
 }
 
 func TestKilledByRedis(t *testing.T) {
-	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, sharded bool) {
+	storagetest.EachRedis(t, func(t *testing.T, rdb redisclient.Client, sharded bool) {
 		kill := func(ctx context.Context, node *redis.Client) error {
 			return node.Do(ctx, "client", "kill", "type", "pubsub").Err()
 		}
@@ -90,7 +91,7 @@ func TestKilledByRedis(t *testing.T) {
 }
 
 func TestSilentConnection(t *testing.T) {
-	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, sharded bool) {
+	storagetest.EachRedis(t, func(t *testing.T, rdb redisclient.Client, sharded bool) {
 		mine, net := storagetest.Through(t, rdb)
 		h, _ := run(t, mine, live.HubConfig{Sharded: sharded, Silence: 600 * time.Millisecond})
 		p := live.NewPublisher(rdb, sharded)
@@ -103,7 +104,7 @@ func TestSilentConnection(t *testing.T) {
 
 // Because of the probes, a connection without events is not replaced.
 func TestIdleConnectionStays(t *testing.T) {
-	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, sharded bool) {
+	storagetest.EachRedis(t, func(t *testing.T, rdb redisclient.Client, sharded bool) {
 		probed, seen := make(chan struct{}, 100), 0
 		mine, _ := storagetest.Through(t, rdb)
 		mine.AddHook(onCommand(map[string]func(){
@@ -131,7 +132,7 @@ func TestRestartedServer(t *testing.T) {
 }
 
 func TestWipedRedis(t *testing.T) {
-	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, sharded bool) {
+	storagetest.EachRedis(t, func(t *testing.T, rdb redisclient.Client, sharded bool) {
 		h, _ := run(t, rdb, quick(sharded))
 		recovers(t, h, live.NewPublisher(rdb, sharded), func() { flush(t, rdb) })
 	})
@@ -139,7 +140,7 @@ func TestWipedRedis(t *testing.T) {
 
 // A new subscriber right after a wipe must not hide the loss of the other entries.
 func TestWipedRedisThenSubscribe(t *testing.T) {
-	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, sharded bool) {
+	storagetest.EachRedis(t, func(t *testing.T, rdb redisclient.Client, sharded bool) {
 		h, _ := run(t, rdb, quick(sharded))
 		p := live.NewPublisher(rdb, sharded)
 		recovers(t, h, p, func() {
@@ -151,7 +152,7 @@ func TestWipedRedisThenSubscribe(t *testing.T) {
 }
 
 // toHub returns a function that sends a raw message to the channel of the only hub.
-func toHub(t *testing.T, rdb redis.UniversalClient, sharded bool) func(msg string) {
+func toHub(t *testing.T, rdb redisclient.Client, sharded bool) func(msg string) {
 	t.Helper()
 	procs, err := rdb.ZRange(t.Context(), "live:procs", 0, -1).Result()
 	require.NoError(t, err)
@@ -172,7 +173,7 @@ func toHub(t *testing.T, rdb redis.UniversalClient, sharded bool) func(msg strin
 const unreadable = "\x02from tomorrow"
 
 func TestUnreadableMessage(t *testing.T) {
-	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, sharded bool) {
+	storagetest.EachRedis(t, func(t *testing.T, rdb redisclient.Client, sharded bool) {
 		h, _ := run(t, rdb, quick(sharded))
 		recovers(t, h, live.NewPublisher(rdb, sharded), func() { toHub(t, rdb, sharded)(unreadable) })
 		assert.EqualValues(t, 1, h.Stats().Malformed)
@@ -182,7 +183,7 @@ func TestUnreadableMessage(t *testing.T) {
 // Publishers soon stop addressing a process that dies without removing its presence, and
 // its keys expire.
 func TestDeadProcess(t *testing.T) {
-	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, sharded bool) {
+	storagetest.EachRedis(t, func(t *testing.T, rdb redisclient.Client, sharded bool) {
 		mine, _ := storagetest.Through(t, rdb)
 		dead, stop := run(t, mine, quick(sharded))
 		subscribe(t, dead, 1)
@@ -198,7 +199,7 @@ func TestDeadProcess(t *testing.T) {
 // After a failed write of presence, the next heartbeat or the next connection writes it
 // again, and Subscribe waits for that.
 func TestPresenceWriteFails(t *testing.T) {
-	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, sharded bool) {
+	storagetest.EachRedis(t, func(t *testing.T, rdb redisclient.Client, sharded bool) {
 		mine, net := storagetest.Through(t, rdb)
 		var failing failures
 		mine.AddHook(&failing)

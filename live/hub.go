@@ -17,6 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"tideline/internal/clock"
+	"tideline/internal/redisclient"
 	"tideline/internal/trace"
 )
 
@@ -60,7 +61,7 @@ type HubConfig struct {
 // concurrent use.
 type Hub struct {
 	cfg      HubConfig
-	rdb      redis.UniversalClient
+	rdb      redisclient.Client
 	log      *slog.Logger
 	presence presence
 	born     time.Time
@@ -92,7 +93,7 @@ type Hub struct {
 }
 
 // NewHub returns a hub with a random name. It does nothing until Run.
-func NewHub(rdb redis.UniversalClient, cfg HubConfig) *Hub {
+func NewHub(rdb redisclient.Client, cfg HubConfig) *Hub {
 	cfg.Buffer = cmp.Or(max(cfg.Buffer, 0), 32)
 	cfg.Heartbeat = cmp.Or(max(cfg.Heartbeat, 0), 5*time.Second)
 	cfg.Silence = cmp.Or(max(cfg.Silence, 0), 6*time.Second)
@@ -197,13 +198,28 @@ func (h *Hub) session(ctx context.Context) error {
 	return received
 }
 
-func (h *Hub) subscribe(ctx context.Context) (sub *redis.PubSub, err error) {
+// pubsub is a connection that receives messages: a *redis.PubSub.
+type pubsub interface {
+	ReceiveTimeout(ctx context.Context, timeout time.Duration) (any, error)
+	Close() error
+}
+
+func (h *Hub) subscribe(ctx context.Context) (pubsub, error) {
+	rdb, ok := h.rdb.(interface {
+		Subscribe(ctx context.Context, channels ...string) *redis.PubSub
+		SSubscribe(ctx context.Context, channels ...string) *redis.PubSub
+	})
+	if !ok {
+		return nil, fmt.Errorf("live: a %T cannot subscribe", h.rdb)
+	}
+	var sub *redis.PubSub
+	var err error
 	name := channel(h.presence.proc)
 	if h.cfg.Sharded {
-		sub = h.rdb.SSubscribe(ctx)
+		sub = rdb.SSubscribe(ctx)
 		err = sub.SSubscribe(ctx, name)
 	} else {
-		sub = h.rdb.Subscribe(ctx)
+		sub = rdb.Subscribe(ctx)
 		err = sub.Subscribe(ctx, name)
 	}
 	if err != nil {
@@ -214,7 +230,7 @@ func (h *Hub) subscribe(ctx context.Context) (sub *redis.PubSub, err error) {
 }
 
 // confirm waits until Redis confirms the subscription.
-func (h *Hub) confirm(ctx context.Context, sub *redis.PubSub) error {
+func (h *Hub) confirm(ctx context.Context, sub pubsub) error {
 	msg, err := sub.ReceiveTimeout(ctx, h.cfg.Silence)
 	if err != nil {
 		return fmt.Errorf("live: subscribe to own channel: %w", err)
@@ -235,7 +251,7 @@ func (h *Hub) confirm(ctx context.Context, sub *redis.PubSub) error {
 // in h.queues. The mark is covered once those have been offered. Marks up to after are
 // ignored: they were taken before the last loss, and a probe that was sent before the
 // Resync may carry them.
-func (h *Hub) receive(ctx context.Context, sub *redis.PubSub, after int64) error {
+func (h *Hub) receive(ctx context.Context, sub pubsub, after int64) error {
 	var users []int64 // reused
 	for {
 		msg, err := sub.ReceiveTimeout(ctx, h.cfg.Silence)

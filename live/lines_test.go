@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"tideline/internal/redisclient"
 	"tideline/live"
 	"tideline/storage/storagetest"
 )
@@ -56,7 +56,7 @@ func (g gates) prepare(reached chan<- int64) func(context.Context, live.Event) {
 // and no mark that arrived after them becomes covered. Events of other authors, and events without
 // an author, do not wait.
 func TestEventsOfAnAuthorWaitInLine(t *testing.T) {
-	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, sharded bool) {
+	storagetest.EachRedis(t, func(t *testing.T, rdb redisclient.Client, sharded bool) {
 		h, _ := run(t, rdb, live.HubConfig{Sharded: sharded})
 		h.SetMaxQueueWait(patience)
 		gate, reached := gates{7: make(chan struct{})}, make(chan int64, 1)
@@ -93,7 +93,7 @@ func TestEventsOfAnAuthorWaitInLine(t *testing.T) {
 // If more events wait than a subscription's buffer holds, the oldest ones are offered without
 // waiting.
 func TestLinesMoveOn(t *testing.T) {
-	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, sharded bool) {
+	storagetest.EachRedis(t, func(t *testing.T, rdb redisclient.Client, sharded bool) {
 		h, _ := run(t, rdb, live.HubConfig{Sharded: sharded, Buffer: 3})
 		h.SetMaxQueueWait(patience)
 		shut := make(chan struct{})
@@ -135,7 +135,7 @@ func TestLinesMoveOn(t *testing.T) {
 // A waiting event is still offered if the connection breaks, and if the notification of the event
 // before it takes longer than the limit.
 func TestWhatWaitsInLineIsNotDropped(t *testing.T) {
-	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, sharded bool) {
+	storagetest.EachRedis(t, func(t *testing.T, rdb redisclient.Client, sharded bool) {
 		for _, stands := range []time.Duration{patience, time.Millisecond} {
 			mine, network := storagetest.Through(t, rdb)
 			h, stop := run(t, mine, live.HubConfig{Sharded: sharded})

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"tideline/internal/redisclient"
 	"tideline/live"
 	"tideline/storage/storagetest"
 )
@@ -28,7 +29,7 @@ func quick(sharded bool) live.HubConfig {
 }
 
 // run starts a hub and waits until it is ready. stop stops it and waits until Run has returned.
-func run(t testing.TB, rdb redis.UniversalClient, cfg live.HubConfig) (h *live.Hub, stop func()) {
+func run(t testing.TB, rdb redisclient.Client, cfg live.HubConfig) (h *live.Hub, stop func()) {
 	h = live.NewHub(rdb, cfg)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -105,7 +106,7 @@ func after(t testing.TB, s reader) live.Event {
 }
 
 func TestDelivery(t *testing.T) {
-	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, sharded bool) {
+	storagetest.EachRedis(t, func(t *testing.T, rdb redisclient.Client, sharded bool) {
 		p := live.NewPublisher(rdb, sharded)
 		assert.Zero(t, publish(t, p, 1, 10, 20), "no hub at all")
 
@@ -144,7 +145,7 @@ func TestDelivery(t *testing.T) {
 }
 
 func TestPublishRefuses(t *testing.T) {
-	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, sharded bool) {
+	storagetest.EachRedis(t, func(t *testing.T, rdb redisclient.Client, sharded bool) {
 		p := live.NewPublisher(rdb, sharded)
 		for _, ev := range []live.Event{
 			{}, {Kind: live.Resync}, {Kind: live.ConversationChanged + 1},
@@ -170,7 +171,7 @@ func TestPublishRefuses(t *testing.T) {
 
 // The recipients need several chunks of presence, look-ups and messages.
 func TestManyRecipients(t *testing.T) {
-	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, sharded bool) {
+	storagetest.EachRedis(t, func(t *testing.T, rdb redisclient.Client, sharded bool) {
 		const held, others = 3500, 4000
 		h, _ := run(t, rdb, live.HubConfig{Sharded: sharded, Buffer: 4})
 		subs := subscribeAll(t, h, held)
@@ -202,7 +203,7 @@ func subscribeAll(t testing.TB, h *live.Hub, n int) []reader {
 }
 
 func TestLaggingSubscriberIsClosedAlone(t *testing.T) {
-	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, sharded bool) {
+	storagetest.EachRedis(t, func(t *testing.T, rdb redisclient.Client, sharded bool) {
 		h, _ := run(t, rdb, live.HubConfig{Sharded: sharded, Buffer: 3})
 		p := live.NewPublisher(rdb, sharded)
 		slow, sameUser, other := subscribe(t, h, 1), subscribe(t, h, 1), subscribe(t, h, 2)
@@ -226,7 +227,7 @@ func TestLaggingSubscriberIsClosedAlone(t *testing.T) {
 }
 
 func TestPresenceFollowsSubscriptions(t *testing.T) {
-	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, sharded bool) {
+	storagetest.EachRedis(t, func(t *testing.T, rdb redisclient.Client, sharded bool) {
 		h, _ := run(t, rdb, live.HubConfig{Sharded: sharded})
 		p := live.NewPublisher(rdb, sharded)
 		first, second := subscribe(t, h, 1), subscribe(t, h, 1)
@@ -251,7 +252,7 @@ func TestPresenceFollowsSubscriptions(t *testing.T) {
 // Every subscription receives the events that are published after Subscribe returned, while
 // other subscriptions of the same user begin and end.
 func TestConcurrentSubscribePublishClose(t *testing.T) {
-	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, sharded bool) {
+	storagetest.EachRedis(t, func(t *testing.T, rdb redisclient.Client, sharded bool) {
 		const workers, rounds, users = 8, 40, 3
 		h, _ := run(t, rdb, live.HubConfig{Sharded: sharded, Buffer: 2 * workers * rounds})
 		p := live.NewPublisher(rdb, sharded)
@@ -283,7 +284,7 @@ func TestConcurrentSubscribePublishClose(t *testing.T) {
 
 // Until a hub is connected for the first time, subscriptions and Ready wait for it.
 func TestTheFirstConnectionIsAwaited(t *testing.T) {
-	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, sharded bool) {
+	storagetest.EachRedis(t, func(t *testing.T, rdb redisclient.Client, sharded bool) {
 		h := live.NewHub(rdb, live.HubConfig{Sharded: sharded})
 		gaveUp, giveUp := context.WithCancel(t.Context())
 		waiting := make(chan error, 1)
@@ -319,7 +320,7 @@ func TestTheFirstConnectionIsAwaited(t *testing.T) {
 }
 
 func TestStop(t *testing.T) {
-	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, sharded bool) {
+	storagetest.EachRedis(t, func(t *testing.T, rdb redisclient.Client, sharded bool) {
 		h, stop := run(t, rdb, live.HubConfig{Sharded: sharded})
 		subs := []reader{subscribe(t, h, 1), subscribe(t, h, 1), subscribe(t, h, 2)}
 		assert.Error(t, h.Run(t.Context()), "it runs already")
@@ -339,7 +340,7 @@ func TestStop(t *testing.T) {
 }
 
 // keys returns all keys on all masters.
-func keys(t testing.TB, rdb redis.UniversalClient) []string {
+func keys(t testing.TB, rdb redisclient.Client) []string {
 	var mu sync.Mutex
 	var all []string
 	collect := func(ctx context.Context, node *redis.Client) error {
@@ -359,7 +360,7 @@ func keys(t testing.TB, rdb redis.UniversalClient) []string {
 
 // All recipients of a message have the same Batch, and so share what is read for it.
 func TestBatchOfAllRecipients(t *testing.T) {
-	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, sharded bool) {
+	storagetest.EachRedis(t, func(t *testing.T, rdb redisclient.Client, sharded bool) {
 		h, _ := run(t, rdb, live.HubConfig{Sharded: sharded})
 		a, b := subscribe(t, h, 1), subscribe(t, h, 2)
 		publish(t, live.NewPublisher(rdb, sharded), 5, 3, 2, 1)

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"tideline/internal/redisclient"
 )
 
 const (
@@ -33,7 +35,7 @@ var beatScript = redis.NewScript(beatSource)
 // presence writes the entries of one process in Redis. Its methods must not be
 // called concurrently.
 type presence struct {
-	rdb  redis.UniversalClient
+	rdb  redisclient.Client
 	proc string
 	ttl  time.Duration
 }

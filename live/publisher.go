@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"tideline/internal/redisclient"
 	"tideline/internal/trace"
 )
 
@@ -22,7 +23,7 @@ const chunkSize = 3000
 // needs no hub. Its only state is the time of the last failed look-up. It is safe
 // for concurrent use.
 type Publisher struct {
-	rdb     redis.UniversalClient
+	rdb     redisclient.Client
 	sharded bool
 	failed  atomic.Int64 // when a look-up last failed, in Unix nanoseconds
 }
@@ -31,7 +32,7 @@ type Publisher struct {
 // Redis Cluster, which does not send messages to all nodes; hubs must be configured
 // alike. The client must read from masters: a replica may not yet know a user who
 // has just connected.
-func NewPublisher(rdb redis.UniversalClient, sharded bool) *Publisher {
+func NewPublisher(rdb redisclient.Client, sharded bool) *Publisher {
 	return &Publisher{rdb: rdb, sharded: sharded}
 }
 
@@ -156,7 +157,7 @@ const (
 // processes whose users it stores. In a common pipeline its error would affect all of them.
 func (p *Publisher) lookUp(ctx context.Context, procs []string, users []any) []*redis.BoolSliceCmd {
 	lookups := make([]*redis.BoolSliceCmd, len(procs))
-	if !p.cluster() || time.Since(time.Unix(0, p.failed.Load())) > apartFor {
+	if !redisclient.Sharded(p.rdb) || time.Since(time.Unix(0, p.failed.Load())) > apartFor {
 		limited, cancel := p.limited(ctx)
 		pipe := p.rdb.Pipeline()
 		for i, proc := range procs {
@@ -164,7 +165,7 @@ func (p *Publisher) lookUp(ctx context.Context, procs []string, users []any) []*
 		}
 		_, err := pipe.Exec(limited)
 		cancel()
-		if err == nil || !p.cluster() || ctx.Err() != nil {
+		if err == nil || !redisclient.Sharded(p.rdb) || ctx.Err() != nil {
 			return lookups // each command has its own error
 		}
 		p.failed.Store(time.Now().UnixNano())
@@ -183,15 +184,10 @@ func (p *Publisher) lookUp(ctx context.Context, procs []string, users []any) []*
 	return lookups
 }
 
-func (p *Publisher) cluster() bool {
-	_, cluster := p.rdb.(*redis.ClusterClient)
-	return cluster
-}
-
 // limited returns the context for a look-up or a send. In a cluster it bounds the wait by answerLimit,
 // because the other masters work while one does not answer. It sets no limit for a single server.
 func (p *Publisher) limited(ctx context.Context) (context.Context, context.CancelFunc) {
-	if p.cluster() {
+	if redisclient.Sharded(p.rdb) {
 		return context.WithTimeout(ctx, answerLimit)
 	}
 	return ctx, func() {}

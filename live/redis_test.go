@@ -7,10 +7,11 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"tideline/internal/redisclient"
 	"tideline/storage/storagetest"
 )
 
-func closing[C redis.UniversalClient](t testing.TB, rdb C) C {
+func closing[C redisclient.Client](t testing.TB, rdb C) C {
 	t.Cleanup(func() { _ = rdb.Close() })
 	return rdb
 }
@@ -23,7 +24,7 @@ func serverClient(t testing.TB, server *storagetest.RedisServer) *redis.Client {
 }
 
 // flush wipes every master.
-func flush(t testing.TB, rdb redis.UniversalClient) {
+func flush(t testing.TB, rdb redisclient.Client) {
 	if c, ok := rdb.(*redis.ClusterClient); ok {
 		require.NoError(t, c.ForEachMaster(t.Context(), func(ctx context.Context, node *redis.Client) error {
 			return node.FlushAll(ctx).Err()

@@ -5,9 +5,9 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"tideline/internal/redisclient"
 	"tideline/live"
 	"tideline/storage/storagetest"
 )
@@ -16,7 +16,7 @@ import (
 // prepared. The reader of an event for one user is notified at once. A reader that cannot handle the
 // event yet is notified again.
 func TestEventForManyIsPrepared(t *testing.T) {
-	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, sharded bool) {
+	storagetest.EachRedis(t, func(t *testing.T, rdb redisclient.Client, sharded bool) {
 		h, _ := run(t, rdb, live.HubConfig{Sharded: sharded})
 		preparing, prepared := make(chan live.Event, 1), make(chan struct{})
 		var times atomic.Int64

@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"tideline/internal/redisclient"
 	"tideline/internal/trace"
 	"tideline/internal/trace/tracetest"
 	"tideline/live"
@@ -17,7 +17,7 @@ import (
 // An event about a post carries its trace to hubs that have a tracer. For all other hubs the event looks as if it had
 // no trace.
 func TestEventGoesOnWithItsJourney(t *testing.T) {
-	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, sharded bool) {
+	storagetest.EachRedis(t, func(t *testing.T, rdb redisclient.Client, sharded bool) {
 		collector := tracetest.New(t)
 		tracer, err := trace.Start(t.Context(), trace.Config{TracesEndpoint: collector.URL, TracesShare: 1, Logger: slog.New(slog.DiscardHandler)})
 		require.NoError(t, err)

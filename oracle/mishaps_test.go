@@ -11,6 +11,7 @@ import (
 
 	"tideline/feed/home"
 	"tideline/feed/job"
+	"tideline/internal/redisclient"
 	"tideline/queue"
 	"tideline/timeline"
 )
@@ -230,7 +231,7 @@ func (r *run) lose(n, a int) error {
 	return r.s.Redis.Del(r.ctx, key).Err()
 }
 
-func wipe(ctx context.Context, rdb redis.UniversalClient) error {
+func wipe(ctx context.Context, rdb redisclient.Client) error {
 	if cluster, ok := rdb.(*redis.ClusterClient); ok {
 		return cluster.ForEachMaster(ctx, func(ctx context.Context, c *redis.Client) error { return c.FlushAll(ctx).Err() })
 	}

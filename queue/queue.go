@@ -39,9 +39,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"tideline/ent"
+	"tideline/internal/redisclient"
 	"tideline/internal/trace"
 )
 
@@ -262,7 +261,7 @@ func Unavailable(err error) error { return &unavailable{err} }
 // Queue enqueues jobs and, while Run runs, does them. Its methods are safe for concurrent use.
 type Queue struct {
 	db       *ent.Client
-	rdb      redis.UniversalClient
+	rdb      redisclient.Client
 	cfg      Config
 	log      *slog.Logger
 	handlers map[string]Handler
@@ -281,7 +280,7 @@ type Queue struct {
 // New returns a queue on db and rdb. It fails when cfg is out of bounds. Set ContextTimeoutEnabled
 // in the options of rdb. Without it, a Redis that hangs delays every commit that enqueues a job
 // until the timeouts of the client itself.
-func New(db *ent.Client, rdb redis.UniversalClient, cfg Config) (*Queue, error) {
+func New(db *ent.Client, rdb redisclient.Client, cfg Config) (*Queue, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
 		return nil, err

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"tideline/internal/redisclient"
 )
 
 // group is the consumer group of every stream. All processes are members.
@@ -37,7 +39,7 @@ var (
 
 // stream is the Redis stream of one pool. It is safe for concurrent use.
 type stream struct {
-	rdb      redis.UniversalClient
+	rdb      redisclient.Client
 	pool     Pool
 	consumer string // names this process in the consumer group
 }

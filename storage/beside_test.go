@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"tideline/storage"
@@ -45,7 +46,7 @@ func TestJoin(t *testing.T) {
 	value, err := running.Redis.Get(t.Context(), "from").Result()
 	require.NoError(t, err)
 	require.Equal(t, "outside", value)
-	heard := running.Redis.Subscribe(t.Context(), "news")
+	heard := running.Redis.(*redis.Client).Subscribe(t.Context(), "news")
 	_, err = heard.Receive(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, joined.Redis.Publish(t.Context(), "news", "hello").Err())

@@ -49,7 +49,7 @@ type Config struct {
 // Validate returns an error that says what is wrong and what is allowed, or nil if [Open] would
 // accept the configuration. It accesses no file and no server.
 func (c Config) Validate() error {
-	_, err := c.parse()
+	_, err := parse(c)
 	return err
 }
 
@@ -63,7 +63,7 @@ const (
 // Connections returns how many statements of a process PostgreSQL executes at once. It returns 0
 // for SQLite, which executes writes one after another.
 func (c Config) Connections() int {
-	if t, err := c.parse(); err != nil || t.postgres == nil {
+	if t, err := parse(c); err != nil || t.postgres == nil {
 		return 0
 	}
 	return postgresConns
@@ -88,7 +88,7 @@ type redisServers struct {
 	sentinels *redis.FailoverOptions // nil without Sentinels; otherwise first is nil
 }
 
-func (c Config) parse() (target, error) {
+func parse(c Config) (target, error) {
 	var t target
 	var errs []error
 	if c.DataDir == "" && (c.DatabaseURL == "" || c.RedisURL == "") {

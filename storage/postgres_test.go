@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"tideline/internal/redisclient"
 	"tideline/storage"
 	"tideline/storage/storagetest"
 )
@@ -152,7 +153,7 @@ func TestPostgresEndsATransactionThatIsSilent(t *testing.T) {
 // Every Redis command has a timeout, whatever its context.
 func TestRedisIsNotWaitedForWithoutEnd(t *testing.T) {
 	t.Parallel()
-	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, _ bool) {
+	storagetest.EachRedis(t, func(t *testing.T, rdb redisclient.Client, _ bool) {
 		bounded := func(_ context.Context, c *redis.Client) error {
 			o := c.Options()
 			for _, bound := range []time.Duration{o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout} {

@@ -11,6 +11,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"tideline/internal/redisclient"
 )
 
 // clusterReload bounds how late a client notices a failover. With the default of go-redis, one
@@ -19,7 +21,7 @@ const clusterReload = time.Second
 
 // dialRedis asks the first server that answers whether it belongs to a Redis Cluster, and returns
 // the matching client. Sentinels watch only single servers.
-func dialRedis(ctx context.Context, servers *redisServers) (rdb redis.UniversalClient, sharded bool, err error) {
+func dialRedis(ctx context.Context, servers *redisServers) (rdb redisclient.Client, sharded bool, err error) {
 	if servers.sentinels != nil {
 		return dialSentinels(ctx, servers)
 	}
@@ -55,7 +57,7 @@ func askCluster(ctx context.Context, opts *redis.Options, addr string) (isCluste
 	return strings.Contains(info, "cluster_enabled:1"), nil
 }
 
-func dialSingle(ctx context.Context, opts *redis.Options) (redis.UniversalClient, bool, error) {
+func dialSingle(ctx context.Context, opts *redis.Options) (redisclient.Client, bool, error) {
 	opts.ContextTimeoutEnabled = true
 	opts.MaintNotificationsConfig = noMaintNotifications()
 	client := redis.NewClient(opts)
@@ -68,7 +70,7 @@ func dialSingle(ctx context.Context, opts *redis.Options) (redis.UniversalClient
 // dialSentinels returns a client of the master that the Sentinels name. The client follows the
 // master to another server: the Sentinels announce the change, and a client whose connection breaks
 // asks them again.
-func dialSentinels(ctx context.Context, servers *redisServers) (redis.UniversalClient, bool, error) {
+func dialSentinels(ctx context.Context, servers *redisServers) (redisclient.Client, bool, error) {
 	opts := servers.sentinels
 	opts.SentinelAddrs = servers.addrs
 	opts.ContextTimeoutEnabled = true
@@ -80,7 +82,7 @@ func dialSentinels(ctx context.Context, servers *redisServers) (redis.UniversalC
 	return client, false, nil
 }
 
-func dialCluster(ctx context.Context, servers *redisServers) (redis.UniversalClient, bool, error) {
+func dialCluster(ctx context.Context, servers *redisServers) (redisclient.Client, bool, error) {
 	if servers.first.DB != 0 {
 		return nil, false, fmt.Errorf("Redis URL: a Redis Cluster has no database %d, only 0", servers.first.DB)
 	}
@@ -128,9 +130,9 @@ func (l redisLogger) Printf(ctx context.Context, format string, v ...any) {
 	l.log.DebugContext(ctx, "redis client", "message", fmt.Sprintf(format, v...))
 }
 
-// EachMaster calls fn with the given INFO sections of each master of Redis, one call at a time. Errors: a
-// master does not answer.
-func (s *Stores) EachMaster(ctx context.Context, fn func(info map[string]string, master *redis.Client), sections ...string) error {
+// EachMaster calls fn with each master of Redis, its address, and the given sections of its INFO, one call at
+// a time. Errors: a master does not answer.
+func (s *Stores) EachMaster(ctx context.Context, fn func(master redisclient.Client, addr string, info map[string]string), sections ...string) error {
 	one := func(ctx context.Context, master *redis.Client) error {
 		text, err := master.Info(ctx, sections...).Result()
 		if err != nil {
@@ -141,7 +143,7 @@ func (s *Stores) EachMaster(ctx context.Context, fn func(info map[string]string,
 			name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
 			info[name] = value
 		}
-		fn(info, master)
+		fn(master, master.Options().Addr, info)
 		return nil
 	}
 	switch rdb := s.Redis.(type) {

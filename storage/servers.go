@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/redis/go-redis/v9"
+	"tideline/internal/redisclient"
 )
 
 // The values of Config.RedisIncarnation.
@@ -35,18 +35,18 @@ func (s *Stores) checkServers(ctx context.Context, incarnation string) error {
 		return nil
 	}
 	var refused []error
-	err := s.EachMaster(ctx, func(info map[string]string, master *redis.Client) {
+	err := s.EachMaster(ctx, func(_ redisclient.Client, addr string, info map[string]string) {
 		err := supported(info)
 		if err == nil && hidesIncarnation(info) {
 			s.HidesIncarnation = true
 			if incarnation == incarnationOptional {
-				s.log.WarnContext(ctx, "Redis may be rolled back unnoticed, and feeds then lack posts until they are built again", "addr", master.Options().Addr, "error", ErrHidesIncarnation)
+				s.log.WarnContext(ctx, "Redis may be rolled back unnoticed, and feeds then lack posts until they are built again", "addr", addr, "error", ErrHidesIncarnation)
 			} else {
 				err = fmt.Errorf("%w; to run without that protection, set --redis-incarnation=optional (TIDELINE_REDIS_INCARNATION)", ErrHidesIncarnation)
 			}
 		}
 		if err != nil {
-			refused = append(refused, fmt.Errorf("Redis at %s: %w", master.Options().Addr, err))
+			refused = append(refused, fmt.Errorf("Redis at %s: %w", addr, err))
 		}
 	}, "server", "replication")
 	return errors.Join(append(refused, err)...)

@@ -11,7 +11,8 @@ import (
 	"time"
 
 	"entgo.io/ent/dialect"
-	"github.com/redis/go-redis/v9"
+
+	"tideline/internal/redisclient"
 )
 
 // State describes the stores at one moment, as far as they report it to this process.
@@ -65,8 +66,8 @@ func (s *Stores) State(ctx context.Context) (now State, err error) {
 		if s.Embedded {
 			redisErr = s.CheckRedis(ctx)
 		} else {
-			redisErr = s.EachMaster(ctx, func(info map[string]string, master *redis.Client) {
-				now.Masters = append(now.Masters, masterState(info, master.Options().Addr))
+			redisErr = s.EachMaster(ctx, func(_ redisclient.Client, addr string, info map[string]string) {
+				now.Masters = append(now.Masters, masterState(info, addr))
 			}, "default")
 		}
 		now.RedisUp = redisErr == nil

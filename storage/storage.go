@@ -34,6 +34,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"tideline/ent"
+	"tideline/internal/redisclient"
 	"tideline/internal/trace"
 )
 
@@ -50,7 +51,7 @@ type Stores struct {
 	// Dialect is dialect.SQLite or dialect.Postgres.
 	Dialect string
 	// Redis is a *redis.Client, or a *redis.ClusterClient if Sharded is true.
-	Redis redis.UniversalClient
+	Redis redisclient.Client
 	// Sharded reports that Redis is a Redis Cluster. The keys of one command must share a slot, and
 	// pub/sub should be sharded pub/sub.
 	Sharded bool
@@ -100,7 +101,7 @@ var ErrNoDatabase = errors.New("there is no database yet")
 // Exists returns ErrNoDatabase if the configuration, which must be valid, names a SQLite file that
 // does not exist. It contacts no server.
 func (c Config) Exists() error {
-	t, err := c.parse()
+	t, err := parse(c)
 	if err != nil {
 		return err
 	}
@@ -126,7 +127,7 @@ type access struct {
 }
 
 func open(ctx context.Context, cfg Config, log *slog.Logger, a access) (_ *Stores, err error) {
-	target, err := cfg.parse()
+	target, err := parse(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("open storage: %w", err)
 	}
@@ -152,14 +153,14 @@ func open(ctx context.Context, cfg Config, log *slog.Logger, a access) (_ *Store
 		}
 		s.closers = append(s.closers, lock.Close)
 	}
-	if err := s.openSQL(ctx, target, cfg.StatementTimeout); err != nil {
+	if err := openSQL(ctx, s, target, cfg.StatementTimeout); err != nil {
 		return nil, err
 	}
 	s.DB = ent.NewClient(ent.Driver(s.Driver))
 	if !s.Embedded && (!a.redis || target.redis == nil) {
 		return s, nil
 	}
-	if err := s.openRedis(ctx, target, cfg.DataDir); err != nil {
+	if err := openRedis(ctx, s, target, cfg.DataDir); err != nil {
 		return nil, err
 	}
 	if err := s.checkServers(ctx, cfg.RedisIncarnation); err != nil {
@@ -169,7 +170,7 @@ func open(ctx context.Context, cfg Config, log *slog.Logger, a access) (_ *Store
 	return s, nil
 }
 
-func (s *Stores) openSQL(ctx context.Context, t target, timeout time.Duration) error {
+func openSQL(ctx context.Context, s *Stores, t target, timeout time.Duration) error {
 	if t.postgres != nil {
 		if err := s.adaptToPooler(ctx, t.postgres); err != nil {
 			return err
@@ -201,7 +202,7 @@ func (s *Stores) openSQL(ctx context.Context, t target, timeout time.Duration) e
 	return nil
 }
 
-func (s *Stores) openRedis(ctx context.Context, t target, dataDir string) error {
+func openRedis(ctx context.Context, s *Stores, t target, dataDir string) error {
 	redisLog.Do(func() { redis.SetLogger(redisLogger{s.log}) })
 	if s.Embedded {
 		e := startEmbedded()

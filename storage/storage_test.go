@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"tideline/ent"
+	"tideline/internal/redisclient"
 	"tideline/storage"
 	"tideline/storage/storagetest"
 )
@@ -340,7 +341,7 @@ func TestRedisKindsAreToldApart(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
 	kinds := map[string]bool{}
-	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, sharded bool) {
+	storagetest.EachRedis(t, func(t *testing.T, rdb redisclient.Client, sharded bool) {
 		_, isCluster := rdb.(*redis.ClusterClient)
 		assert.Equal(t, isCluster, sharded)
 		mu.Lock()

@@ -11,7 +11,8 @@ import (
 	"time"
 
 	"entgo.io/ent/dialect"
-	"github.com/redis/go-redis/v9"
+
+	"tideline/internal/redisclient"
 )
 
 // Survey describes settings of the stores that can make data slow, wrong or lost.
@@ -52,8 +53,8 @@ func (s *Stores) Survey(ctx context.Context) (found Survey, err error) {
 		return found, nil
 	}
 	var errs []error
-	err = s.EachMaster(ctx, func(info map[string]string, master *redis.Client) {
-		m := Master{Addr: master.Options().Addr, Eviction: info["maxmemory_policy"], HidesIncarnation: hidesIncarnation(info)}
+	err = s.EachMaster(ctx, func(master redisclient.Client, addr string, info map[string]string) {
+		m := Master{Addr: addr, Eviction: info["maxmemory_policy"], HidesIncarnation: hidesIncarnation(info)}
 		if answer, err := master.ConfigGet(ctx, listpackSetting).Result(); err == nil { // unknown if the user may not run CONFIG
 			m.Listpack, _ = strconv.Atoi(answer[listpackSetting])
 		}
@@ -102,7 +103,7 @@ func ahead(now, asked, answered time.Time) time.Duration {
 
 // Places describes in words the SQL and Redis servers of a valid configuration, without passwords.
 func (c Config) Places() (sql, redis string) {
-	t, err := c.parse()
+	t, err := parse(c)
 	if err != nil {
 		return "", ""
 	}
@@ -130,7 +131,7 @@ func (c Config) Places() (sql, redis string) {
 // Risks describes how other parties on the network could read or reach the stores of a valid
 // configuration. A store on this machine has no risks.
 func (c Config) Risks() (risks []string) {
-	t, err := c.parse()
+	t, err := parse(c)
 	if err != nil {
 		return nil
 	}

@@ -7,13 +7,14 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"tideline/internal/redisclient"
 	"tideline/storage/storagetest"
 	"tideline/timeline"
 )
 
 func TestDeliverReachesTheActiveOnly(t *testing.T) {
 	t.Parallel()
-	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, _ bool) {
+	storagetest.EachRedis(t, func(t *testing.T, rdb redisclient.Client, _ bool) {
 		s, c := newStore(t, rdb)
 		ctx := t.Context()
 		var users, want []int64
@@ -64,7 +65,7 @@ func TestDeliverReachesTheActiveOnly(t *testing.T) {
 
 func TestSampleFindsTheActive(t *testing.T) {
 	t.Parallel()
-	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, _ bool) {
+	storagetest.EachRedis(t, func(t *testing.T, rdb redisclient.Client, _ bool) {
 		s, _ := newStore(t, rdb)
 		ctx := t.Context()
 		for user := range int64(6) {
@@ -84,7 +85,7 @@ func TestSampleFindsTheActive(t *testing.T) {
 
 func TestVisitDropsAnInboxThatMayHaveAHole(t *testing.T) {
 	t.Parallel()
-	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, _ bool) {
+	storagetest.EachRedis(t, func(t *testing.T, rdb redisclient.Client, _ bool) {
 		s, c := newStore(t, rdb)
 		ctx, k := t.Context(), timeline.Inbox(1)
 		skip := map[string]func(){
@@ -114,7 +115,7 @@ func TestVisitDropsAnInboxThatMayHaveAHole(t *testing.T) {
 
 func TestCoverageEndsBeforeActivityAndActivityBeforeTheSet(t *testing.T) {
 	t.Parallel()
-	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, _ bool) {
+	storagetest.EachRedis(t, func(t *testing.T, rdb redisclient.Client, _ bool) {
 		s, c := newStore(t, rdb)
 		ctx := t.Context()
 		life := func(key string) time.Duration {
@@ -160,7 +161,7 @@ func TestCoverageEndsBeforeActivityAndActivityBeforeTheSet(t *testing.T) {
 
 func TestFences(t *testing.T) {
 	t.Parallel()
-	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, _ bool) {
+	storagetest.EachRedis(t, func(t *testing.T, rdb redisclient.Client, _ bool) {
 		s, c := newStore(t, rdb)
 		ctx := t.Context()
 		fenced := func() []int64 {
@@ -203,7 +204,7 @@ func TestFences(t *testing.T) {
 
 func TestSweepGoesRoundAllActiveUsers(t *testing.T) {
 	t.Parallel()
-	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, _ bool) {
+	storagetest.EachRedis(t, func(t *testing.T, rdb redisclient.Client, _ bool) {
 		s, c := newStore(t, rdb)
 		ctx := t.Context()
 		const users = 1500

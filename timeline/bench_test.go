@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"tideline/internal/redisclient"
 	"tideline/storage/storagetest"
 	"tideline/timeline"
 )
@@ -110,7 +111,7 @@ func BenchmarkPage(b *testing.B) {
 // zset-max-listpack-entries.
 var encodings = map[string]string{"listpack": "1200", "skiplist": "128"}
 
-func benchRedis(b *testing.B, listpackEntries string) redis.UniversalClient {
+func benchRedis(b *testing.B, listpackEntries string) redisclient.Client {
 	b.Helper()
 	opts, err := redis.ParseURL(storagetest.StartRedis(b).URL())
 	require.NoError(b, err)

@@ -7,17 +7,17 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"tideline/internal/redisclient"
 	"tideline/storage/storagetest"
 	"tideline/timeline"
 )
 
 func TestWhatComesDuringABuildStays(t *testing.T) {
 	t.Parallel()
-	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, _ bool) {
+	storagetest.EachRedis(t, func(t *testing.T, rdb redisclient.Client, _ bool) {
 		s, _ := newStore(t, rdb)
 		ctx, k := t.Context(), timeline.Inbox(1)
 		require.NoError(t, s.Visits.Touch(ctx, 1))
@@ -43,7 +43,7 @@ func TestWhatComesDuringABuildStays(t *testing.T) {
 // and none drops the inbox that another has begun.
 func TestReturningAtOnceBuildsOnce(t *testing.T) {
 	t.Parallel()
-	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, cluster bool) {
+	storagetest.EachRedis(t, func(t *testing.T, rdb redisclient.Client, cluster bool) {
 		s, c := newStore(t, rdb)
 		ctx, k := t.Context(), timeline.Inbox(1)
 		require.NoError(t, s.Visits.Touch(ctx, 1))
@@ -78,7 +78,7 @@ func TestReturningAtOnceBuildsOnce(t *testing.T) {
 
 func TestRemovalMakesTheBuilderReadAgain(t *testing.T) {
 	t.Parallel()
-	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, _ bool) {
+	storagetest.EachRedis(t, func(t *testing.T, rdb redisclient.Client, _ bool) {
 		s, c := newStore(t, rdb)
 		ctx, k := t.Context(), timeline.Inbox(1)
 		require.NoError(t, s.Visits.Touch(ctx, 1))
@@ -113,7 +113,7 @@ func TestRemovalMakesTheBuilderReadAgain(t *testing.T) {
 
 func TestConcurrentBeginsBuildOnce(t *testing.T) {
 	t.Parallel()
-	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, _ bool) {
+	storagetest.EachRedis(t, func(t *testing.T, rdb redisclient.Client, _ bool) {
 		s, _ := newStore(t, rdb)
 		ctx := t.Context()
 		var begun atomic.Int32
@@ -138,7 +138,7 @@ func TestConcurrentBeginsBuildOnce(t *testing.T) {
 
 func TestStaleBuildIsTakenOver(t *testing.T) {
 	t.Parallel()
-	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, _ bool) {
+	storagetest.EachRedis(t, func(t *testing.T, rdb redisclient.Client, _ bool) {
 		s, c := newStore(t, rdb)
 		ctx, k := t.Context(), timeline.Inbox(1)
 		first, _, err := s.Feeds.Begin(ctx, k)
@@ -221,7 +221,7 @@ func heal(t testing.TB, s *timeline.Store, user int64, tr *truth) {
 
 func TestBuildAmongWritersEndsWithTheTruth(t *testing.T) {
 	t.Parallel()
-	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, _ bool) {
+	storagetest.EachRedis(t, func(t *testing.T, rdb redisclient.Client, _ bool) {
 		s, _ := newStore(t, rdb)
 		ctx, k := t.Context(), timeline.Inbox(1)
 		tr := &truth{ids: map[int64]bool{}}
@@ -256,7 +256,7 @@ func TestBuildAmongWritersEndsWithTheTruth(t *testing.T) {
 
 func TestWipeBetweenAnyTwoStepsHeals(t *testing.T) {
 	t.Parallel()
-	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, _ bool) {
+	storagetest.EachRedis(t, func(t *testing.T, rdb redisclient.Client, _ bool) {
 		s, _ := newStore(t, rdb)
 		ctx, k := t.Context(), timeline.Inbox(1)
 		var b timeline.Build

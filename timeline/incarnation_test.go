@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"tideline/internal/redisclient"
 	"tideline/storage"
 	"tideline/storage/storagetest"
 	"tideline/timeline"
@@ -17,8 +18,8 @@ import (
 
 // eachRollback runs fn with each way in which Redis can be rolled back. Writes between remember and
 // rollBack are lost.
-func eachRollback(t *testing.T, fn func(t *testing.T, rdb redis.UniversalClient, remember, rollBack func())) {
-	open := func(t *testing.T, r *storagetest.RedisServer) redis.UniversalClient {
+func eachRollback(t *testing.T, fn func(t *testing.T, rdb redisclient.Client, remember, rollBack func())) {
+	open := func(t *testing.T, r *storagetest.RedisServer) redisclient.Client {
 		return storagetest.Open(t, storage.Config{DataDir: t.TempDir(), RedisURL: r.URL()}).Redis
 	}
 	t.Run("restarted from a snapshot", func(t *testing.T) {
@@ -36,7 +37,7 @@ func eachRollback(t *testing.T, fn func(t *testing.T, rdb redis.UniversalClient,
 // wipe.
 func TestRolledBackFeedsAreMissing(t *testing.T) {
 	t.Parallel()
-	eachRollback(t, func(t *testing.T, rdb redis.UniversalClient, remember, rollBack func()) {
+	eachRollback(t, func(t *testing.T, rdb redisclient.Client, remember, rollBack func()) {
 		var reborn atomic.Int64
 		c := newClock()
 		s, err := timeline.New(rdb, timeline.Config{InboxCap: inboxCap, OutboxCap: outboxCap, Now: c.Now,
@@ -152,7 +153,7 @@ func TestChangeOfARolledBackFeedEndsIt(t *testing.T) {
 
 // apart returns a user whose inbox and activity are on different masters, and the addresses of
 // these.
-func apart(t *testing.T, rdb redis.UniversalClient) (user int64, inbox, activity string) {
+func apart(t *testing.T, rdb redisclient.Client) (user int64, inbox, activity string) {
 	t.Helper()
 	cluster := rdb.(*redis.ClusterClient)
 	for user = 1; ; user++ {
@@ -320,7 +321,7 @@ func TestGrowingClusterOmitsNothing(t *testing.T) {
 // Pushes that are running when Redis is wiped leave no key without an expiry.
 func TestPushesAfterAWipeComeToAnEnd(t *testing.T) {
 	t.Parallel()
-	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, _ bool) {
+	storagetest.EachRedis(t, func(t *testing.T, rdb redisclient.Client, _ bool) {
 		s, c := newStore(t, rdb)
 		ctx := t.Context()
 		var users []int64

@@ -3,14 +3,14 @@ package timeline
 import (
 	"testing"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"tideline/internal/redisclient"
 	"tideline/storage/storagetest"
 )
 
 func TestJournal(t *testing.T) {
-	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, _ bool) {
+	storagetest.EachRedis(t, func(t *testing.T, rdb redisclient.Client, _ bool) {
 		s, err := New(rdb, Config{})
 		require.NoError(t, err)
 		ctx, user := t.Context(), int64(7)

@@ -3,9 +3,9 @@ package timeline_test
 import (
 	"testing"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"tideline/internal/redisclient"
 	"tideline/storage/storagetest"
 	"tideline/timeline"
 )
@@ -23,7 +23,7 @@ func requireLatest(t testing.TB, s *timeline.Store, authors []int64, want ...int
 
 func TestLatestIsNeverBelowTheOutbox(t *testing.T) {
 	t.Parallel()
-	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, _ bool) {
+	storagetest.EachRedis(t, func(t *testing.T, rdb redisclient.Client, _ bool) {
 		s, _ := newStore(t, rdb)
 		ctx := t.Context()
 		require.NoError(t, s.Feeds.Add(ctx, timeline.Outbox(1), 5))
@@ -57,7 +57,7 @@ func TestLatestIsNeverBelowTheOutbox(t *testing.T) {
 // Ids that were read from SQL are not stored if Redis has since lost ids that were added.
 func TestLatestOfAnotherEpochIsNotStored(t *testing.T) {
 	t.Parallel()
-	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, _ bool) {
+	storagetest.EachRedis(t, func(t *testing.T, rdb redisclient.Client, _ bool) {
 		s, _ := newStore(t, rdb)
 		ctx := t.Context()
 		late := requireLatest(t, s, []int64{1}, -1)
@@ -74,7 +74,7 @@ func TestLatestOfAnotherEpochIsNotStored(t *testing.T) {
 
 func TestLatestOfManyAuthors(t *testing.T) {
 	t.Parallel()
-	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, _ bool) {
+	storagetest.EachRedis(t, func(t *testing.T, rdb redisclient.Client, _ bool) {
 		s, _ := newStore(t, rdb)
 		authors, want, stored := make([]int64, 40_000), make([]int64, 40_000), map[int64]int64{}
 		for i := range authors {

@@ -12,6 +12,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
+
+	"tideline/internal/redisclient"
 )
 
 const (
@@ -69,8 +71,7 @@ func (u *unreachedUsers) all() error {
 
 // sharded reports whether the keys are on several masters.
 func (m *Masters) sharded() bool {
-	_, sharded := m.rdb.(*redis.ClusterClient)
-	return sharded
+	return redisclient.Sharded(m.rdb)
 }
 
 // forUsers calls do for the users; key returns the key of a user. If a master of a cluster cannot
@@ -173,14 +174,14 @@ func unavailable(ctx context.Context, err error) bool {
 // safe for concurrent use. Without a cluster there is one master, and only the client's own limits
 // apply.
 type Masters struct {
-	rdb    redis.UniversalClient
+	rdb    redisclient.Client
 	mu     sync.Mutex
 	failed map[string]masterFailure // by address
 	serve  map[string]bool          // the masters that served at the last call of Returned
 }
 
 // newMasters returns the masters of rdb. All of them are assumed to answer.
-func newMasters(rdb redis.UniversalClient) *Masters { return &Masters{rdb: rdb} }
+func newMasters(rdb redisclient.Client) *Masters { return &Masters{rdb: rdb} }
 
 type masterFailure struct {
 	asked time.Time

@@ -6,10 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"tideline/internal/redisclient"
 	"tideline/storage/storagetest"
 	"tideline/timeline"
 )
@@ -19,7 +19,7 @@ import (
 // that are not yet delivered.
 func TestPageNeverOmits(t *testing.T) {
 	t.Parallel()
-	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, _ bool) {
+	storagetest.EachRedis(t, func(t *testing.T, rdb redisclient.Client, _ bool) {
 		var lastUser atomic.Int64
 		rapid.Check(t, func(rt *rapid.T) {
 			s, c := newStore(t, rdb)
@@ -32,7 +32,7 @@ type history struct {
 	t    *testing.T
 	s    *timeline.Store
 	c    *clock
-	rdb  redis.UniversalClient
+	rdb  redisclient.Client
 	user int64
 
 	next    int64

@@ -9,13 +9,14 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"tideline/internal/redisclient"
 	"tideline/storage/storagetest"
 	"tideline/timeline"
 )
 
 func TestChangeOwn(t *testing.T) {
 	t.Parallel()
-	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, _ bool) {
+	storagetest.EachRedis(t, func(t *testing.T, rdb redisclient.Client, _ bool) {
 		s, clock := newStore(t, rdb)
 		ctx := t.Context()
 		build(t, s, timeline.Inbox(1), []int64{3}, 0)

@@ -8,13 +8,14 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"tideline/internal/redisclient"
 	"tideline/storage/storagetest"
 )
 
 func TestMain(m *testing.M) { storagetest.Main(m) }
 
 // onMasters runs fn on the server, or on every master of the cluster.
-func onMasters(t testing.TB, rdb redis.UniversalClient, fn func(ctx context.Context, c *redis.Client) error) {
+func onMasters(t testing.TB, rdb redisclient.Client, fn func(ctx context.Context, c *redis.Client) error) {
 	t.Helper()
 	if cluster, ok := rdb.(*redis.ClusterClient); ok {
 		require.NoError(t, cluster.ForEachMaster(t.Context(), fn))
@@ -24,7 +25,7 @@ func onMasters(t testing.TB, rdb redis.UniversalClient, fn func(ctx context.Cont
 }
 
 // wipe puts Redis in its state after an empty start: no data, no scripts.
-func wipe(t testing.TB, rdb redis.UniversalClient) {
+func wipe(t testing.TB, rdb redisclient.Client) {
 	t.Helper()
 	onMasters(t, rdb, func(ctx context.Context, c *redis.Client) error {
 		return c.FlushAll(ctx).Err()
@@ -32,7 +33,7 @@ func wipe(t testing.TB, rdb redis.UniversalClient) {
 	forgetScripts(t, rdb)
 }
 
-func forgetScripts(t testing.TB, rdb redis.UniversalClient) {
+func forgetScripts(t testing.TB, rdb redisclient.Client) {
 	t.Helper()
 	onMasters(t, rdb, func(ctx context.Context, c *redis.Client) error {
 		return c.ScriptFlush(ctx).Err()

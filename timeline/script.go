@@ -5,6 +5,8 @@ import (
 	"embed"
 
 	"github.com/redis/go-redis/v9"
+
+	"tideline/internal/redisclient"
 )
 
 //go:embed lua
@@ -71,7 +73,7 @@ func onFeeds(script *redis.Script, feeds []Key, args ...any) []call {
 }
 
 // scripts runs scripts on a Redis.
-type scripts struct{ rdb redis.UniversalClient }
+type scripts struct{ rdb redisclient.Client }
 
 // run executes the calls in one pipeline. Calls on the same slot run in order. A server that is new
 // or was wiped does not know the scripts and rejects the calls. run then sends those calls again in

@@ -3,16 +3,16 @@ package timeline_test
 import (
 	"testing"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"tideline/internal/redisclient"
 	"tideline/storage/storagetest"
 	"tideline/timeline"
 )
 
 func TestShow(t *testing.T) {
 	t.Parallel()
-	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, _ bool) {
+	storagetest.EachRedis(t, func(t *testing.T, rdb redisclient.Client, _ bool) {
 		s, _ := newStore(t, rdb)
 		ctx, k, all := t.Context(), timeline.Inbox(1), timeline.Range{Limit: 9}
 		require.NoError(t, s.Visits.Touch(ctx, 1))

@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"tideline/internal/redisclient"
 	"tideline/storage/storagetest"
 	"tideline/timeline"
 )
@@ -37,7 +38,7 @@ func (c *clock) advance(d time.Duration) {
 	c.now = c.now.Add(d)
 }
 
-func newStore(t testing.TB, rdb redis.UniversalClient) (*timeline.Store, *clock) {
+func newStore(t testing.TB, rdb redisclient.Client) (*timeline.Store, *clock) {
 	t.Helper()
 	c := newClock()
 	s, err := timeline.New(rdb, timeline.Config{InboxCap: inboxCap, OutboxCap: outboxCap, Now: c.Now})
@@ -106,7 +107,7 @@ func TestConfigIsRefusedWithWhatIsAllowed(t *testing.T) {
 
 func TestPagesMeetExactlyAtTheirBorders(t *testing.T) {
 	t.Parallel()
-	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, _ bool) {
+	storagetest.EachRedis(t, func(t *testing.T, rdb redisclient.Client, _ bool) {
 		s, _ := newStore(t, rdb)
 		// Neighbours at the end of the exact range: no id may be rounded.
 		const newestID = 1<<53 - 1
@@ -150,7 +151,7 @@ func TestPagesMeetExactlyAtTheirBorders(t *testing.T) {
 
 func TestBoundsAndIDsOutOfRangeAreRefused(t *testing.T) {
 	t.Parallel()
-	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, _ bool) {
+	storagetest.EachRedis(t, func(t *testing.T, rdb redisclient.Client, _ bool) {
 		s, _ := newStore(t, rdb)
 		ctx, k := t.Context(), timeline.Inbox(1)
 		_, _, err := s.Feeds.Page(ctx, k, timeline.Range{Limit: -1})
@@ -171,7 +172,7 @@ func TestBoundsAndIDsOutOfRangeAreRefused(t *testing.T) {
 
 func TestCoverage(t *testing.T) {
 	t.Parallel()
-	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, _ bool) {
+	storagetest.EachRedis(t, func(t *testing.T, rdb redisclient.Client, _ bool) {
 		s, _ := newStore(t, rdb)
 		ctx, k := t.Context(), timeline.Inbox(1)
 		require.NoError(t, s.Visits.Touch(ctx, 1))
@@ -225,7 +226,7 @@ func TestCoverage(t *testing.T) {
 
 func TestFloorAboveAllIDs(t *testing.T) {
 	t.Parallel()
-	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, _ bool) {
+	storagetest.EachRedis(t, func(t *testing.T, rdb redisclient.Client, _ bool) {
 		s, _ := newStore(t, rdb)
 		k := timeline.Outbox(1)
 		build(t, s, k, []int64{5}, 50)
@@ -237,7 +238,7 @@ func TestFloorAboveAllIDs(t *testing.T) {
 
 func TestEmptyFeedIsRemembered(t *testing.T) {
 	t.Parallel()
-	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, _ bool) {
+	storagetest.EachRedis(t, func(t *testing.T, rdb redisclient.Client, _ bool) {
 		s, _ := newStore(t, rdb)
 		ctx, k := t.Context(), timeline.Inbox(1)
 		require.NoError(t, s.Visits.Touch(ctx, 1))
@@ -260,7 +261,7 @@ func TestEmptyFeedIsRemembered(t *testing.T) {
 
 func TestLosingEitherKeyMakesTheFeedMissing(t *testing.T) {
 	t.Parallel()
-	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, _ bool) {
+	storagetest.EachRedis(t, func(t *testing.T, rdb redisclient.Client, _ bool) {
 		s, _ := newStore(t, rdb)
 		ctx, k := t.Context(), timeline.Inbox(1)
 		require.NoError(t, s.Visits.Touch(ctx, 1))
@@ -290,7 +291,7 @@ func TestLosingEitherKeyMakesTheFeedMissing(t *testing.T) {
 
 func TestCapAndFloor(t *testing.T) {
 	t.Parallel()
-	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, _ bool) {
+	storagetest.EachRedis(t, func(t *testing.T, rdb redisclient.Client, _ bool) {
 		s, _ := newStore(t, rdb)
 		ctx := t.Context()
 
@@ -376,7 +377,7 @@ func TestCapAndFloor(t *testing.T) {
 
 func TestScriptsHealAfterBeingForgotten(t *testing.T) {
 	t.Parallel()
-	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, _ bool) {
+	storagetest.EachRedis(t, func(t *testing.T, rdb redisclient.Client, _ bool) {
 		s, _ := newStore(t, rdb)
 		ctx := t.Context()
 		var users []int64

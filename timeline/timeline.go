@@ -66,9 +66,8 @@ import (
 	"errors"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"tideline/internal/errs"
+	"tideline/internal/redisclient"
 )
 
 // The bounds of Config, and its defaults.
@@ -174,7 +173,7 @@ type Store struct {
 
 // New returns a Store on rdb, which the caller closes. It fails only if cfg is out of bounds. It
 // does not access Redis.
-func New(rdb redis.UniversalClient, cfg Config) (*Store, error) {
+func New(rdb redisclient.Client, cfg Config) (*Store, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.Validate(); err != nil {
 		return nil, err

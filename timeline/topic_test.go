@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"tideline/internal/redisclient"
 	"tideline/storage/storagetest"
 	"tideline/timeline"
 )
@@ -22,7 +22,7 @@ func texts(topic timeline.Topic, list ...string) (changes []timeline.TopicChange
 // A change is recorded only while somebody watches. The record holds the newest changes, in their order.
 func TestTopicIsRecordedWhileItIsWatched(t *testing.T) {
 	t.Parallel()
-	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, _ bool) {
+	storagetest.EachRedis(t, func(t *testing.T, rdb redisclient.Client, _ bool) {
 		s, err := timeline.New(rdb, timeline.Config{})
 		require.NoError(t, err)
 		ctx, topics := t.Context(), s.Topics
@@ -96,7 +96,7 @@ func TestTopicIsRecordedWhileItIsWatched(t *testing.T) {
 // What was recorded before Redis was rolled back is unknown, and those who watch are told to look.
 func TestTopicAfterARollback(t *testing.T) {
 	t.Parallel()
-	eachRollback(t, func(t *testing.T, rdb redis.UniversalClient, remember, rollBack func()) {
+	eachRollback(t, func(t *testing.T, rdb redisclient.Client, remember, rollBack func()) {
 		s, err := timeline.New(rdb, timeline.Config{})
 		require.NoError(t, err)
 		ctx, topics, topic := t.Context(), s.Topics, timeline.Conversation(7)

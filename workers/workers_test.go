@@ -23,6 +23,7 @@ import (
 	"tideline/feed/feedtest"
 	"tideline/feed/session"
 	"tideline/internal/batch"
+	"tideline/internal/redisclient"
 	"tideline/live"
 	"tideline/queue"
 	"tideline/storage"
@@ -100,7 +101,7 @@ func newIdleAudienceOf(t *testing.T, s *storage.Stores, followers, active int, c
 
 // work starts the workers of a process with this connection to Redis. also may add handlers to its
 // queue.
-func (a *audience) work(t *testing.T, rdb redis.UniversalClient, also ...func(q *queue.Queue)) *workers.Workers {
+func (a *audience) work(t *testing.T, rdb redisclient.Client, also ...func(q *queue.Queue)) *workers.Workers {
 	shared := batch.Client(rdb)
 	tl, err := timeline.New(shared, timeline.Config{})
 	require.NoError(t, err)

@@ -10,6 +10,7 @@ import (
 	"entgo.io/ent/dialect"
 	"github.com/redis/go-redis/v9"
 
+	"tideline/internal/redisclient"
 	"tideline/storage"
 )
 
@@ -26,7 +27,7 @@ func spent(ctx context.Context, s *storage.Stores) (sql, rdb *time.Duration, err
 		return sql, nil, nil
 	}
 	var total time.Duration
-	err = s.EachMaster(ctx, func(info map[string]string, _ *redis.Client) {
+	err = s.EachMaster(ctx, func(_ redisclient.Client, _ string, info map[string]string) {
 		for _, field := range []string{"used_cpu_user", "used_cpu_sys"} {
 			seconds, _ := strconv.ParseFloat(info[field], 64) // Redis formats it correctly
 			total += time.Duration(seconds * float64(time.Second))
@@ -42,7 +43,7 @@ func commandTime(ctx context.Context, s *storage.Stores, name string) (took time
 		return 0, nil
 	}
 	stat := regexp.MustCompile(`,usec=(\d+),`)
-	err = s.EachMaster(ctx, func(info map[string]string, _ *redis.Client) {
+	err = s.EachMaster(ctx, func(_ redisclient.Client, _ string, info map[string]string) {
 		if found := stat.FindStringSubmatch(info["cmdstat_"+name]); found != nil {
 			micros, _ := strconv.Atoi(found[1])
 			took += time.Duration(micros) * time.Microsecond
@@ -105,7 +106,7 @@ func keysOf(ctx context.Context, s *storage.Stores, most int, kindOf func(key st
 		return kinds, nil
 	}
 	var failed error
-	err = s.EachMaster(ctx, func(_ map[string]string, master *redis.Client) {
+	err = s.EachMaster(ctx, func(master redisclient.Client, _ string, _ map[string]string) {
 		if failed == nil {
 			failed = sample(ctx, master, most, kindOf, kinds)
 		}
@@ -116,7 +117,7 @@ func keysOf(ctx context.Context, s *storage.Stores, most int, kindOf func(key st
 	return kinds, err
 }
 
-func sample(ctx context.Context, master *redis.Client, most int, kindOf func(string) string, kinds map[string]keySum) error {
+func sample(ctx context.Context, master redisclient.Client, most int, kindOf func(string) string, kinds map[string]keySum) error {
 	for cursor, seen := uint64(0), 0; seen < most; {
 		keys, next, err := master.Scan(ctx, cursor, "", 1000).Result()
 		if err != nil {

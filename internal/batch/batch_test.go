@@ -13,6 +13,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"tideline/internal/redisclient"
 )
 
 func TestBatches(t *testing.T) {
@@ -156,7 +158,7 @@ func TestPipelinesGoTogether(t *testing.T) {
 	t.Parallel()
 	refused := reply("refused")
 	w := &wire{refused: refused, began: make(chan struct{}), goesOn: make(chan struct{})}
-	newClient := func() redis.UniversalClient {
+	newClient := func() redisclient.Client {
 		single := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 		t.Cleanup(func() { require.NoError(t, single.Close()) })
 		single.AddHook(w)
@@ -165,7 +167,7 @@ func TestPipelinesGoTogether(t *testing.T) {
 	rdb, another := newClient(), newClient()
 	p := NewPipelineBatcher()
 	p.batcher.MaxWait = 0
-	send := func(rdb redis.UniversalClient, ctx context.Context, names ...string) error {
+	send := func(rdb redisclient.Client, ctx context.Context, names ...string) error {
 		cmds, err := rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 			for _, name := range names {
 				pipe.Do(ctx, name)

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"tideline/internal/redisclient"
 )
 
 const (
@@ -32,7 +34,7 @@ func NewPipelineBatcher() *PipelineBatcher {
 type pipeline struct {
 	ctx    context.Context
 	of     *sharer
-	client redis.UniversalClient
+	client redisclient.Client
 	cmds   []redis.Cmder
 	err    error
 }
@@ -76,12 +78,12 @@ func Sharers(ctx context.Context) []any {
 // client combines pipelines. It is not a go-redis hook: a hook would have to distinguish pipelines
 // from transactions and from the handshake of a new connection, which a combined pipeline may be
 // waiting for.
-type client struct{ redis.UniversalClient }
+type client struct{ redisclient.Client }
 
 // Client returns a client that combines pipelines as Share describes. It returns a cluster client
 // unchanged, because one master that does not answer would delay all pipelines.
-func Client(rdb redis.UniversalClient) redis.UniversalClient {
-	if _, cluster := rdb.(*redis.ClusterClient); cluster {
+func Client(rdb redisclient.Client) redisclient.Client {
+	if redisclient.Sharded(rdb) {
 		return rdb
 	}
 	return client{rdb}
@@ -89,7 +91,7 @@ func Client(rdb redis.UniversalClient) redis.UniversalClient {
 
 // Pipeline implements redis.Cmdable.
 func (c client) Pipeline() redis.Pipeliner {
-	return &shared{c.UniversalClient.Pipeline(), c.UniversalClient}
+	return &shared{c.Client.Pipeline(), c.Client}
 }
 
 // Pipelined implements redis.Cmdable.
@@ -104,7 +106,7 @@ func (c client) Pipelined(ctx context.Context, fill func(redis.Pipeliner) error)
 // shared is a pipeline that may be combined with others.
 type shared struct {
 	redis.Pipeliner
-	client redis.UniversalClient
+	client redisclient.Client
 }
 
 // Exec implements redis.Pipeliner.

@@ -19,9 +19,8 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"tideline/internal/errs"
+	"tideline/internal/redisclient"
 )
 
 // MaxNewAccountFor bounds Config.NewAccountFor.
@@ -118,7 +117,7 @@ type Limits struct {
 
 // New returns the limits of a process that shares the Redis with the others. It returns
 // the error of [Config.Validate].
-func New(rdb redis.UniversalClient, c Config) (*Limits, error) {
+func New(rdb redisclient.Client, c Config) (*Limits, error) {
 	if err := c.Validate(); err != nil {
 		return nil, fmt.Errorf("limit: %w", err)
 	}

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"tideline/internal/redisclient"
 )
 
 //go:embed gcra.lua
@@ -82,7 +84,7 @@ const (
 
 // rateLimiter enforces the rates, which all processes share through Redis.
 type rateLimiter struct {
-	rdb   redis.UniversalClient
+	rdb   redisclient.Client
 	log   *slog.Logger
 	rates rates
 	now   func() time.Time
@@ -96,7 +98,7 @@ type rateLimiter struct {
 	suspects map[string]suspect // by address
 }
 
-func newRateLimiter(rdb redis.UniversalClient, log *slog.Logger, r rates) *rateLimiter {
+func newRateLimiter(rdb redisclient.Client, log *slog.Logger, r rates) *rateLimiter {
 	return &rateLimiter{rdb: rdb, log: log, rates: r, leased: make(map[string]int), suspects: make(map[string]suspect), now: time.Now}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"tideline/internal/redisclient"
 	"tideline/storage/storagetest"
 )
 
@@ -31,7 +32,7 @@ var testRates = rates{
 }
 
 // newLimits returns limits with the testRates, and no quotas.
-func newLimits(rdb redis.UniversalClient) *Limits {
+func newLimits(rdb redisclient.Client) *Limits {
 	return &Limits{rates: newRateLimiter(rdb, slog.New(slog.DiscardHandler), testRates)}
 }
 
@@ -158,7 +159,7 @@ func TestCostAsksRedisSeldom(t *testing.T) {
 
 // The script works on every kind of Redis.
 func TestLimitOnEveryRedis(t *testing.T) {
-	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, _ bool) {
+	storagetest.EachRedis(t, func(t *testing.T, rdb redisclient.Client, _ bool) {
 		l := newLimits(rdb)
 		logIns := Demand{Accounts: testRates.accounts.burst, Cost: LeastCost}
 		require.Nil(t, l.Allow(t.Context(), Client{User: 0, Address: "a"}, logIns))

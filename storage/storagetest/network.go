@@ -11,6 +11,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
+
+	"tideline/internal/redisclient"
 )
 
 // Network is the network between a Redis client and its servers. It fails on demand.
@@ -29,9 +31,9 @@ type conn struct {
 
 // Through returns a client of the same servers behind a Network. The client waits half a second for
 // an answer.
-func Through(t testing.TB, rdb redis.UniversalClient) (redis.UniversalClient, *Network) {
+func Through(t testing.TB, rdb redisclient.Client) (redisclient.Client, *Network) {
 	n := &Network{conns: make(map[*conn]struct{})}
-	var mine redis.UniversalClient
+	var mine redisclient.Client
 	switch c := rdb.(type) {
 	case *redis.Client:
 		opt := *c.Options()

@@ -86,7 +86,7 @@ func (r *RedisServer) Follow(t testing.TB, master *RedisServer) {
 	require.NoError(t, master.do(t, "CONFIG", "SET", "port", port))
 	require.NoError(t, r.do(t, "REPLICAOF", "127.0.0.1", port))
 	require.NoError(t, master.run.until(func(ctx context.Context) error {
-		c := master.client()
+		c := clientOf(master)
 		defer c.Close()
 		// The replication link may break and start again, so the replica must acknowledge a write.
 		if err := c.Set(ctx, "followed", 1, 0).Err(); err != nil {
@@ -114,12 +114,13 @@ func (r *RedisServer) TakeOver(t testing.TB, other *RedisServer) {
 }
 
 func (r *RedisServer) do(t testing.TB, command ...any) error {
-	c := r.client()
+	c := clientOf(r)
 	defer c.Close()
 	return c.Do(t.Context(), command...).Err()
 }
 
-func (r *RedisServer) client() *redis.Client {
+// clientOf is no method: each package that uses a RedisServer would compile the methods of redis.Client.
+func clientOf(r *RedisServer) *redis.Client {
 	return redis.NewClient(&redis.Options{Network: "unix", Addr: r.socket()})
 }
 

@@ -35,6 +35,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tideline/ent"
+	"tideline/internal/redisclient"
 	"tideline/storage"
 )
 
@@ -94,7 +95,7 @@ func Each(t *testing.T, fn func(t *testing.T, s *storage.Stores)) {
 
 // EachRedis runs fn three times, as the subtests "embedded", "redis" and "cluster", each on an
 // empty Redis.
-func EachRedis(t *testing.T, fn func(t *testing.T, rdb redis.UniversalClient, sharded bool)) {
+func EachRedis(t *testing.T, fn func(t *testing.T, rdb redisclient.Client, sharded bool)) {
 	t.Helper()
 	t.Run("embedded", func(t *testing.T) {
 		s := Open(t, storage.Config{DataDir: t.TempDir()})
@@ -210,7 +211,7 @@ func Wipe(t testing.TB, s *storage.Stores) {
 	require.NoError(t, flush(t.Context(), s.Redis))
 }
 
-func flush(ctx context.Context, rdb redis.UniversalClient) error {
+func flush(ctx context.Context, rdb redisclient.Client) error {
 	if cluster, ok := rdb.(*redis.ClusterClient); ok {
 		return cluster.ForEachMaster(ctx, func(ctx context.Context, c *redis.Client) error {
 			return c.FlushAll(ctx).Err()
