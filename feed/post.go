@@ -442,7 +442,7 @@ func shownToModerators(s *sql.Selector) {
 }
 
 // Posts returns the posts with the ids, in their order. An entry is nil if there is no such post
-// or the viewer may not see it. It costs one query, and one more if some are replies or reposts.
+// or the viewer may not see it. It costs as Reader.Posts.
 func (f *Feed) Posts(ctx context.Context, v session.Viewer, ids []int64) ([]*ent.Post, error) {
 	return f.PostsWith(ctx, v, ids, visibility.Likes)
 }

@@ -198,7 +198,8 @@ func (h *Hub) session(ctx context.Context) error {
 	return received
 }
 
-// pubsub is a connection that receives messages: a *redis.PubSub.
+// pubsub is a connection that receives messages: a *redis.PubSub, which no method of a Hub mentions for the reason
+// that redisclient.Client gives.
 type pubsub interface {
 	ReceiveTimeout(ctx context.Context, timeout time.Duration) (any, error)
 	Close() error

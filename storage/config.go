@@ -88,6 +88,8 @@ type redisServers struct {
 	sentinels *redis.FailoverOptions // nil without Sentinels; otherwise first is nil
 }
 
+// parse is no method: each package that uses a Config would compile what redisclient.Client keeps away from it, for
+// the options of Redis in a target. The same holds for openSQL and openRedis.
 func parse(c Config) (target, error) {
 	var t target
 	var errs []error

@@ -119,12 +119,12 @@ func (r *Reader) addBases(ctx context.Context, in querier, viewer int64, list []
 	for _, p := range list {
 		of.add(linksOf(p))
 	}
-	if len(of.bases) == 0 {
+	if len(of.posts) == 0 {
 		return nil
 	}
-	found, known, err := r.scanBases(ctx, in, viewer, of.bases, of.repliedTo, with)
+	found, known, err := r.scanBases(ctx, in, viewer, of.posts, of.repliedTo, with)
 	if err != nil {
-		return err
+		return fmt.Errorf("read roots and originals: %w", err)
 	}
 	for _, p := range found {
 		known.posts[p.ID] = p
@@ -139,7 +139,7 @@ func (r *Reader) addBases(ctx context.Context, in querier, viewer int64, list []
 }
 
 const (
-	// linksBytes bounds the memory of Reader.links: the newest 60,000 replies and reposts that were read.
+	// linksBytes bounds the memory of Reader.links: the 60,000 replies and reposts that were read last.
 	linksBytes = 8 << 20
 	linkBytes  = 140
 )
@@ -156,13 +156,26 @@ func linksOf(p *ent.Post) links {
 	return l
 }
 
-// dependence is what the posts of a page depend on.
-type dependence struct{ bases, repliedTo []int64 }
+// knownLinks returns the links of those of the posts that were read before. It is nil if there are none.
+func (r *Reader) knownLinks(ids []int64) (known map[int64]links) {
+	for i, id := range ids {
+		if l, ok := r.links.Get(id); ok {
+			if known == nil {
+				known = make(map[int64]links, len(ids)-i)
+			}
+			known[id] = l
+		}
+	}
+	return known
+}
+
+// dependence is what the posts of a page depend on: posts, and users who were replied to.
+type dependence struct{ posts, repliedTo []int64 }
 
 func (d *dependence) add(l links) {
 	for _, id := range [2]int64{l.root, l.original} {
 		if id != 0 {
-			d.bases = append(d.bases, id)
+			d.posts = append(d.posts, id)
 		}
 	}
 	if l.repliedTo != 0 {
@@ -173,21 +186,21 @@ func (d *dependence) add(l links) {
 // readWithBases reads the posts of the ids, in any order, together with the bases that known says they have. It reads
 // the bases of other posts after that.
 func (r *Reader) readWithBases(ctx context.Context, viewer int64, ids []int64, known map[int64]links, with Fields) ([]*ent.Post, error) {
-	all, asked := dependence{bases: slices.Clone(ids)}, make(map[int64]bool, len(ids))
+	all, asked := dependence{posts: slices.Clone(ids)}, make(map[int64]bool, len(ids))
 	for _, id := range ids {
 		all.add(known[id])
 		asked[id] = true
 	}
-	found, bases, err := r.scanBases(ctx, r.db, viewer, all.bases, all.repliedTo, with)
+	found, bases, err := r.scanBases(ctx, r.db, viewer, all.posts, all.repliedTo, with)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("read posts with their roots and originals: %w", err)
 	}
 	list := make([]*ent.Post, 0, len(ids))
 	for _, p := range found {
 		base := p
 		if asked[p.ID] {
 			list = append(list, p)
-			same := *p // a base has no flags of its own base
+			same := *p // as a base, it has no flags of its own base; both share the author and the data
 			base = &same
 		}
 		bases.posts[p.ID] = base
@@ -218,7 +231,8 @@ type bases struct {
 }
 
 // scanBases reads posts for a viewer, together with the viewer's wishes that concern conversations of these
-// posts and replies to the users in repliedTo. The caller puts the posts into the result.
+// posts and replies to the users in repliedTo. The caller puts the posts into the
+// result, of a page's own posts copies.
 func (r *Reader) scanBases(ctx context.Context, in querier, viewer int64, ids, repliedTo []int64, with Fields) (list []*ent.Post, of bases, err error) {
 	slices.Sort(ids)
 	ids = slices.Compact(ids)
@@ -228,7 +242,7 @@ func (r *Reader) scanBases(ctx context.Context, in querier, viewer int64, ids, r
 	}
 	list, text, err := r.scan(ctx, in, len(ids), with, query, args...)
 	if err != nil {
-		return nil, of, fmt.Errorf("read roots and originals: %w", err)
+		return nil, of, err
 	}
 	of = bases{viewer: viewer, posts: make(map[int64]*ent.Post, len(list))}
 	text, of.words, _ = strings.Cut(text, betweenWords)
@@ -351,7 +365,7 @@ func codeOf(v schema.Visibility) Relation {
 }
 
 // dependsOn returns the SQL expression of the flags of a reply or a repost that concern other posts, for
-// statements whose rows are the viewers: the flags that addBases adds, and the flags of wantsReply and
+// statements whose rows are the viewers: the flags that bases.addTo adds, and the flags of wantsReply and
 // mutesRoot. It is 0 for any other post.
 //
 // Cost: none for a post that is neither. For each base, one look-up by key and the look-ups of its

@@ -57,7 +57,6 @@ func TestRootsAndOriginalsThatWereReadBefore(t *testing.T) {
 		require.NoError(w, w.Stores.DB.MutedConversation.Create().SetUserID(muter.ID).SetRootID(root).Exec(w.Ctx))
 		page := []int64{ofRoot, ofReply, toFriends, reply, root, plain}
 
-		warm := visibility.New(w.Stores.DB, w.Stores.Dialect)
 		require.Eventually(w, func() bool { // background work runs statements, too
 			asked, cold := storagetest.CountQueries(w.Stores), visibility.New(w.Stores.DB, w.Stores.Dialect)
 			_, _, err := cold.ByIDs(w.Ctx, fan.ID, page, visibility.All)
@@ -68,17 +67,31 @@ func TestRootsAndOriginalsThatWereReadBefore(t *testing.T) {
 			require.NoError(w, err)
 			return first == 2 && asked() == 1
 		}, time.Minute, time.Millisecond)
+
+		many := slices.Concat(page, make([]int64, 200))
+		reads := [][]int64{page, page[:4], {reply}, {ofReply}, {reply, ofReply, reply}, many}
 		shown := map[visibility.Surface]int{}
-		same := func(why string) {
-			for _, viewer := range viewers {
+		// same compares readers that have read the page before the change with one that has not.
+		same := func(change string) {
+			warm := make([]*visibility.Reader, len(viewers))
+			for i, viewer := range viewers {
+				warm[i] = visibility.New(w.Stores.DB, w.Stores.Dialect)
+				_, _, err := warm[i].ByIDs(w.Ctx, viewer.ID, page, 0)
+				require.NoError(w, err)
+			}
+			if change != "" {
+				_, err := w.Stores.SQL.ExecContext(w.Ctx, change, reply)
+				require.NoError(w, err)
+			}
+			for i, viewer := range viewers {
 				for _, on := range []visibility.Surface{visibility.Direct, visibility.Home} {
 					for _, with := range []visibility.Fields{0, visibility.Bare, visibility.All} {
-						for _, ids := range [][]int64{page, page[:4], {reply}, {ofReply}} {
+						for _, ids := range reads {
 							expected, err := visibility.New(w.Stores.DB, w.Stores.Dialect).Posts(w.Ctx, on, viewer.ID, ids, with)
 							require.NoError(w, err)
-							posts, err := warm.Posts(w.Ctx, on, viewer.ID, ids, with)
+							posts, err := warm[i].Posts(w.Ctx, on, viewer.ID, ids, with)
 							require.NoError(w, err)
-							require.Equal(w, expected, posts, "%s: viewer %d, surface %d, fields %b, posts %v", why, slices.Index(viewers, viewer), on, with, ids)
+							require.Equal(w, expected, posts, "%s: viewer %d, surface %d, fields %b, posts %v", change, i, on, with, ids)
 							for _, p := range posts {
 								if p != nil {
 									shown[on]++
@@ -89,18 +102,11 @@ func TestRootsAndOriginalsThatWereReadBefore(t *testing.T) {
 				}
 			}
 		}
-		same("not read before")
-		same("read before")
+		same("")
 		require.Positive(w, shown[visibility.Direct])
 		require.Positive(w, shown[visibility.Home])
-		for _, change := range []string{
-			"UPDATE posts SET parent_author_id = NULL WHERE id = $1",
-			"UPDATE posts SET visibility = 'PRIVATE' WHERE root_id IS NULL AND id <> $1",
-			"DELETE FROM posts WHERE id = $1",
-		} {
-			_, err := w.Stores.SQL.ExecContext(w.Ctx, change, reply)
-			require.NoError(w, err)
-			same(change)
-		}
+		same("UPDATE posts SET parent_author_id = NULL WHERE id = $1")
+		same("UPDATE posts SET visibility = 'PRIVATE' WHERE root_id IS NULL AND id <> $1")
+		same("DELETE FROM posts WHERE id = $1")
 	})
 }

@@ -80,24 +80,17 @@ func statement(of, flags, words string, with Fields) string {
 	return selecting(of, flags, words, with) + rows.In(of, "$2", "bigint")
 }
 
-// readAtOnce is the largest number of posts that read allocates at a time.
+// readAtOnce is the largest number of posts that scan allocates at a time.
 const readAtOnce = 100
 
 // byKey reads the posts of the ids for a viewer, in any order.
 //
-// Cost: as read. Replies and reposts that the process has read before need no second query: a page with a
-// third of each costs 1.3 times a page with none, and 1.6 times with that query (BenchmarkHomePage).
+// Cost: as read. A page of at most readAtOnce posts needs no second query for replies and reposts that the
+// process has read before: on PostgreSQL, a page with a third of each costs 1.3 times a page with none, and 1.6
+// times with that query (BenchmarkHomePage). Larger reads have that query, because the viewer's wishes, which grow
+// with the read, come with each row.
 func (r *Reader) byKey(ctx context.Context, viewer int64, ids []int64, with Fields) ([]*ent.Post, error) {
-	var known map[int64]links
-	for i, id := range ids {
-		if l, ok := r.links.Get(id); ok {
-			if known == nil {
-				known = make(map[int64]links, len(ids)-i)
-			}
-			known[id] = l
-		}
-	}
-	if known != nil {
+	if known := r.knownLinks(ids); len(known) > 0 && len(ids) <= readAtOnce {
 		return r.readWithBases(ctx, viewer, ids, known, with)
 	}
 	return r.read(ctx, r.db, viewer, len(ids), with, r.statement(viewer, with), viewer, rows.List(r.dialect, ids))

@@ -26,7 +26,7 @@ type Reader struct {
 	version    atomic.Int64
 	statements [combinations]string // byKey's queries for a viewer
 	anonymous  [combinations]string // byKey's queries for an anonymous viewer, without likes
-	bases      [combinations]string // scanBases' queries for a viewer
+	bases      [combinations]string // scanBases' queries for a viewer: posts with the viewer's wishes
 	ends       ends
 	relations  string // the query of relationsAmong for one viewer
 	userStates string // the query of UserStates

@@ -97,7 +97,7 @@ func lookUps(list []edge, viewer, author string, only func(edge) string) string 
 // table of posts, and viewer is the parameter. It looks up only what the rule needs. An edge that
 // matters only for some visibilities is looked up for their posts. A viewer who mutes nobody, or has
 // no block with anybody, needs no look-up a post; the database checks that once per statement. The
-// flags that only replies and reposts have are added by addBases.
+// flags that only replies and reposts have are added by bases.addTo.
 //
 // Cost: four look-ups a statement. One index look-up a post, and one more with likes; one more a
 // post for each of mutes, blocks and being blocked that the viewer has any of, and one while

@@ -17,8 +17,8 @@
 // # Replies and reposts
 //
 // A reply depends on the root of its conversation, and a repost on its original. Both are shown
-// only where the viewer may see that post, too. The flags of the viewer and that post are read right
-// after the reply or repost, by base.go. Inboxes ignore this, the viewer's HomeReplies and
+// only where the viewer may see that post, too. The flags of the viewer and that post are read
+// together with the reply or repost, or right after it, by base.go. Inboxes ignore this, the viewer's HomeReplies and
 // the conversations that the viewer mutes, so nothing has to be rebuilt when a root is narrowed, the
 // setting changes or a conversation is muted.
 package visibility

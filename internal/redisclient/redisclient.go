@@ -7,7 +7,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Client is a client of one Redis server or of a Redis Cluster: a *redis.Client or a *redis.ClusterClient.
+// Client is a client of one Redis server or of a Redis Cluster: a *redis.Client or a *redis.ClusterClient, or one of
+// these in another type, as by package batch.
 //
 // It takes the place of redis.UniversalClient for the sake of the compiler. Since go-redis 9.23, each package that
 // mentions redis.UniversalClient, redis.Client, redis.Options or redis.PubSub compiles some thousand methods of an
