@@ -156,7 +156,7 @@ func linksOf(p *ent.Post) links {
 	return l
 }
 
-// knownLinks returns the links of those of the posts that were read before. It is nil if there are none.
+// knownLinks returns the remembered links of posts, by post. It returns nil if none of the posts has any.
 func (r *Reader) knownLinks(ids []int64) (known map[int64]links) {
 	for i, id := range ids {
 		if l, ok := r.links.Get(id); ok {
@@ -169,7 +169,7 @@ func (r *Reader) knownLinks(ids []int64) (known map[int64]links) {
 	return known
 }
 
-// dependence is what the posts of a page depend on: posts, and users who were replied to.
+// dependence lists the ids of the posts that the posts of a page depend on, and of the authors of their parents.
 type dependence struct{ posts, repliedTo []int64 }
 
 func (d *dependence) add(l links) {
@@ -183,8 +183,8 @@ func (d *dependence) add(l links) {
 	}
 }
 
-// readWithBases reads the posts of the ids, in any order, together with the bases that known says they have. It reads
-// the bases of other posts after that.
+// readWithBases reads the posts of the ids, in any order, and in the same query the bases that their known links
+// name. A second query reads the bases of posts whose links were unknown or have changed.
 func (r *Reader) readWithBases(ctx context.Context, viewer int64, ids []int64, known map[int64]links, with Fields) ([]*ent.Post, error) {
 	all, asked := dependence{posts: slices.Clone(ids)}, make(map[int64]bool, len(ids))
 	for _, id := range ids {
@@ -231,8 +231,8 @@ type bases struct {
 }
 
 // scanBases reads posts for a viewer, together with the viewer's wishes that concern conversations of these
-// posts and replies to the users in repliedTo. The caller puts the posts into the
-// result, of a page's own posts copies.
+// posts and replies to the users in repliedTo. The caller adds the posts to
+// of.posts: a post of the page as a copy, because the page's own gets flags that a base must not have.
 func (r *Reader) scanBases(ctx context.Context, in querier, viewer int64, ids, repliedTo []int64, with Fields) (list []*ent.Post, of bases, err error) {
 	slices.Sort(ids)
 	ids = slices.Compact(ids)

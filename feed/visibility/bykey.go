@@ -90,8 +90,10 @@ const readAtOnce = 100
 // times with that query (BenchmarkHomePage). Larger reads have that query, because the viewer's wishes, which grow
 // with the read, come with each row.
 func (r *Reader) byKey(ctx context.Context, viewer int64, ids []int64, with Fields) ([]*ent.Post, error) {
-	if known := r.knownLinks(ids); len(known) > 0 && len(ids) <= readAtOnce {
-		return r.readWithBases(ctx, viewer, ids, known, with)
+	if len(ids) <= readAtOnce {
+		if known := r.knownLinks(ids); known != nil {
+			return r.readWithBases(ctx, viewer, ids, known, with)
+		}
 	}
 	return r.read(ctx, r.db, viewer, len(ids), with, r.statement(viewer, with), viewer, rows.List(r.dialect, ids))
 }
