@@ -50,6 +50,8 @@ test-all flakes lint verify fuzz bench-test: export GOFLAGS := $(GOFLAGS) $(UNRA
 test test-all flakes peers bench-test: export TIDELINE_TEST_REQUIRE_REAL = 1
 # A cached PostgreSQL data directory that already has the tables. Each server of the tests starts with a copy.
 test test-all flakes: export TIDELINE_TEST_CACHE = $(CURDIR)/.test/cache
+# A program with the race detector sleeps for a second before it exits, which more than a hundred programs do here.
+test-all flakes bench-test fuzz: export GORACE ?= atexit_sleep_ms=100
 
 # Continuous integration repeats a failed test once and reports that, because it looks for what a
 # change broke. A developer's run repeats nothing.

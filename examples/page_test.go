@@ -5,7 +5,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -14,6 +13,8 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"tideline/storage/storagetest"
 )
 
 var screenshots = flag.String("screenshots", "", "write pictures of the app's page to this folder")
@@ -71,18 +72,7 @@ func (w window) picture(name string, width, height int64) {
 
 // lookAtPage plays two users on the app's page in Chromium.
 func lookAtPage(t *testing.T, app string) {
-	var chromium string
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable"} {
-		if path, err := exec.LookPath(name); err == nil {
-			chromium = path
-		}
-	}
-	if chromium == "" {
-		const missing = "no Chromium in PATH: the app's page is NOT tested"
-		require.Empty(t, os.Getenv("TIDELINE_TEST_REQUIRE_REAL"), missing)
-		t.Skip(missing)
-	}
-	allocator, free := chromedp.NewExecAllocator(t.Context(), append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(chromium),
+	allocator, free := chromedp.NewExecAllocator(t.Context(), append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(storagetest.Chromium(t)),
 		chromedp.NoSandbox, chromedp.DisableGPU, chromedp.Flag("lang", "en-US"), chromedp.WSURLReadTimeout(2*patience))...)
 	defer free()
 	browser, stop := chromedp.NewContext(allocator)

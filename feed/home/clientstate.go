@@ -102,7 +102,7 @@ const clockSlack = time.Minute
 // At returns the state of a client that resumes after a cursor. ok is false if too
 // much was posted since for a client state, or if the cursor is forged and lies in the future.
 //
-// Cost: none for a cursor that carries the state, else the cost of recentIDs.
+// Cost: none for a cursor that carries the state, else a visit and the cost of recentIDs.
 func (s *ClientStates) At(ctx context.Context, v session.Viewer, after paging.Cursor) (c clientstate.State, ok bool, err error) {
 	if c, ok = clientstate.Decode(after.Tail); ok {
 		// No server makes a state that covers posts of the future. A client that resumed from it
@@ -112,6 +112,7 @@ func (s *ClientStates) At(ctx context.Context, v session.Viewer, after paging.Cu
 	// The cursor names only an entry: the client has missed the posts above it. The client reads
 	// the posts below it again, and some of these may still be in flight.
 	c = clientstate.New(timeline.Position{}, min(after.ID, s.reader.arrivals.ArrivedID(ctx)))
+	s.reader.Visit(ctx, v.ID)
 	list, err := s.recentIDs(ctx, v.ID, timeline.Range{After: c.Low(), Before: after.ID + 1})
 	if err != nil || len(list) > clientstate.MaxRecent {
 		return c, false, err

@@ -1,19 +1,29 @@
 package stream_test
 
 import (
+	"context"
+	"database/sql"
 	"fmt"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"entgo.io/ent/dialect"
+	entsql "entgo.io/ent/dialect/sql"
 	"github.com/stretchr/testify/require"
 
+	"tideline/ent"
 	"tideline/ent/schema"
 	"tideline/feed"
+	"tideline/feed/feedtest"
 	"tideline/feed/home"
 	"tideline/feed/paging"
 	"tideline/feed/session"
 	"tideline/feed/stream"
 	"tideline/live"
+	"tideline/storage"
+	"tideline/storage/storagetest"
 )
 
 func (l listener) updated() (id int64, text string) {
@@ -228,5 +238,52 @@ func TestEditLeavesTheReceipt(t *testing.T) {
 		receipt, err := w.Stores.DB.Delivery.Get(w.Ctx, post)
 		require.NoError(w, err)
 		require.EqualValues(w, 12_345_678, receipt.FirstLag)
+	})
+}
+
+// pausing is a database driver that calls pause once, after the query for changed posts.
+type pausing struct {
+	dialect.Driver
+	pause atomic.Pointer[func()]
+}
+
+func (d *pausing) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	found, err := d.Driver.(entsql.ExecQuerier).QueryContext(ctx, query, args...)
+	if strings.Contains(query, "changed_at") {
+		if pause := d.pause.Swap(nil); pause != nil {
+			(*pause)()
+		}
+	}
+	return found, err
+}
+
+// A process stops for five minutes after it has looked for changed posts. Meanwhile a post is edited, and the
+// event is lost. A cursor from after that does not say that the client has the edit.
+func TestEditDuringAPauseIsSentLater(t *testing.T) {
+	t.Parallel()
+	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
+		var ahead atomic.Int64
+		db := &pausing{Driver: s.Driver}
+		w := newWorld(t, s, feedtest.Options{
+			DB: ent.NewClient(ent.Driver(db)), Now: func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) },
+		})
+		ann, bob := w.pair()
+		post := w.History(bob, 1)[0]
+		_, err := w.Timelines.Inboxes.Deliver(w.Ctx, post, []int64{ann.ID})
+		require.NoError(t, err)
+		page, text := w.Top(ann), "edited meanwhile"
+		pause := func() {
+			_, err := w.Feed.UpdatePost(w.Ctx, bob, post, feed.Edit{Text: &text})
+			require.NoError(t, err)
+			s.DB.Job.Delete().ExecX(w.Ctx)
+			ahead.Store(int64(5 * time.Minute))
+		}
+		db.pause.Store(&pause)
+		l := w.listenFor(ann, stream.Options{After: page, Updates: true, Heartbeat: time.Second})
+		position := l.next().(*stream.Heartbeat).Position
+		require.Nil(t, db.pause.Load(), "the stream has looked for changes")
+		l.close()
+		id, got := w.listenFor(ann, stream.Options{After: &position, Updates: true}).updated()
+		require.Equal(t, []any{post, text}, []any{id, got})
 	})
 }

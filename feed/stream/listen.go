@@ -115,10 +115,11 @@ type Options struct {
 // removals, and then new changes. It skips nothing and repeats no post. If it cannot
 // guarantee that, it sends Invalidated first. Errors: Unauthenticated, BadInput.
 //
-// Cost: three round trips, and a query of the posts that are younger than two minutes, if
-// any. If the inbox is missing, also the cost of home.Reader.BuildInbox, and at most a second of
-// waiting for it. After a cursor, also the cost of the first pages, which are read as the
-// client takes events, and one more read each time that the client reads slowly.
+// Cost: two round trips to Redis, and a query for changed posts. Without a cursor, also a round trip and
+// a query of the posts that are younger than two minutes, if any, and if the inbox is missing the cost of
+// home.Reader.BuildInbox and at most a second of waiting for it. After a cursor, also the cost of the
+// first pages, which are read as the client takes events, and one more read each time that the client
+// reads slowly.
 func (s *Streams) Listen(ctx context.Context, v session.Viewer, o Options, wake func()) (*Stream, error) {
 	if v.ID == 0 {
 		return nil, refusal.ErrSignIn
@@ -134,10 +135,7 @@ func (s *Streams) Listen(ctx context.Context, v session.Viewer, o Options, wake 
 		}
 		t.resuming = &after
 	}
-	// Posts are pushed to the inbox from this visit on.
-	if t.resuming != nil {
-		s.home.Reader.Visit(ctx, v.ID)
-	} else {
+	if t.resuming == nil {
 		// The client reads the present timeline itself. The stream reads the client state
 		// before it subscribes at the hub, and then catches up. So it sends every later change.
 		var err error

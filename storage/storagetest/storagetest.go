@@ -220,11 +220,11 @@ func flush(ctx context.Context, rdb redisclient.Client) error {
 	return rdb.FlushAll(ctx).Err()
 }
 
-// missing skips the test, or fails it if real servers are required.
+// missing skips the test, or fails it if real servers and programs are required.
 func missing(t testing.TB, err error) {
 	t.Helper()
 	if os.Getenv("TIDELINE_TEST_REQUIRE_REAL") == "1" {
-		t.Fatalf("a real server is required here: %v", err)
+		t.Fatalf("the real program is required here: %v", err)
 	}
-	t.Skipf("SKIPPED, NOT TESTED ON THE REAL SERVER: %v", err)
+	t.Skipf("SKIPPED, NOT TESTED WITH THE REAL PROGRAM: %v", err)
 }

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"net/url"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -25,33 +23,30 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"tideline/storage/storagetest"
 	"tideline/web"
 )
 
 // patience is the time that a page has to show what a test expects.
 const patience = 30 * time.Second
 
-// findChromium returns the path of the browser, or "" if none is installed.
-func findChromium() string {
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable"} {
-		if path, err := exec.LookPath(name); err == nil {
-			return path
-		}
-	}
-	return ""
-}
-
 // chromium is the browser process that all tests share, with a window for each user.
 var chromium = struct {
 	context.Context
-	stop   func()
-	launch func() error
+	stop func()
+	err  error // of the start
 }{stop: func() {}}
 
-func init() {
-	chromium.launch = sync.OnceValue(func() error {
+var start sync.Once
+
+// browser starts Chromium, unless it runs. If none is installed, the test is skipped, or fails if
+// TIDELINE_TEST_REQUIRE_REAL is set.
+func browser(t *testing.T) {
+	t.Helper()
+	path := storagetest.Chromium(t)
+	start.Do(func() {
 		options := append(chromedp.DefaultExecAllocatorOptions[:],
-			chromedp.ExecPath(findChromium()),
+			chromedp.ExecPath(path),
 			chromedp.NoSandbox, // the page is trusted, and root has no sandbox
 			chromedp.DisableGPU,
 			chromedp.Flag("disable-component-update", true),
@@ -63,20 +58,9 @@ func init() {
 		ctx, stop := chromedp.NewContext(allocator)
 		chromium.Context = ctx //nolint:fatcontext // made once
 		chromium.stop = func() { stop(); free() }
-		return chromedp.Do(ctx)
+		chromium.err = chromedp.Do(ctx)
 	})
-}
-
-// browser starts Chromium. If none is installed, it skips the test, or fails it if
-// TIDELINE_TEST_REQUIRE_REAL is set.
-func browser(t *testing.T) {
-	t.Helper()
-	if findChromium() == "" {
-		const missing = "no Chromium in PATH: the app is NOT tested in a browser"
-		require.Empty(t, os.Getenv("TIDELINE_TEST_REQUIRE_REAL"), missing)
-		t.Skip(missing)
-	}
-	require.NoError(t, chromium.launch())
+	require.NoError(t, chromium.err)
 }
 
 // page is the browser of one user, with its own storage, cookies and network.

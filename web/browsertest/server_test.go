@@ -72,11 +72,10 @@ func serve(t *testing.T) *site {
 // prepare returns a site that is not started yet.
 func prepare(t *testing.T) *site {
 	t.Helper()
+	storagetest.Chromium(t) // skips the test if there is none
 	var ready errgroup.Group
-	if findChromium() != "" {
-		ready.Go(build)
-	}
-	browser(t) // skips the test if there is no browser
+	ready.Go(build)
+	browser(t)
 	require.NoError(t, ready.Wait())
 	s := &site{t: t, address: freeAddress(t), data: t.TempDir()}
 	s.url = "http://" + s.address
