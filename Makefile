@@ -6,7 +6,7 @@ SHELL := /bin/bash
 GO ?= go
 # With -trimpath no path of this clone is compiled in, so clones and worktrees share the build cache.
 export GOFLAGS := -trimpath $(GOFLAGS)
-# Tools and generators are compiled like the product, so that the standard library is compiled once for all of them.
+# The linter, gotestsum and the generators are compiled like the product, so that the standard library is compiled once for all of them.
 TOOL = CGO_ENABLED=0 GOFLAGS=-trimpath $(GO) tool
 LINT = $(TOOL) -modfile=.ci/lint.mod golangci-lint
 GOTESTSUM = $$($(TOOL) -n -modfile=.ci/test.mod gotestsum)
@@ -54,7 +54,7 @@ test-all flakes lint fuzz bench-test: export GOFLAGS := $(GOFLAGS) $(RACE_FLAGS)
 test test-all flakes peers bench-test: export TIDELINE_TEST_REQUIRE_REAL = 1
 # A cached PostgreSQL data directory that already has the tables. Each server of the tests starts with a copy.
 test test-all flakes: export TIDELINE_TEST_CACHE = $(CURDIR)/.test/cache
-# A program with the race detector sleeps for a second before it exits, which more than a hundred programs do here.
+# A program with the race detector sleeps for a second before it exits. More than a hundred of them end in a run.
 test-all flakes bench-test fuzz: export GORACE ?= atexit_sleep_ms=100
 
 # Continuous integration repeats a failed test once and reports that, because it looks for what a
@@ -80,8 +80,9 @@ test: PACKAGES = -p 4
 test: export TIDELINE_TEST_RUN := $(shell date +%s)
 test: ## Run the fast tests on all databases, in minutes; for some of them: PKGS=./live RUN=TestName COUNT=50
 	@mkdir -p .test; rm -f .test/repeated
+# The compiler fills the pauses of the downloads.
 	@$(if $(RUN)$(PKGS),,$(GO) build ./... >/dev/null 2>&1 & )\
-	  $(MAKE) --no-print-directory deps $(if $(RUN)$(PKGS),,$(if $(NPM),kit)) && wait # the compiler fills the pauses of the downloads
+	  $(MAKE) --no-print-directory deps $(if $(RUN)$(PKGS),,$(if $(NPM),&& $(MAKE) --no-print-directory kit)); status=$$?; wait; exit $$status
 	@$(RUN_TESTS) $(if $(PKGS),,-short)
 
 .PHONY: test-all
@@ -199,7 +200,7 @@ NPM := $(shell command -v npm)
 verify: ## Regenerate everything; fail if that changes a file
 	@sums() { find $(GENERATED) -type f -exec cksum {} + | LC_ALL=C sort -k3; }; \
 	before=$$(sums); \
-	$(MAKE) --no-print-directory generate $(if $(NPM),web,); \
+	$(MAKE) --no-print-directory generate $(if $(NPM),web,) || exit 1; \
 	if ! diff <(echo "$$before") <(sums) >/dev/null; then \
 	  echo "generated files were not up to date; now they are, commit them:"; \
 	  diff <(echo "$$before") <(sums) | awk '/^[<>]/ { print "  " $$4 }' | sort -u; \

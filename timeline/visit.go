@@ -55,7 +55,8 @@ func (v *Visits) visitPage(ctx context.Context, user int64, r Range, more ...any
 	args = append(args, more...)
 	at, page, err := v.visit(ctx, user, call{pageScript, Inbox(user).keys(), args})
 	// The page may have been read before the user was found active. A user who is found active was
-	// active before, so the inbox has received every push.
+	// active before, so the inbox has received every push. There is an exception on a cluster: another
+	// reader drops the inbox and makes the user active between the two. The next visit finds that out.
 	if err == nil && at != (Position{}) {
 		p, err = part(page[0])
 	}

@@ -345,7 +345,7 @@ func (f *fanOut) nextPage(ctx context.Context, page followerPage) (err error) {
 }
 
 // deliverPage brings the post to followers who may see it and returns the active ones among them.
-// Users who are not active have no connection. had is the part of gain that had the post right
+// Nothing is published to the others: their next visit drops the inbox. had is the part of gain that had the post right
 // before the change. muters mute the author: they get nothing, but are counted in the same steps as
 // the others. allActive says that all of them are known to be active.
 func (f *fanOut) deliverPage(ctx context.Context, gain, had, muters []int64, allActive bool) (reached []int64, err error) {

@@ -102,7 +102,9 @@ const clockSlack = time.Minute
 // At returns the state of a client that resumes after a cursor. ok is false if too
 // much was posted since for a client state, or if the cursor is forged and lies in the future.
 //
-// Cost: none for a cursor that carries the state, else a visit and the cost of recentIDs.
+// If the cursor does not carry the state, At visits the inbox.
+//
+// Cost: none for a cursor that carries the state, else that of Visit and recentIDs.
 func (s *ClientStates) At(ctx context.Context, v session.Viewer, after paging.Cursor) (c clientstate.State, ok bool, err error) {
 	if c, ok = clientstate.Decode(after.Tail); ok {
 		// No server makes a state that covers posts of the future. A client that resumed from it
@@ -186,8 +188,8 @@ type Missed struct {
 	Settled        clientstate.Settled
 }
 
-// MissedSince reads what the client missed: first the journal, then posts. It also visits the inbox.
-// If it cannot be known what the client missed, MissedSince returns the reason and a zero Missed.
+// MissedSince reads what the client missed: first the journal, then posts. It also visits the inbox, unless
+// the client's state has no position. If it cannot be known what the client missed, MissedSince returns the reason and a zero Missed.
 // noEventLost says that the client has received, or will receive, an event for every post that came at
 // or below its bound.
 //

@@ -1,6 +1,7 @@
 package stream_test
 
 import (
+	"fmt"
 	"math"
 	"testing"
 	"time"
@@ -160,5 +161,28 @@ func TestAStreamBeginsWithTwoQueries(t *testing.T) {
 		}
 		require.Equal(w, 2, least)
 		l.expectQuiet("the client has them")
+	})
+}
+
+// Redis loses only the mark that the user is active, after a stream has subscribed and before its first visit.
+// Meanwhile a post is made, which nobody pushes to the user.
+func TestUserIsForgottenBeforeTheFirstVisit(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *world) {
+		ann, bob := w.pair()
+		w.Post(bob, schema.Public)
+		w.Drain()
+		l := w.listen(ann, w.Top(ann))
+		lost := int64(0)
+		for shard := range 16 {
+			n, err := w.Stores.Redis.ZRem(w.Ctx, fmt.Sprintf("tl:{a%d}", shard), ann.ID).Result()
+			require.NoError(w, err)
+			lost += n
+		}
+		require.EqualValues(w, 1, lost)
+		post := w.Post(bob, schema.Public)
+		w.Drain()
+		require.IsType(w, &stream.Invalidated{}, l.next())
+		require.Equal(w, post, l.added())
 	})
 }

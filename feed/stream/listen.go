@@ -115,11 +115,11 @@ type Options struct {
 // removals, and then new changes. It skips nothing and repeats no post. If it cannot
 // guarantee that, it sends Invalidated first. Errors: Unauthenticated, BadInput.
 //
-// Cost: two round trips to Redis, and a query for changed posts. Without a cursor, also a round trip and
-// a query of the posts that are younger than two minutes, if any, and if the inbox is missing the cost of
-// home.Reader.BuildInbox and at most a second of waiting for it. After a cursor, also the cost of the
-// first pages, which are read as the client takes events, and one more read each time that the client
-// reads slowly.
+// Cost: two round trips to Redis, one of them to register at the hub, and a query for changed posts. Without a
+// cursor, also a round trip, and a query of the posts that are younger than two minutes, if any. After a cursor,
+// also the cost of the first pages, which are read as the client takes events, and one more read each time that
+// the client reads slowly. If the inbox is missing, also the cost of home.Reader.BuildInbox; without a cursor,
+// Listen waits at most a second for it.
 func (s *Streams) Listen(ctx context.Context, v session.Viewer, o Options, wake func()) (*Stream, error) {
 	if v.ID == 0 {
 		return nil, refusal.ErrSignIn
@@ -145,7 +145,8 @@ func (s *Streams) Listen(ctx context.Context, v session.Viewer, o Options, wake 
 		t.newest = t.client.Newest()
 	}
 	// The stream subscribes at the hub before it reads what the client missed, so it loses no
-	// change in between.
+	// change in between. Nothing is published to a user who is not active: then the visit that comes with
+	// the read drops the inbox, and the client reads again.
 	if err := t.open(ctx); err != nil {
 		return nil, err
 	}

@@ -307,7 +307,7 @@ func (s *Stream) catchUpAs(ctx context.Context, noEventLost bool) error {
 		return s.startOver(ctx, mayHaveMissed, Cause(why)) // the client state cannot tell what the client misses
 	}
 	if !whole {
-		m.Now = s.visit(ctx) // Redis may have forgotten the user
+		m.Now = s.visit(ctx) // begins to build a missing inbox
 		s.client.Position = m.Now
 		s.backlog.check(s.streams)
 		m.Arrived = s.streams.home.Arrivals.ArrivedID(ctx)

@@ -85,7 +85,7 @@ func TestRootsAndOriginalsThatWereReadBefore(t *testing.T) {
 			}
 			for i, viewer := range viewers {
 				for _, on := range []visibility.Surface{visibility.Direct, visibility.Home} {
-					for _, with := range []visibility.Fields{visibility.Bare, visibility.All} {
+					for _, with := range []visibility.Fields{0, visibility.Bare, visibility.All} {
 						for _, ids := range reads {
 							expected, err := visibility.New(w.Stores.DB, w.Stores.Dialect).Posts(w.Ctx, on, viewer.ID, ids, with)
 							require.NoError(w, err)

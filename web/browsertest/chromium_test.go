@@ -40,7 +40,7 @@ var chromium = struct {
 var start sync.Once
 
 // browser starts Chromium, unless it runs. If none is installed, the test is skipped, or fails if
-// TIDELINE_TEST_REQUIRE_REAL is set.
+// TIDELINE_TEST_REQUIRE_REAL is 1.
 func browser(t *testing.T) {
 	t.Helper()
 	path := storagetest.Chromium(t)
