@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"sync/atomic"
 	"time"
 
 	"entgo.io/ent/dialect"
@@ -97,13 +96,13 @@ func (i Import) Run(ctx context.Context, c server.Config, console server.Console
 
 // run imports the lines of in, which begin at from.
 func (i Import) run(ctx context.Context, b *backend.Backend, in io.Reader, size int64, from transfer.State, bad *badLines, console server.Console) (transfer.State, error) {
-	counted := &countedReader{r: in}
+	counted := progress.NewReader(in)
 	shown := progress.Start(console.Log, "Importing", size, "lines")
 	defer shown.Stop()
 	bad.clear = shown.Clear
 	last, next := time.Now(), 10_000
 	im := &transfer.Import{Bulk: b.Bulk, Issuer: i.Issuer, Bad: bad.tell, Written: func(ctx context.Context, s transfer.State) error {
-		shown.At(counted.n.Load(), s.Lines-from.Lines)
+		shown.At(counted.Bytes(), s.Lines-from.Lines)
 		if s.Created >= next { // until then PostgreSQL plans for small tables
 			next = 4 * s.Created
 			if err := analyze(ctx, b.Stores); err != nil {
@@ -230,18 +229,6 @@ func (b *badLines) close() error {
 		err = errors.Join(err, b.file.Close())
 	}
 	return err
-}
-
-// countedReader counts the bytes that have been read.
-type countedReader struct {
-	r io.Reader
-	n atomic.Int64
-}
-
-func (c *countedReader) Read(b []byte) (int, error) {
-	n, err := c.r.Read(b)
-	c.n.Add(int64(n))
-	return n, err
 }
 
 // Export writes the file that Import takes.

@@ -79,7 +79,7 @@ func runScript(t *testing.T, script []step) {
 	receiver := regexp.MustCompile("(?ms)^```js\n(.*?)^```").FindSubmatch(webhooks)[1]
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "receiver.mjs"), receiver, 0o600))
 
-	address, other := freeAddress(t), freeAddress(t)
+	address, other := storagetest.FreeAddress(t), storagetest.FreeAddress(t)
 	_, port, _ := net.SplitHostPort(other)
 	text := ""
 	for i, s := range script {
@@ -144,12 +144,4 @@ func blank(want, got any) any {
 		}
 	}
 	return got
-}
-
-// freeAddress returns a local address that is currently unused.
-func freeAddress(t *testing.T) string {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer listener.Close()
-	return fmt.Sprint(listener.Addr())
 }

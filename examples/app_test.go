@@ -14,6 +14,8 @@ import (
 
 	"github.com/gorilla/websocket"
 	"github.com/stretchr/testify/require"
+
+	"tideline/storage/storagetest"
 )
 
 // startApp starts Tideline and the example app with "make example", and returns their
@@ -29,7 +31,7 @@ func startApp(t *testing.T) (app, tideline string) {
 	}
 	tidelineProgram(t) // compile first: it takes longer than what follows
 
-	app, tideline = freeAddress(t), freeAddress(t)
+	app, tideline = storagetest.FreeAddress(t), storagetest.FreeAddress(t)
 	lines, stop := start(t, []string{"MAKEFLAGS=", "GOFLAGS=", "APP_ADDR=" + app, "TIDELINE_ADDR=" + tideline, "TIDELINE_REQUEST_TIMEOUT=1m"},
 		"make", "-C", "..", "--no-print-directory", "example")
 	app, tideline = "http://"+app, "http://"+tideline
@@ -45,14 +47,6 @@ func startApp(t *testing.T) (app, tideline string) {
 		}
 	})
 	return app, tideline
-}
-
-// freeAddress returns a local address that nothing listens on.
-func freeAddress(t *testing.T) string {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer listener.Close()
-	return listener.Addr().String()
 }
 
 // person is a user of the app, with the cookies of a browser.

@@ -5,7 +5,6 @@ package examples
 import (
 	"bufio"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -178,10 +177,7 @@ func build(t *testing.T, pkg string) (program string) {
 // bob.
 func newSite(t *testing.T, program string) (s *site, bob string) {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	s = &site{t: t, program: program, address: listener.Addr().String(), data: t.TempDir()}
-	require.NoError(t, listener.Close())
+	s = &site{t: t, program: program, address: storagetest.FreeAddress(t), data: t.TempDir()}
 	s.url = "http://" + s.address
 	s.start()
 	s.ada, _ = s.signUp("ada")

@@ -1,9 +1,7 @@
 package feed_test
 
 import (
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -30,23 +28,16 @@ func BenchmarkTellDependents(b *testing.B) {
 			w.replies(u[1], u[0], root, 100_000)
 			_, err := s.SQL.ExecContext(w.Ctx, "ANALYZE")
 			require.NoError(b, err)
-			after, spent := int64(0), processorTime(b)
+			after, spent := int64(0), storagetest.ProcessorTime(b)
 			for b.Loop() {
 				after, err = w.Feed.TellDependents(w.Ctx, root, after, feedjob.Post{}, 100)
 				require.NoError(b, err)
 			}
 			posts := float64(b.N * 100)
 			b.ReportMetric(float64(b.Elapsed().Microseconds())/posts, "µs/post")
-			b.ReportMetric(float64((processorTime(b)-spent).Microseconds())/posts, "own-µs/post")
+			b.ReportMetric(float64((storagetest.ProcessorTime(b)-spent).Microseconds())/posts, "own-µs/post")
 		})
 	}
-}
-
-// processorTime returns the processor time that this process has used.
-func processorTime(b *testing.B) time.Duration {
-	var used syscall.Rusage
-	require.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &used))
-	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
 // BenchmarkPublicPosts measures a page of 20 of the newest public posts, of 100,000, for a member, who gets a new list
@@ -63,14 +54,14 @@ func BenchmarkPublicPosts(b *testing.B) {
 			require.NoError(b, err)
 			for name, v := range map[string]session.Viewer{"member": u[1], "visitor": {}} {
 				b.Run(name, func(b *testing.B) {
-					spent := processorTime(b)
+					spent := storagetest.ProcessorTime(b)
 					for b.Loop() {
 						page, err := w.Feed.PublicPosts(w.Ctx, v, paging.Page{})
 						require.NoError(b, err)
 						require.Len(b, page.Edges, 20)
 					}
 					b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N), "µs/page")
-					b.ReportMetric(float64((processorTime(b)-spent).Microseconds())/float64(b.N), "own-µs/page")
+					b.ReportMetric(float64((storagetest.ProcessorTime(b)-spent).Microseconds())/float64(b.N), "own-µs/page")
 				})
 			}
 		})

@@ -176,7 +176,5 @@ func (f *Feed) VersionsOf(ctx context.Context, post int64, p paging.Page) (*pagi
 	if err != nil {
 		return nil, fmt.Errorf("read versions: %w", err)
 	}
-	return paging.Connect(w, list, func(version *ent.PostVersion) paging.Edge[ent.PostVersion] {
-		return paging.Edge[ent.PostVersion]{Cursor: paging.Cursor{ID: version.ID}.Encode(paging.Versions, post), Node: version}
-	}), nil
+	return paging.ConnectBy(w, list, paging.Versions, post, func(version *ent.PostVersion) int64 { return version.ID }), nil
 }

@@ -35,9 +35,7 @@ func (f *Feed) UserPosts(ctx context.Context, v session.Viewer, author int64, p 
 	if err != nil {
 		return nil, err
 	}
-	page := paging.Connect(w, posts, func(p *ent.Post) paging.Edge[ent.Post] {
-		return paging.Edge[ent.Post]{Cursor: paging.Cursor{ID: p.ID}.Encode(paging.Posts, author), Node: p}
-	})
+	page := paging.ConnectBy(w, posts, paging.Posts, author, func(p *ent.Post) int64 { return p.ID })
 	page.Stopped(w, stopped, paging.Posts, author)
 	return page, nil
 }
@@ -142,9 +140,7 @@ func (f *Feed) markedPage(ctx context.Context, v session.Viewer, l paging.List, 
 	if err != nil {
 		return nil, err
 	}
-	page := paging.Connect(w, posts, func(p *ent.Post) paging.Edge[ent.Post] {
-		return paging.Edge[ent.Post]{Cursor: paging.Cursor{ID: marks[p.ID]}.Encode(l, owner), Node: p}
-	})
+	page := paging.ConnectBy(w, posts, l, owner, func(p *ent.Post) int64 { return marks[p.ID] })
 	page.Stopped(w, *stopped, l, owner)
 	return page, nil
 }
@@ -173,9 +169,7 @@ func (f *Feed) TaggedPosts(ctx context.Context, v session.Viewer, text string, p
 	if err != nil {
 		return nil, err
 	}
-	page := paging.Connect(w, posts, func(p *ent.Post) paging.Edge[ent.Post] {
-		return paging.Edge[ent.Post]{Cursor: paging.Cursor{ID: p.ID}.Encode(paging.Tagged, owner), Node: p}
-	})
+	page := paging.ConnectBy(w, posts, paging.Tagged, owner, func(p *ent.Post) int64 { return p.ID })
 	page.Stopped(w, *stopped, paging.Tagged, owner)
 	return page, nil
 }
@@ -215,9 +209,7 @@ func (f *Feed) PublicPosts(ctx context.Context, v session.Viewer, p paging.Page)
 	if err != nil {
 		return nil, err
 	}
-	return paging.Connect(w, posts, func(p *ent.Post) paging.Edge[ent.Post] {
-		return paging.Edge[ent.Post]{Cursor: paging.Cursor{ID: p.ID}.Encode(paging.Public, 0), Node: p}
-	}), nil
+	return paging.ConnectBy(w, posts, paging.Public, 0, func(p *ent.Post) int64 { return p.ID }), nil
 }
 
 // newestPublic returns the list of the newest public posts. Members get a new one, so that they see
@@ -270,9 +262,7 @@ func (f *Feed) edgePage(ctx context.Context, l paging.List, owner int64, p pagin
 		}
 		users = append(users, slices.DeleteFunc(found[:len(ids)], func(u *ent.User) bool { return u == nil })...)
 	}
-	page := paging.Connect(w, users, func(u *ent.User) paging.Edge[ent.User] {
-		return paging.Edge[ent.User]{Cursor: paging.Cursor{ID: edges[u.ID]}.Encode(l, owner), Node: u}
-	})
+	page := paging.ConnectBy(w, users, l, owner, func(u *ent.User) int64 { return edges[u.ID] })
 	if more && len(users) <= w.N {
 		page.HasNextPage, page.End = true, paging.Cursor{ID: r.Before}.Encode(l, owner)
 	}

@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -46,12 +45,12 @@ func BenchmarkHomePage(b *testing.B) {
 					ctx := graph.WithViewer(w.Ctx, reader)
 					op, errs := engine.Prepare(ctx, exec.Request{Query: query})
 					require.Empty(b, errs)
-					own, sql := processorTime(b), childrenTime(b, server)
+					own, sql := storagetest.ProcessorTime(b), childrenTime(b, server)
 					for range 500 {
 						response := engine.Execute(ctx, op)
 						require.Empty(b, response.Errors)
 					}
-					spent[page] += processorTime(b) - own
+					spent[page] += storagetest.ProcessorTime(b) - own
 					spent[page+"-sql"] += childrenTime(b, server) - sql
 				}
 				pages += 500
@@ -133,13 +132,6 @@ func fill(b *testing.B, s *storage.Stores) {
 		_, err := conn.ExecContext(b.Context(), statement)
 		require.NoError(b, err, statement)
 	}
-}
-
-// processorTime returns the processor time that this process has used.
-func processorTime(b *testing.B) time.Duration {
-	var used syscall.Rusage
-	require.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &used))
-	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
 // postmaster returns the id of PostgreSQL's first process, the parent of all others, or "" on SQLite.

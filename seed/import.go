@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"entgo.io/ent/dialect"
@@ -94,9 +93,9 @@ func newImporter(s *storage.Stores, hash string) *importer {
 // counts the lines before the failure.
 func (im *importer) run(ctx context.Context, r io.Reader, size int64, out io.Writer) error {
 	return im.ids.Hold(ctx, func(ctx context.Context) error {
-		counted := &countingReader{r: r}
+		counted := progress.NewReader(r)
 		p := progress.Start(out, "Importing", size, "lines")
-		step := func() { p.At(counted.n.Load(), im.done.lines) }
+		step := func() { p.At(counted.Bytes(), im.done.lines) }
 		unread, err := im.readAll(ctx, counted, step)
 		step()
 		p.Stop()
@@ -317,16 +316,4 @@ func (d imported) print(out io.Writer, file string) {
 	fmt.Fprintf(out, "Users: %d, of whom %d have been made.\n", d.users, d.made)
 	fmt.Fprintf(out, "Follows: %d added, %d were there already or are repeated in the file, %d refused because of a block.\n",
 		d.follows, d.there, d.blocked)
-}
-
-// countingReader counts the bytes read.
-type countingReader struct {
-	r io.Reader
-	n atomic.Int64
-}
-
-func (c *countingReader) Read(b []byte) (int, error) {
-	n, err := c.r.Read(b)
-	c.n.Add(int64(n))
-	return n, err
 }

@@ -14,7 +14,7 @@ import (
 	"tideline/server/internal/servertest"
 )
 
-// askFor makes a request with a key, which acts for a user unless actAs is empty.
+// askFor makes a request with a key or a token. A key acts for a user unless actAs is empty.
 func askFor(t *testing.T, url, key, actAs, query string) (status int, answer string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/graphql", strings.NewReader(`{"query":"`+query+`"}`))

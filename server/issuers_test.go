@@ -1,7 +1,6 @@
 package server
 
 import (
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -27,22 +26,6 @@ func appToken(t *testing.T, user string, issued time.Time) string {
 	return token
 }
 
-// askAs makes a request with a token.
-func askAs(t *testing.T, url, token, query string) (status int, answer string) {
-	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/graphql", strings.NewReader(`{"query":"`+query+`"}`))
-	require.NoError(t, err)
-	r.Header.Set("Content-Type", servertest.AsJSON)
-	r.Header.Set("Authorization", "Bearer "+token)
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	response, err := client.Do(r)
-	require.NoError(t, err)
-	defer response.Body.Close()
-	data, err := io.ReadAll(response.Body)
-	require.NoError(t, err)
-	return response.StatusCode, string(data)
-}
-
 // An app's users sign in with its tokens, over HTTP and on sockets, and a sign-out ends that. Disabled
 // mutations are refused with a code, and the app is not served.
 func TestUsersOfAnApp(t *testing.T) {
@@ -51,11 +34,11 @@ func TestUsersOfAnApp(t *testing.T) {
 		`--issuers=[{"issuer": "app", "audience": "tideline", "secret_env": "APP_SECRET"}]`)
 	now := time.Now().Add(-time.Minute)
 	ann := appToken(t, "ann", now)
-	_, answer := askAs(t, url, ann, "{viewer{handle externalId}}")
+	_, answer := askFor(t, url, ann, "", "{viewer{handle externalId}}")
 	require.JSONEq(t, `{"data":{"viewer":{"handle":"ann","externalId":"ann"}}}`, answer)
-	_, answer = askAs(t, url, appToken(t, "bob", now), `{user(handle:\"ann\"){name externalId} userByExternalId(externalId:\"ann\"){id} me:userByExternalId(externalId:\"bob\"){handle}}`)
+	_, answer = askFor(t, url, appToken(t, "bob", now), "", `{user(handle:\"ann\"){name externalId} userByExternalId(externalId:\"ann\"){id} me:userByExternalId(externalId:\"bob\"){handle}}`)
 	require.JSONEq(t, `{"data":{"user":{"name":"ann","externalId":null},"userByExternalId":null,"me":{"handle":"bob"}}}`, answer)
-	status, _ := askAs(t, url, ann[:len(ann)-4]+"AAAA", "{viewer{handle}}")
+	status, _ := askFor(t, url, ann[:len(ann)-4]+"AAAA", "", "{viewer{handle}}")
 	require.Equal(t, http.StatusUnauthorized, status)
 
 	for _, mutation := range []string{
@@ -73,10 +56,10 @@ func TestUsersOfAnApp(t *testing.T) {
 	p.Send(`{"type":"connection_init","payload":{"Authorization":"Bearer ` + ann + `"}}`)
 	p.Expect(`{"type":"connection_ack"}`)
 	p.Send(`{"id":"1","type":"subscribe","payload":{"query":"subscription{timelineEvents{__typename}}"}}`)
-	_, answer = askAs(t, url, appToken(t, "ann", now.Add(time.Second)), "mutation{logOut}")
+	_, answer = askFor(t, url, appToken(t, "ann", now.Add(time.Second)), "", "mutation{logOut}")
 	require.JSONEq(t, `{"data":{"logOut":true}}`, answer)
 	p.ExpectClose(4403)
-	status, _ = askAs(t, url, ann, "{viewer{handle}}")
+	status, _ = askFor(t, url, ann, "", "{viewer{handle}}")
 	require.Equal(t, http.StatusUnauthorized, status)
 	require.NoError(t, stop())
 }

@@ -45,13 +45,13 @@ type RedisPool struct{ Open, Idle, Timeouts int }
 type MasterState struct {
 	Addr, Version string
 	// Incarnation names the data. It changes at every restart and every promotion.
-	Incarnation              string
-	Up                       time.Duration // time since its start
-	Used, Most               int64         // bytes of memory; Most is 0 without a limit
-	Eviction                 string
-	Clients, Replicas        int
-	CommandsPerSecond        int
-	EvictedKeys, ExpiredKeys int64
+	Incarnation       string
+	Up                time.Duration // time since its start
+	Used, Most        int64         // bytes of memory; Most is 0 without a limit
+	Eviction          string
+	Clients, Replicas int
+	CommandsPerSecond int
+	EvictedKeys       int64
 }
 
 // State asks SQL and Redis at the same time. A store that does not answer before ctx ends is
@@ -106,6 +106,6 @@ func masterState(info map[string]string, addr string) MasterState {
 		Used: number("used_memory"), Most: number("maxmemory"), Eviction: info["maxmemory_policy"],
 		Clients: int(number("connected_clients")), Replicas: int(number("connected_slaves")),
 		CommandsPerSecond: int(number("instantaneous_ops_per_sec")),
-		EvictedKeys:       number("evicted_keys"), ExpiredKeys: number("expired_keys"),
+		EvictedKeys:       number("evicted_keys"),
 	}
 }

@@ -67,6 +67,11 @@ import (
 // DefaultPageSize is the default of Config.PageSize.
 const DefaultPageSize = 3000
 
+const (
+	returnEvery = time.Second // the period of calls to Masters
+	foldEvery   = time.Second // the period at which the deltas of counters are folded
+)
+
 // Config configures Workers. Fields without a default are required.
 type Config struct {
 	DB         *ent.Client
@@ -100,10 +105,6 @@ type Config struct {
 	TrimEvery time.Duration
 	// WatchEvery is the period of the monitor and the balancer. Defaults to 10 seconds.
 	WatchEvery time.Duration
-	// ReturnEvery is the period of calls to Masters. Defaults to 1 second.
-	ReturnEvery time.Duration
-	// FoldEvery is the period at which the deltas of counters are folded. Defaults to 1 second.
-	FoldEvery time.Duration
 	// LagLimit is the age above which a waiting job, or a finished fan-out, is logged as a warning.
 	// Defaults to the constant LagLimit.
 	LagLimit time.Duration
@@ -134,8 +135,6 @@ func (c Config) withDefaults() Config {
 	c.KeepEvery = cmp.Or(c.KeepEvery, 100*time.Millisecond)
 	c.TrimEvery = cmp.Or(c.TrimEvery, time.Minute)
 	c.WatchEvery = cmp.Or(c.WatchEvery, 10*time.Second)
-	c.ReturnEvery = cmp.Or(c.ReturnEvery, time.Second)
-	c.FoldEvery = cmp.Or(c.FoldEvery, time.Second)
 	c.LagLimit = cmp.Or(c.LagLimit, LagLimit)
 	if c.Observe == nil {
 		c.Observe = func(FanOutReport) {}
@@ -166,7 +165,7 @@ func (c Config) validate() error {
 		name  string
 		value time.Duration
 	}{
-		{"KeepEvery", c.KeepEvery}, {"TrimEvery", c.TrimEvery}, {"WatchEvery", c.WatchEvery}, {"ReturnEvery", c.ReturnEvery}, {"FoldEvery", c.FoldEvery}, {"LagLimit", c.LagLimit},
+		{"KeepEvery", c.KeepEvery}, {"TrimEvery", c.TrimEvery}, {"WatchEvery", c.WatchEvery}, {"LagLimit", c.LagLimit},
 	} {
 		if d.value <= 0 {
 			errs = append(errs, fmt.Errorf("workers: %s is %v: it must be above 0", d.name, d.value))
@@ -223,9 +222,9 @@ func (w *Workers) Run(ctx context.Context) error {
 	})
 	g.Go(func() error { return clock.Every(ctx, w.WatchEvery, w.watch) })
 	g.Go(func() error { return clock.Every(ctx, w.WatchEvery, w.balance) })
-	g.Go(func() error { return clock.Every(ctx, w.FoldEvery, w.fold) })
+	g.Go(func() error { return clock.Every(ctx, foldEvery, w.fold) })
 	if w.Masters != nil {
-		g.Go(func() error { return clock.Every(ctx, w.ReturnEvery, w.wakeAfterReturn) })
+		g.Go(func() error { return clock.Every(ctx, returnEvery, w.wakeAfterReturn) })
 	}
 	return g.Wait()
 }

@@ -175,9 +175,7 @@ func (d *Directory) Search(ctx context.Context, query string, p paging.Page) (*p
 	if err != nil {
 		return nil, fmt.Errorf("search users: %w", err)
 	}
-	page := paging.Connect(w, list, func(u *ent.User) paging.Edge[ent.User] {
-		return paging.Edge[ent.User]{Cursor: paging.Cursor{ID: u.ID}.Encode(paging.Users, 0), Node: u}
-	})
+	page := paging.ConnectBy(w, list, paging.Users, 0, func(u *ent.User) int64 { return u.ID })
 	page.Stopped(w, stopped, paging.Users, 0)
 	return page, nil
 }

@@ -468,61 +468,23 @@ func (e *Erasure) unfollow(ctx context.Context, page []*ent.Follow, users []int6
 // others deletes rows that no counter depends on.
 func (e *Erasure) others(ctx context.Context) (int, error) {
 	all := 0
-	for table, one := range map[string]struct {
-		list func(context.Context) ([]int64, error)
-		del  func([]int64) (int, error)
-	}{
-		"requests": {
-			e.db.FollowRequest.Query().Where(followrequest.Or(followrequest.RequesterID(e.user), followrequest.TargetID(e.user))).Limit(eraseMany).IDs,
-			func(ids []int64) (int, error) {
-				return e.db.FollowRequest.Delete().Where(rows.Among(followrequest.FieldID, ids)).Exec(ctx)
-			},
-		},
-		"blocks": {
-			e.db.Block.Query().Where(block.Or(block.BlockerID(e.user), block.BlockedID(e.user))).Limit(eraseMany).IDs,
-			func(ids []int64) (int, error) {
-				return e.db.Block.Delete().Where(rows.Among(block.FieldID, ids)).Exec(ctx)
-			},
-		},
-		"mutes": {
-			e.db.Mute.Query().Where(mute.Or(mute.MuterID(e.user), mute.MutedID(e.user))).Limit(eraseMany).IDs,
-			func(ids []int64) (int, error) {
-				return e.db.Mute.Delete().Where(rows.Among(mute.FieldID, ids)).Exec(ctx)
-			},
-		},
-		"mentions": {
-			e.db.PostMention.Query().Where(postmention.UserID(e.user)).Limit(eraseMany).IDs,
-			func(ids []int64) (int, error) {
-				return e.db.PostMention.Delete().Where(rows.Among(postmention.FieldID, ids)).Exec(ctx)
-			},
-		},
-		"reports": {
-			e.db.Report.Query().Where(report.Or(report.ReporterID(e.user), report.ReportedID(e.user))).Limit(eraseMany).IDs,
-			func(ids []int64) (int, error) {
-				return e.db.Report.Delete().Where(rows.Among(report.FieldID, ids)).Exec(ctx)
-			},
-		},
+	for table, find := range map[string]func(context.Context) ([]int64, error){
+		followrequest.Table: e.db.FollowRequest.Query().Where(followrequest.Or(followrequest.RequesterID(e.user), followrequest.TargetID(e.user))).Limit(eraseMany).IDs,
+		block.Table:         e.db.Block.Query().Where(block.Or(block.BlockerID(e.user), block.BlockedID(e.user))).Limit(eraseMany).IDs,
+		mute.Table:          e.db.Mute.Query().Where(mute.Or(mute.MuterID(e.user), mute.MutedID(e.user))).Limit(eraseMany).IDs,
+		postmention.Table:   e.db.PostMention.Query().Where(postmention.UserID(e.user)).Limit(eraseMany).IDs,
+		report.Table:        e.db.Report.Query().Where(report.Or(report.ReporterID(e.user), report.ReportedID(e.user))).Limit(eraseMany).IDs,
 		// Undelivered webhooks are deleted, too: user.deleted tells the other server enough.
-		"webhooks": {
-			e.db.WebhookDelivery.Query().Where(webhookdelivery.TypeNEQ(webhook.UserDeleted), webhookdelivery.BodyContains(ent.NodeID("User", e.user))).
-				Limit(eraseMany).IDs,
-			func(ids []int64) (int, error) {
-				return e.db.WebhookDelivery.Delete().Where(rows.Among(webhookdelivery.FieldID, ids)).Exec(ctx)
-			},
-		},
-		"idempotency keys": {
-			e.db.IdempotencyKey.Query().Where(idempotencykey.UserID(e.user)).Limit(eraseMany).IDs,
-			func(ids []int64) (int, error) {
-				return e.db.IdempotencyKey.Delete().Where(rows.Among(idempotencykey.FieldID, ids)).Exec(ctx)
-			},
-		},
+		webhookdelivery.Table: e.db.WebhookDelivery.Query().Where(webhookdelivery.TypeNEQ(webhook.UserDeleted), webhookdelivery.BodyContains(ent.NodeID("User", e.user))).
+			Limit(eraseMany).IDs,
+		idempotencykey.Table: e.db.IdempotencyKey.Query().Where(idempotencykey.UserID(e.user)).Limit(eraseMany).IDs,
 	} {
-		ids, err := one.list(ctx)
+		ids, err := find(ctx)
 		if err == nil && len(ids) > 0 {
-			_, err = one.del(ids)
+			_, err = e.db.ExecContext(ctx, "DELETE FROM "+table+" WHERE id IN ("+list(ids)+")")
 		}
 		if err != nil {
-			return 0, fmt.Errorf("delete %s: %w", table, err)
+			return 0, fmt.Errorf("delete from %s: %w", table, err)
 		}
 		all += len(ids)
 	}

@@ -246,9 +246,7 @@ func (k *Keys) List(ctx context.Context, p paging.Page) (*paging.Connection[Key]
 		return nil, fmt.Errorf("list API keys: %w", err)
 	}
 	list := rows.Map(found, keyOf)
-	return paging.Connect(w, list, func(key *Key) paging.Edge[Key] {
-		return paging.Edge[Key]{Cursor: paging.Cursor{ID: key.ID}.Encode(paging.Keys, 0), Node: key}
-	}), nil
+	return paging.ConnectBy(w, list, paging.Keys, 0, func(key *Key) int64 { return key.ID }), nil
 }
 
 // Revoke revokes a key permanently. Its sockets are closed within seconds. Revoking a key again

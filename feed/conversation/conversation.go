@@ -112,9 +112,7 @@ func (c *Conversations) list(ctx context.Context, v session.Viewer, id int64, by
 	if err != nil {
 		return nil, err
 	}
-	list := paging.Connect(w, posts, func(p *ent.Post) paging.Edge[ent.Post] {
-		return paging.Edge[ent.Post]{Cursor: paging.Cursor{ID: p.ID}.Encode(l, id), Node: p}
-	})
+	list := paging.ConnectBy(w, posts, l, id, func(p *ent.Post) int64 { return p.ID })
 	list.Stopped(w, *stopped, l, id)
 	return list, nil
 }

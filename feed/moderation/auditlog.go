@@ -91,9 +91,7 @@ func (m *Moderation) AuditLog(ctx context.Context, who Actor, p paging.Page) (*p
 	if err != nil {
 		return nil, fmt.Errorf("read the audit log: %w", err)
 	}
-	return paging.Connect(w, list, func(e *ent.AuditEntry) paging.Edge[ent.AuditEntry] {
-		return paging.Edge[ent.AuditEntry]{Cursor: paging.Cursor{ID: e.ID}.Encode(paging.AuditLog, 0), Node: e}
-	}), nil
+	return paging.ConnectBy(w, list, paging.AuditLog, 0, func(e *ent.AuditEntry) int64 { return e.ID }), nil
 }
 
 // Handles names the users of an entry of the audit log: the actor, and the user, the author of the post, or the

@@ -174,9 +174,7 @@ func (m *Moderation) Reports(ctx context.Context, who Actor, of report.Status, p
 	if err != nil {
 		return nil, fmt.Errorf("read reports: %w", err)
 	}
-	return paging.Connect(w, list, func(r *ent.Report) paging.Edge[ent.Report] {
-		return paging.Edge[ent.Report]{Cursor: paging.Cursor{ID: r.ID}.Encode(paging.Reports, 0), Node: r}
-	}), nil
+	return paging.ConnectBy(w, list, paging.Reports, 0, func(r *ent.Report) int64 { return r.ID }), nil
 }
 
 // Report returns a report. Errors: Unauthenticated; NotFound, also for a report about the actor;

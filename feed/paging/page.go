@@ -164,3 +164,10 @@ func Connect[T any](w Window, rows []*T, edge func(*T) Edge[T]) *Connection[T] {
 	}
 	return c
 }
+
+// ConnectBy is Connect for rows whose cursors in the list hold only an id.
+func ConnectBy[T any](w Window, rows []*T, l List, owner int64, id func(*T) int64) *Connection[T] {
+	return Connect(w, rows, func(row *T) Edge[T] {
+		return Edge[T]{Cursor: Cursor{ID: id(row)}.Encode(l, owner), Node: row}
+	})
+}

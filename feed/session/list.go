@@ -80,9 +80,7 @@ func (s *Store) List(ctx context.Context, v Viewer, owner int64, p paging.Page, 
 			list[i].UserAgent = &row.UserAgent
 		}
 	}
-	return paging.Connect(w, list, func(s *Session) paging.Edge[Session] {
-		return paging.Edge[Session]{Cursor: paging.Cursor{ID: s.row}.Encode(paging.Sessions, owner), Node: s}
-	}), nil
+	return paging.ConnectBy(w, list, paging.Sessions, owner, func(s *Session) int64 { return s.row }), nil
 }
 
 const sessionKind = "Session"

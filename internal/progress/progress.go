@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"github.com/schollz/progressbar/v3"
@@ -110,3 +111,21 @@ func (p *Progress) show(end string) {
 		fmt.Fprintf(p.w, "%s %.0f%%, %s\n", p.what, 100*min(1, float64(p.position)/float64(p.total)), done)
 	}
 }
+
+// Reader counts the bytes that are read from a reader. Another goroutine may ask for their number.
+type Reader struct {
+	from io.Reader
+	n    atomic.Int64
+}
+
+// NewReader returns a Reader of from.
+func NewReader(from io.Reader) *Reader { return &Reader{from: from} }
+
+func (r *Reader) Read(b []byte) (int, error) {
+	n, err := r.from.Read(b)
+	r.n.Add(int64(n))
+	return n, err
+}
+
+// Bytes returns how many bytes were read.
+func (r *Reader) Bytes() int64 { return r.n.Load() }

@@ -40,6 +40,9 @@ type socket struct {
 	pings    *time.Timer // nil until connection_ack
 }
 
+// queueBytes bounds the frames of one socket that wait to be written. A single frame may be larger.
+const queueBytes = 512 << 10
+
 func newSocket(set *sockets, conn *websocket.Conn, address string, offersDeflate bool, cancel context.CancelFunc) *socket {
 	config := &set.api.config
 	s := &socket{
@@ -50,7 +53,7 @@ func newSocket(set *sockets, conn *websocket.Conn, address string, offersDeflate
 		unwatch: func() {},
 	}
 	s.queue = writeQueue{writeQueueConfig: writeQueueConfig{
-		Conn: conn, MaxFrames: config.QueueFrames, MaxBytes: config.QueueBytes, WriteTimeout: config.WriteTimeout,
+		Conn: conn, MaxFrames: config.QueueFrames, MaxBytes: queueBytes, WriteTimeout: config.WriteTimeout,
 		Deflate: config.Deflate && offersDeflate, Overflowed: config.ObserveSlowSocket, Stopped: s.stopAll, Running: &set.running,
 	}}
 	s.operations = operations{socket: s, byID: make(map[string]*operation)}

@@ -95,9 +95,8 @@ type Config struct {
 	WriteTimeout time.Duration
 	// Operations is how many operations one socket may have in progress at once. Defaults to 100.
 	Operations int
-	// QueueFrames and QueueBytes bound the frames of one socket that wait to be written. A single frame may
-	// be larger. Default to 256 and 524,288.
-	QueueFrames, QueueBytes int
+	// QueueFrames is how many frames of one socket may wait to be written. Defaults to 256.
+	QueueFrames int
 
 	// ObserveRequest is called for every operation with its kind ("query", "mutation", "subscription",
 	// or "invalid" if it is not known), the code of its first error ("OK" without one), and its
@@ -143,7 +142,6 @@ func (c Config) withDefaults() Config {
 	c.WriteTimeout = cmp.Or(c.WriteTimeout, 10*time.Second)
 	c.Operations = cmp.Or(c.Operations, 100)
 	c.QueueFrames = cmp.Or(c.QueueFrames, 256)
-	c.QueueBytes = cmp.Or(c.QueueBytes, 512<<10)
 	if c.Recall == nil {
 		c.Recall = func(string) (v session.Viewer, expires time.Time, ok bool) { return }
 	}

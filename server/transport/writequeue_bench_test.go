@@ -9,12 +9,13 @@ import (
 	"runtime"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/gorilla/websocket"
 	"github.com/stretchr/testify/require"
+
+	"tideline/storage/storagetest"
 )
 
 // benchSockets opens n pairs of connections: a server's queue and its client.
@@ -81,12 +82,12 @@ func BenchmarkDeflate(b *testing.B) {
 					read, _ = io.Copy(io.Discard, clients[0].NetConn())
 				}()
 				message := event(length)
-				begun := processorTime(b)
+				begun := storagetest.ProcessorTime(b)
 				for b.Loop() {
 					queues[0].Add(websocket.TextMessage, message, nil)
 					queues[0].Flush()
 				}
-				b.ReportMetric(float64((processorTime(b)-begun).Nanoseconds())/float64(b.N)/1000, "cpu-µs/op")
+				b.ReportMetric(float64((storagetest.ProcessorTime(b)-begun).Nanoseconds())/float64(b.N)/1000, "cpu-µs/op")
 				require.NoError(b, queues[0].Conn.Close())
 				<-done
 				b.ReportMetric(float64(read)/float64(b.N), "bytes")
@@ -102,14 +103,14 @@ func BenchmarkInflate(b *testing.B) {
 		b.Run(fmt.Sprintf("deflate=%t", deflate), func(b *testing.B) {
 			queues, clients := benchSockets(b, 1, deflate)
 			message := []byte(`{"id":"1","type":"subscribe","payload":{"query":"subscription($after: Cursor) { timelineEvents(after: $after) { __typename ... on TimelinePostAdded { position edge { cursor node { id text createdAt author { handle name } } } } } }","variables":{"after":null}}}`)
-			begun := processorTime(b)
+			begun := storagetest.ProcessorTime(b)
 			for b.Loop() {
 				require.NoError(b, clients[0].WriteMessage(websocket.TextMessage, message))
 				_, got, err := queues[0].Conn.ReadMessage()
 				require.NoError(b, err)
 				require.Len(b, got, len(message))
 			}
-			b.ReportMetric(float64((processorTime(b)-begun).Nanoseconds())/float64(b.N)/1000, "cpu-µs/op")
+			b.ReportMetric(float64((storagetest.ProcessorTime(b)-begun).Nanoseconds())/float64(b.N)/1000, "cpu-µs/op")
 		})
 	}
 }
@@ -148,10 +149,4 @@ func inUse() int64 {
 	}
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc + m.StackInuse)
-}
-
-func processorTime(b *testing.B) time.Duration {
-	var used syscall.Rusage
-	require.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &used))
-	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }

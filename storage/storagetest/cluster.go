@@ -29,7 +29,7 @@ var clusterTurn sync.Mutex
 func ClusterURL(t testing.TB) string {
 	t.Helper()
 	if _, err := find("redis-server"); err != nil {
-		missing(t, err)
+		Missing(t, err)
 	}
 	clusterTurn.Lock()
 	t.Cleanup(clusterTurn.Unlock)
@@ -57,7 +57,7 @@ func StartCluster(t testing.TB) *Cluster { return StartClusterOf(t, 3) }
 func StartClusterOf(t testing.TB, masters int) *Cluster {
 	t.Helper()
 	if _, err := find("redis-server"); err != nil {
-		missing(t, err)
+		Missing(t, err)
 	}
 	c, err := startCluster(masters)
 	require.NoError(t, err)

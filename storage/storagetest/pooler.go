@@ -25,7 +25,7 @@ func StartPgBouncer(t testing.TB, databaseURL string) string {
 	t.Helper()
 	path, err := find("pgbouncer", "/usr/sbin", "/opt/homebrew/bin")
 	if err != nil {
-		missing(t, err)
+		Missing(t, err)
 	}
 	u, err := url.Parse(databaseURL)
 	require.NoError(t, err)

@@ -42,7 +42,7 @@ func newDatabase(t testing.TB, source string) string {
 	t.Helper()
 	p, err := postgres()
 	if err != nil {
-		missing(t, err)
+		Missing(t, err)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -43,7 +44,7 @@ func ProgramPath(t testing.TB, name string) string {
 	t.Helper()
 	path, err := find(name, postgresDirs()...)
 	if err != nil {
-		missing(t, err)
+		Missing(t, err)
 	}
 	return path
 }
@@ -87,7 +88,7 @@ func Chromium(t testing.TB) (path string) {
 			return path
 		}
 	}
-	missing(t, errors.New("no Chromium in PATH"))
+	Missing(t, errors.New("no Chromium in PATH"))
 	return ""
 }
 
@@ -97,6 +98,12 @@ func FreePort(t testing.TB) int {
 	port, err := freePort()
 	require.NoError(t, err)
 	return port
+}
+
+// FreeAddress returns the address of a FreePort on this machine.
+func FreeAddress(t testing.TB) string {
+	t.Helper()
+	return "127.0.0.1:" + strconv.Itoa(FreePort(t))
 }
 
 // AsPostgres returns attributes that run a program as a user that PostgreSQL accepts, and makes

@@ -29,7 +29,7 @@ type RedisServer struct {
 func StartRedis(t testing.TB) *RedisServer {
 	t.Helper()
 	if _, err := find("redis-server"); err != nil {
-		missing(t, err)
+		Missing(t, err)
 	}
 	dir, err := newDir("r")
 	require.NoError(t, err)

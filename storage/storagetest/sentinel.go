@@ -30,7 +30,7 @@ const sentinelName = "feeds"
 func StartSentinel(t testing.TB) *SentinelRedis {
 	t.Helper()
 	if _, err := find("redis-server"); err != nil {
-		missing(t, err)
+		Missing(t, err)
 	}
 	var s *SentinelRedis
 	var err error

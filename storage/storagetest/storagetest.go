@@ -220,8 +220,9 @@ func flush(ctx context.Context, rdb redisclient.Client) error {
 	return rdb.FlushAll(ctx).Err()
 }
 
-// missing skips the test, or fails it if real servers and programs are required.
-func missing(t testing.TB, err error) {
+// Missing skips a test whose program is not installed, or fails it if TIDELINE_TEST_REQUIRE_REAL is 1. The error
+// says what is missing.
+func Missing(t testing.TB, err error) {
 	t.Helper()
 	if os.Getenv("TIDELINE_TEST_REQUIRE_REAL") == "1" {
 		t.Fatalf("the real program is required here: %v", err)

@@ -3,7 +3,6 @@ package browsertest
 import (
 	"database/sql"
 	"fmt"
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -27,7 +26,7 @@ func TestAdminPage(t *testing.T) {
 	storagetest.Long(t)
 	t.Parallel()
 	s := prepare(t)
-	s.admin = "http://" + freeAddress(t)
+	s.admin = "http://" + storagetest.FreeAddress(t)
 	s.start()
 	ada, bob := s.signUp("ada"), s.signUp("bob")
 	out, err := s.command("users", "role", "ada", "admin").CombinedOutput()
@@ -49,21 +48,10 @@ func TestAdminPage(t *testing.T) {
 
 	p := open(t, s.admin)
 	p.see(`document.title === 'Admin · Tideline'`)
-	script, err := os.ReadFile(axe)
-	if err != nil {
-		require.Empty(t, os.Getenv("TIDELINE_TEST_REQUIRE_REAL"), "axe-core is not installed: run npm ci in web")
-	}
+	script := accessibility(t)
 	looked := func(name string) {
 		t.Helper()
-		if script == nil {
-			return
-		}
-		if p.value(`typeof axe`) == "undefined" {
-			p.value(string(script) + `; null`)
-		}
-		for _, look := range looks {
-			p.look("admin-"+name+"-"+look.name, look.width, look.height, look.scheme, "en")
-		}
+		p.looks("admin-"+name, script, "en")
 		p.size(1280, 900, false)
 	}
 	looked("log-in")

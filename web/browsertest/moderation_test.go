@@ -2,7 +2,6 @@ package browsertest
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
@@ -334,11 +333,7 @@ func TestAModeratorActsFromAPostAndAProfile(t *testing.T) {
 // The pages for moderators in every look and language, as TestViews does it for all other pages.
 func TestModerationViews(t *testing.T) {
 	t.Parallel()
-	script, err := os.ReadFile(axe)
-	if err != nil {
-		require.Empty(t, os.Getenv("TIDELINE_TEST_REQUIRE_REAL"), "axe-core is not installed: run npm ci in web")
-		t.Skip("axe-core is not installed (npm ci in web): accessibility is NOT checked")
-	}
+	script := accessibility(t)
 	for _, in := range tongues {
 		t.Run(in.code, func(t *testing.T) {
 			t.Parallel()
@@ -408,12 +403,7 @@ func TestModerationViews(t *testing.T) {
 				{"moderation suspended", goTo("/moderation/suspended", func(in tongue) string { return in.bio["tomas"] })},
 			} {
 				v.to(p, in)
-				if p.value(`typeof axe`) == "undefined" {
-					p.value(string(script) + `; null`)
-				}
-				for _, look := range looks {
-					p.look(v.name+"-"+look.name, look.width, look.height, look.scheme, in.code)
-				}
+				p.looks(v.name, script, in.code)
 				p.size(320, 640, true)
 				assert.LessOrEqual(t, p.value(`document.documentElement.scrollWidth`), 320.0, v.name+" is too wide for a small phone")
 				p.size(1280, 900, false)

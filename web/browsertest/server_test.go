@@ -10,7 +10,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -77,19 +76,10 @@ func prepare(t *testing.T) *site {
 	ready.Go(build)
 	browser(t)
 	require.NoError(t, ready.Wait())
-	s := &site{t: t, address: freeAddress(t), data: t.TempDir()}
+	s := &site{t: t, address: storagetest.FreeAddress(t), data: t.TempDir()}
 	s.url = "http://" + s.address
 	t.Cleanup(s.stop)
 	return s
-}
-
-// freeAddress returns a local address on which nothing listens.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	require.NoError(t, listener.Close())
-	return listener.Addr().String()
 }
 
 func (s *site) start() {

@@ -2,7 +2,6 @@ package browsertest
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -10,7 +9,6 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"tideline/storage/storagetest"
 )
@@ -567,8 +565,7 @@ var speeches = map[string]said{
 func TestConversationViews(t *testing.T) {
 	storagetest.Long(t)
 	t.Parallel()
-	script, err := os.ReadFile(axe)
-	require.NoError(t, err, "run npm ci in web")
+	script := accessibility(t)
 	for _, in := range tongues {
 		t.Run(in.code, func(t *testing.T) {
 			t.Parallel()
@@ -601,12 +598,7 @@ func TestConversationViews(t *testing.T) {
 			p := ada.browse(speaks(in.code))
 			look := func(name string) {
 				t.Helper()
-				if p.value(`typeof axe`) == "undefined" {
-					p.value(string(script) + `; null`)
-				}
-				for _, l := range looks {
-					p.look("talk-"+name+"-"+l.name, l.width, l.height, l.scheme, in.code)
-				}
+				p.looks("talk-"+name, script, in.code)
 				p.look("talk-"+name+"-small-light", 360, 740, "light", in.code)
 				p.size(1280, 900, false)
 			}

@@ -14,6 +14,8 @@ import (
 	"github.com/chromedp/chromedp/kb"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"tideline/storage/storagetest"
 )
 
 var screenshots = flag.String("screenshots", "", "write a picture of each view into this `directory`")
@@ -259,29 +261,41 @@ var looks = []struct {
 // accessibility checker finds no problem.
 func TestViews(t *testing.T) {
 	t.Parallel()
-	script, err := os.ReadFile(axe)
-	if err != nil {
-		require.Empty(t, os.Getenv("TIDELINE_TEST_REQUIRE_REAL"), "axe-core is not installed: run npm ci in web")
-		t.Skip("axe-core is not installed (npm ci in web): accessibility is NOT checked")
-	}
+	script := accessibility(t)
 	for _, in := range tongues {
 		t.Run(in.code, func(t *testing.T) {
 			t.Parallel()
 			p := village(t, in)
 			for _, v := range views {
 				v.to(p, in)
-				if p.value(`typeof axe`) == "undefined" {
-					p.value(string(script) + `; null`)
-				}
-				for _, look := range looks {
-					p.look(v.name+"-"+look.name, look.width, look.height, look.scheme, in.code)
-				}
+				p.looks(v.name, script, in.code)
 				p.size(320, 640, true)
 				assert.LessOrEqual(t, p.value(`document.documentElement.scrollWidth`), 320.0, v.name+" is too wide for a small phone")
 				p.size(1280, 900, false)
 			}
 			p.forgive() // requests fail while offline, and get 401 after the log-out
 		})
+	}
+}
+
+// accessibility returns the source of the accessibility checker. If it is not installed, the test is skipped.
+func accessibility(t *testing.T) (script string) {
+	t.Helper()
+	source, err := os.ReadFile(axe)
+	if err != nil {
+		storagetest.Missing(t, fmt.Errorf("axe-core is not installed: run npm ci in web: %w", err))
+	}
+	return string(source)
+}
+
+// looks checks the view in every look.
+func (p *page) looks(view, script, language string) {
+	p.t.Helper()
+	if p.value(`typeof axe`) == "undefined" {
+		p.value(script + `; null`)
+	}
+	for _, look := range looks {
+		p.look(view+"-"+look.name, look.width, look.height, look.scheme, language)
 	}
 }
 
