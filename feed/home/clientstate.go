@@ -104,7 +104,7 @@ const clockSlack = time.Minute
 //
 // If the cursor does not carry the state, At visits the inbox.
 //
-// Cost: none for a cursor that carries the state, else that of Visit and recentIDs.
+// Cost: none for a cursor that carries the state. Another cursor costs as much as Visit and recentIDs.
 func (s *ClientStates) At(ctx context.Context, v session.Viewer, after paging.Cursor) (c clientstate.State, ok bool, err error) {
 	if c, ok = clientstate.Decode(after.Tail); ok {
 		// No server makes a state that covers posts of the future. A client that resumed from it

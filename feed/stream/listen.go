@@ -134,8 +134,7 @@ func (s *Streams) Listen(ctx context.Context, v session.Viewer, o Options, wake 
 			return nil, err
 		}
 		t.resuming = &after
-	}
-	if t.resuming == nil {
+	} else {
 		// The client reads the present timeline itself. The stream reads the client state
 		// before it subscribes at the hub, and then catches up. So it sends every later change.
 		var err error
@@ -145,8 +144,8 @@ func (s *Streams) Listen(ctx context.Context, v session.Viewer, o Options, wake 
 		t.newest = t.client.Newest()
 	}
 	// The stream subscribes at the hub before it reads what the client missed, so it loses no
-	// change in between. Nothing is published to a user who is not active: then the visit that comes with
-	// the read drops the inbox, and the client reads again.
+	// change in between. Events are not published to users who are not active. The read drops the inbox of
+	// such a user, and the stream tells the client to read again.
 	if err := t.open(ctx); err != nil {
 		return nil, err
 	}
