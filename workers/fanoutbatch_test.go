@@ -131,9 +131,10 @@ func TestFanOutsInABatch(t *testing.T) {
 			s.Redis.AddHook(first)
 			c := newReaderOfMany(t, w)
 			c.write() // all jobs are enqueued before the workers begin
-			w.Work()
+			stop := w.Work()
 			c.writeUntil(&first.seen)
 			w.Drain()
+			stop() // a job's row is gone before Observe is called
 			c.holds(c.posts)
 			if lost {
 				require.Equal(t, int64(1), again.Load())

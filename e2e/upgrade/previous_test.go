@@ -7,8 +7,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-
-	"tideline/storage/storagetest"
 )
 
 // olderVersion is the version of the previous release if it has no tag.
@@ -39,11 +37,7 @@ func previous() (program string, err error) {
 	if err != nil {
 		return "", fmt.Errorf("%w: %s", errNoHistory, commit)
 	}
-	kind := "race"
-	if !storagetest.Race {
-		kind = "plain"
-	}
-	program = filepath.Join(root, ".test", "previous", hash+"-"+kind, "tideline")
+	program = filepath.Join(root, ".test", "previous", hash, "tideline")
 	if _, err := os.Stat(program); err == nil {
 		return program, nil
 	}
@@ -51,8 +45,9 @@ func previous() (program string, err error) {
 	return program, build(root, hash, version, program)
 }
 
-// build builds the program of a commit. It renames the finished file into place, so that the
-// program never exists partially.
+// build builds the program of a commit as its release was built: without the race detector, which
+// would look for faults that are mended by now. It renames the finished file into place, so that
+// the program never exists partially.
 func build(root, commit, version, program string) (err error) {
 	dir := filepath.Dir(program)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -70,13 +65,9 @@ func build(root, commit, version, program string) (err error) {
 	if out, err := exec.Command("tar", "-xf", source+".tar", "-C", source).CombinedOutput(); err != nil {
 		return fmt.Errorf("tar: %w\n%s", err, out)
 	}
-	args := []string{"build", "-o", program + ".new", "-ldflags=-X tideline/server.version=" + version + " -X tideline/server.commit=" + commit}
-	if storagetest.Race {
-		args = append(args, "-race")
-	}
-	cmd := exec.Command("go", append(args, ".")...)
+	cmd := exec.Command("go", "build", "-o", program+".new", "-ldflags=-X tideline/server.version="+version+" -X tideline/server.commit="+commit, ".")
 	cmd.Dir = source
-	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS="+os.Getenv("GOFLAGS")+" -buildvcs=false")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=-trimpath -buildvcs=false")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build %s: %w\n%s", commit, err, out)
 	}
