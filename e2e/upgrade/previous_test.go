@@ -45,9 +45,9 @@ func previous() (program string, err error) {
 	return program, build(root, hash, version, program)
 }
 
-// build builds the program of a commit as its release was built: without the race detector, which
-// would look for faults that are mended by now. It renames the finished file into place, so that
-// the program never exists partially.
+// build builds the program of a commit without the race detector, which would look for faults that are
+// mended by now. The packages of Tideline are compiled without optimization: 99 s of processor time
+// instead of 193. It renames the finished file into place, so that the program never exists partially.
 func build(root, commit, version, program string) (err error) {
 	dir := filepath.Dir(program)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -65,7 +65,7 @@ func build(root, commit, version, program string) (err error) {
 	if out, err := exec.Command("tar", "-xf", source+".tar", "-C", source).CombinedOutput(); err != nil {
 		return fmt.Errorf("tar: %w\n%s", err, out)
 	}
-	cmd := exec.Command("go", "build", "-o", program+".new", "-ldflags=-X tideline/server.version="+version+" -X tideline/server.commit="+commit, ".")
+	cmd := exec.Command("go", "build", "-o", program+".new", "-gcflags=tideline/...=-N -l -dwarf=false", "-ldflags=-w -X tideline/server.version="+version+" -X tideline/server.commit="+commit, ".")
 	cmd.Dir = source
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=-trimpath -buildvcs=false")
 	if out, err := cmd.CombinedOutput(); err != nil {

@@ -390,7 +390,7 @@ func TestSessionEnds(t *testing.T) {
 func TestEndlessScroll(t *testing.T) {
 	storagetest.Long(t)
 	t.Parallel()
-	const posts = 500
+	const posts = 240
 	s := serve(t)
 	ada, bob := s.signUp("ada"), s.signUp("bob")
 	ada.relate("follow", bob)
