@@ -5,7 +5,7 @@
 //
 // The test runs the tideline binary, with clients that use the npm package graphql-ws
 // ("npm ci" in the directory above), the TypeScript kit ("npm ci" in clients/typescript) and
-// the Go client. Each fault happens at least once, which takes a minute; "make resume" runs for ten.
+// the Go client. It takes a little over a minute; "make resume" runs for ten.
 package resume
 
 import (
@@ -23,7 +23,7 @@ const patience = 90 * time.Second
 
 var (
 	// traffic is the minimum time for which authors post.
-	traffic = flag.Duration("for", 30*time.Second, "how long faults happen")
+	traffic = flag.Duration("for", time.Minute, "how long faults happen")
 	binary  string
 )
 

@@ -37,13 +37,13 @@ func TestDepartures(t *testing.T) {
 				leaves, waits := d.of(i)
 				// An assertion for each of a million clients would take a minute with the race detector.
 				if leaves < left || leaves+waits < returned {
-					t.Fatalf("client %d leaves or comes back before the one that left before", i)
+					t.Fatalf("client %d leaves after %v and is back after %v, before the last one (%v, %v)", i, leaves, leaves+waits, left, returned)
 				}
 				if leaves > c.leaveIn || waits < 0 || waits >= longestAway {
 					t.Fatalf("client %d leaves after %v and waits for %v", i, leaves, waits)
 				}
 				if leaves+waits < time.Duration(i)*time.Second/time.Duration(perSecond)-time.Microsecond {
-					t.Fatalf("client %d comes back sooner than the rate allows", i)
+					t.Fatalf("client %d is back after %v, sooner than the rate allows", i, leaves+waits)
 				}
 				left, returned = leaves, leaves+waits
 			}

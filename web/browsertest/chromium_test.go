@@ -51,9 +51,6 @@ func browser(t *testing.T) {
 			chromedp.DisableGPU,
 			chromedp.Flag("disable-component-update", true),
 			chromedp.Flag("lang", "en-US"),
-			// The wave beside "Live" drifts for ever. With it, five of these tests took 34 s of Chromium's processor time
-			// instead of 24.
-			chromedp.Flag("force-prefers-reduced-motion", true),
 			// A busy machine needs more time.
 			chromedp.WSURLReadTimeout(2*patience),
 		)
