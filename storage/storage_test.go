@@ -3,11 +3,13 @@ package storage_test
 import (
 	"bytes"
 	"context"
+	"database/sql"
 	"fmt"
 	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -251,6 +253,75 @@ func TestWaitingForALockEndsWithItsContext(t *testing.T) {
 			})
 		}
 		assert.Equal(t, 4, s.DB.User.GetX(t.Context(), 1).PostCount)
+	})
+}
+
+// A connection to SQLite keeps its statements prepared, and each use of a statement is like the first.
+func TestPreparedStatementsAreLikeNewOnes(t *testing.T) {
+	t.Parallel()
+	s := storagetest.Embedded(t)
+	conn, err := s.SQL.Conn(t.Context())
+	require.NoError(t, err)
+	defer conn.Close()
+	open := func(query string, args ...any) *sql.Rows {
+		rows, err := conn.QueryContext(t.Context(), query, args...)
+		require.NoError(t, err)
+		return rows
+	}
+	end := func(rows *sql.Rows) { require.NoError(t, rows.Close()) }
+	next := func(rows *sql.Rows) (n int) {
+		require.True(t, rows.Next())
+		require.NoError(t, rows.Scan(&n))
+		return n
+	}
+
+	t.Run("one query read twice at once", func(t *testing.T) {
+		for range 3 {
+			const query = "SELECT value FROM json_each(?)"
+			a, b := open(query, "[1,2]"), open(query, "[3,4]")
+			require.Equal(t, []int{1, 3, 2, 4}, []int{next(a), next(b), next(a), next(b)})
+			end(a)
+			c := open(query, "[5]") // after rows that were not read to their end
+			require.Equal(t, 5, next(c))
+			require.False(t, b.Next())
+			end(b)
+			end(c)
+		}
+	})
+	t.Run("after a refusal", func(t *testing.T) {
+		const insert = "INSERT INTO users (id, handle, password_hash, created_at) VALUES (?, ?, '-', '')"
+		for id := range 3 {
+			_, err := conn.ExecContext(t.Context(), insert, id, strconv.Itoa(id))
+			require.NoError(t, err)
+			_, err = conn.ExecContext(t.Context(), insert, id, "another")
+			require.ErrorContains(t, err, "UNIQUE")
+		}
+	})
+	t.Run("after another connection changed the table", func(t *testing.T) {
+		for columns := 1; columns < 4; columns++ {
+			name := fmt.Sprintf("c%d", columns)
+			change := "ALTER TABLE changed ADD COLUMN " + name
+			if columns == 1 {
+				change = "CREATE TABLE changed (c1)"
+			}
+			_, err := s.SQL.ExecContext(t.Context(), change)
+			require.NoError(t, err)
+			rows := open("SELECT * FROM changed")
+			names, err := rows.Columns()
+			require.NoError(t, err)
+			require.Len(t, names, columns)
+			require.Equal(t, name, names[columns-1])
+			end(rows)
+		}
+	})
+	t.Run("more queries than are kept", func(t *testing.T) {
+		for range 2 {
+			for n := range 500 {
+				rows := open(fmt.Sprintf("SELECT %d", n))
+				require.Equal(t, n, next(rows))
+				end(rows)
+			}
+		}
 	})
 }
 
