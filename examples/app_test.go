@@ -32,7 +32,7 @@ func startApp(t *testing.T) (app, tideline string) {
 	tidelineProgram(t) // compile first: it takes longer than what follows
 
 	app, tideline = storagetest.FreeAddress(t), storagetest.FreeAddress(t)
-	lines, stop := start(t, []string{"MAKEFLAGS=", "GOFLAGS=", "APP_ADDR=" + app, "TIDELINE_ADDR=" + tideline, "TIDELINE_REQUEST_TIMEOUT=1m"},
+	lines, stop := start(t, []string{"MAKEFLAGS=", "APP_ADDR=" + app, "TIDELINE_ADDR=" + tideline, "TIDELINE_REQUEST_TIMEOUT=1m"},
 		"make", "-C", "..", "--no-print-directory", "example")
 	app, tideline = "http://"+app, "http://"+tideline
 	expect(t, lines, "The app is at "+app+"/, and Tideline at "+tideline+"/graphiql. Ctrl-C stops both.")

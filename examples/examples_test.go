@@ -158,7 +158,7 @@ func tidelineProgram(t *testing.T) string {
 
 var makeBuild = sync.OnceValue(func() error {
 	cmd := exec.Command("make", "-C", "..", "build")
-	cmd.Env = append(os.Environ(), "MAKEFLAGS=", "GOFLAGS=") // compiled as "make run" does it
+	cmd.Env = append(os.Environ(), "MAKEFLAGS=")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("make build: %w\n%s", err, out)
 	}

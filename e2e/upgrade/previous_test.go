@@ -67,7 +67,7 @@ func build(root, commit, version, program string) (err error) {
 	}
 	cmd := exec.Command("go", "build", "-o", program+".new", "-gcflags=tideline/...=-N -l -dwarf=false", "-ldflags=-w -X tideline/server.version="+version+" -X tideline/server.commit="+commit, ".")
 	cmd.Dir = source
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=-trimpath -buildvcs=false")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOFLAGS="+os.Getenv("GOFLAGS")+" -buildvcs=false")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build %s: %w\n%s", commit, err, out)
 	}

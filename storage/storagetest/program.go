@@ -49,9 +49,9 @@ func ProgramPath(t testing.TB, name string) string {
 	return path
 }
 
-// Build builds a package of this module, such as "tideline", into the file out. With race, the
-// program has the race detector and the compile flags of the test run. Without race, it is compiled
-// like "make run", so the two share the build cache.
+// Build builds a package of this module, such as "tideline", into the file out, with the compile
+// flags of the test run. With race, the program has the race detector. Without race, "make test"
+// compiles it like "make run", so the two share the build cache.
 //
 // A test result that depends on a built program is not reused; see [RunEveryTime].
 //
@@ -64,7 +64,7 @@ func Build(out, pkg string, race bool) error {
 	}
 	cmd := exec.Command("go", args...)
 	if !race {
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-trimpath")
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	}
 	if output, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build %s: %w\n%s", pkg, err, output)
