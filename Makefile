@@ -104,12 +104,14 @@ test-all: deps e2e-deps $(if $(RUN)$(PKGS),,$(if $(NPM),kit)) ## Run all tests w
 	@$(RUN_TESTS) -race
 
 .PHONY: check
-# Two of them run at a time, because each downloads or waits for a while. test-all, whose tests load both
-# processors by themselves, runs alone.
+# Two of them run at a time, because each downloads or waits for a while. verify writes the generated files,
+# so lint and image, which read them, come after it. test-all, whose tests load both processors by themselves,
+# runs alone.
 TWO = $(MAKE) --no-print-directory -j2 $(if $(filter output-sync,$(.FEATURES)),--output-sync)
 check: ## Run everything that continuous integration runs: lint, verify, deploy, image, fuzz, bench-test, kit, test-all
 	@$(TWO) deps linter
-	@$(TWO) lint verify deploy image e2e-deps peers-deps
+	@$(TWO) verify deploy e2e-deps peers-deps
+	@$(TWO) lint image
 	@$(TWO) bench-test fuzz $(if $(NPM),kit)
 	@$(MAKE) --no-print-directory -o kit test-all # without kit again
 
